@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * Fixed-point helpers: the only place where numbers are scaled.
+ *
+ * Three kinds of number appear in the control laws, and each has one form.
+ *
+ * 1. Times. A tick is 2^-28 s (3.7 ns), the unit of the wire formats. Clocks
+ *    are in nanoseconds. 1 ns = 2^28 / 10^9 ticks = 2^19 / 5^9 ticks.
+ *
+ * 2. Quotients of sums, such as d = sum_rtt_x / sum_x or y = traffic / time,
+ *    span more than 100 binary orders. They are `struct xcp_num`: m * 2^e with
+ *    a 32-bit mantissa, 2^31 <= m < 2^32 (or m = 0). One operation costs at
+ *    most 2^-31 of relative error. Used once per control interval.
+ *
+ * 3. A pool divided among packets: each packet takes part / total of a pool,
+ *    part being its X (or its size) and total the sum over an interval. That
+ *    is `struct xcp_share`: pool * 2^shift / total in 64 bits, so that a
+ *    packet's cut is one multiplication and one shift:
+ *
+ *        cut = part * m >> shift             while part < total
+ *        cut = pool                          otherwise (the caller's cap)
+ *
+ *    With pool < 2^44 and part < 2^36 the product stays below 2^64:
+ *      total <  2^37: shift = 20, part * m < total * pool * 2^20 / total
+ *      total >= 2^37: m < 2^28, because shift grows with log2(total)
+ *    The relative error of m is at most 2^-26.
+ *
+ * No floating point, no 128-bit type, no signed division: BPF has none.
+ */
+#ifndef XCP_FIXED_H
+#define XCP_FIXED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define XCP_INLINE static inline __attribute__((always_inline))
+#define XCP_LIKELY(c) __builtin_expect(!!(c), 1)
+#define XCP_UNLIKELY(c) __builtin_expect(!!(c), 0)
+
+#define XCP_NSEC_PER_SEC 1000000000ULL
+#define XCP_TICK_SHIFT 28
+#define XCP_TICKS_PER_SEC (1ULL << XCP_TICK_SHIFT)
+/* Times longer than this are treated as this: 64 s. */
+#define XCP_TICKS_MAX ((1ULL << 34) - 1)
+#define XCP_NS_MAX (64 * XCP_NSEC_PER_SEC - 1)
+
+/* Pools and rates inside the router are below this, in their own unit. */
+#define XCP_POOL_BITS 44
+
+/* The fraction num / den in units of 2^-32. */
+#define XCP_Q32(num, den) ((uint32_t)(((uint64_t)(num) << 32) / (den)))
+
+XCP_INLINE uint64_t xcp_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+XCP_INLINE uint64_t xcp_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* a - b, or 0 if that is negative */
+XCP_INLINE uint64_t xcp_excess(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* Nanoseconds to ticks, at most 64 s. */
+XCP_INLINE uint64_t xcp_ns_to_ticks(uint64_t ns)
+{
+	return (xcp_min(ns, XCP_NS_MAX) << 19) / 1953125;
+}
+
+/* Ticks to nanoseconds, at most 64 s. */
+XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
+{
+	return (xcp_min(ticks, XCP_TICKS_MAX) * 1953125) >> 19;
+}
+
+/* Number of bits of v: floor(log2(v)) + 1, and 0 for 0. */
+XCP_INLINE uint32_t xcp_bits(uint64_t v)
+{
+	uint32_t bits = 0;
+
+	if (v >> 32) {
+		bits += 32;
+		v >>= 32;
+	}
+	if (v >> 16) {
+		bits += 16;
+		v >>= 16;
+	}
+	if (v >> 8) {
+		bits += 8;
+		v >>= 8;
+	}
+	if (v >> 4) {
+		bits += 4;
+		v >>= 4;
+	}
+	if (v >> 2) {
+		bits += 2;
+		v >>= 2;
+	}
+	if (v >> 1)
+		return bits + 2;
+	return bits + (uint32_t)v;
+}
+
+/* v * q / 2^32 for v < 2^48; error below 2 units */
+XCP_INLINE uint64_t xcp_mul_q32(uint64_t v, uint32_t q)
+{
+	return (((v >> 16) * q) >> 16) + (((v & 0xffff) * q) >> 32);
+}
+
+struct xcp_num {
+	uint64_t m; /* 2^31 <= m < 2^32, or 0 */
+	int32_t e;
+};
+
+XCP_INLINE struct xcp_num xcp_num_scaled(uint64_t v, int32_t e)
+{
+	struct xcp_num n = {0, 0};
+	uint32_t bits = xcp_bits(v);
+
+	if (!v)
+		return n;
+	n.m = bits > 32 ? v >> ((bits - 32) & 63) : v << ((32 - bits) & 63);
+	n.e = e + (int32_t)bits - 32;
+	return n;
+}
+
+XCP_INLINE struct xcp_num xcp_num_of(uint64_t v)
+{
+	return xcp_num_scaled(v, 0);
+}
+
+/* hi * 2^32 + lo, two sums whose carries have not been passed on */
+XCP_INLINE struct xcp_num xcp_num_of_sums(uint64_t hi, uint64_t lo)
+{
+	hi += lo >> 32;
+	if (hi >> 32)
+		return xcp_num_scaled(hi, 32);
+	return xcp_num_of(hi << 32 | (lo & 0xffffffff));
+}
+
+XCP_INLINE struct xcp_num xcp_num_mul(struct xcp_num a, struct xcp_num b)
+{
+	return xcp_num_scaled(a.m * b.m, a.e + b.e);
+}
+
+/* a / b; 0 if b is 0 */
+XCP_INLINE struct xcp_num xcp_num_div(struct xcp_num a, struct xcp_num b)
+{
+	struct xcp_num zero = {0, 0};
+
+	if (!b.m)
+		return zero;
+	return xcp_num_scaled((a.m << 32) / b.m, a.e - b.e - 32);
+}
+
+/* The number in units of 2^-shift, rounded down, at most `max` (< 2^63). */
+XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
+				  uint64_t max)
+{
+	int32_t s = n.e + (int32_t)shift;
+
+	if (!n.m || s <= -32)
+		return 0;
+	if (s >= 31)
+		return max;
+	if (s >= 0)
+		return xcp_min(n.m << (s & 63), max);
+	return xcp_min(n.m >> (-s & 63), max);
+}
+
+struct xcp_share {
+	uint64_t m; /* pool * 2^shift / total */
+	uint64_t total; /* a part of this size or more takes the whole pool */
+	uint32_t shift;
+};
+
+XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, uint64_t total)
+{
+	struct xcp_share s = {0, total, 20};
+	uint32_t bits = xcp_bits(total);
+	uint32_t extra = bits > 37 ? bits - 37 : 0;
+
+	if (!total)
+		return s;
+	s.shift += extra;
+	s.m = (pool << 20) / (total >> (extra & 63));
+	return s;
+}
+
+/* The cut of `part` (< 2^36), not yet limited to what is left of the pool. */
+XCP_INLINE uint64_t xcp_share_cut(const struct xcp_share *s, uint64_t part)
+{
+	if (XCP_UNLIKELY(part >= s->total))
+		return s->m ? 1ULL << XCP_POOL_BITS : 0;
+	return (part * s->m) >> (s->shift & 63);
+}
+
+#endif

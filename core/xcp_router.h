@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The router's control laws for one output link.
+ * Source: Katabi, Handley, Rohrs (SIGCOMM 2002), in the units of
+ * draft-falk-xcp-spec-03.
+ *
+ *   C      capacity to hand out                                B/s
+ *   d      average RTT of the traffic, weighted by X           s
+ *   y      input traffic rate over the last control interval   B/s
+ *   Q      persistent queue: minimum backlog of a Tq           B
+ *   X      a packet's share of time, size / throughput         s
+ *   delta  throughput change a packet asks for, then gets      B/s
+ *
+ * Arrival, every packet:   input_traffic += size
+ *   forward XCP packet:    sum_x += X,  sum_rtt_x += RTT X
+ *
+ * Control interval, every max(d, min_interval):
+ *   d       = sum_rtt_x / sum_x
+ *   y       = input_traffic / elapsed
+ *   F       = alpha (C - y) - beta Q / d          aggregate change, B/s
+ *   shuffle = max(0, gamma y - |F|)
+ *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
+ *
+ * Departure, forward XCP packet:
+ *   p = min(pos X / sum_x, what is left of pos)
+ *   n = min(neg size / input_traffic, what is left of neg)
+ *   delta > p - n:  delta = p - n
+ *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
+ *   pos -= p,  neg -= n
+ *
+ * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
+ *
+ * Scaling. Pools and rates of an interval are in units of 2^-shift B/s, shift
+ * being chosen at the interval's end so that they fill XCP_POOL_BITS: that
+ * keeps 1e-9 from 1 KB/s to 125 GB/s. Written deltas are whole B/s; what
+ * rounding leaves over is carried to the next packet.
+ *
+ * sum_rtt_x needs 96 bits. It is kept as two sums, of the products' low and
+ * high 32 bits, whose carries are joined when they are read.
+ *
+ * Concurrency. Sums only grow and each belongs to one CPU; a reader takes
+ * differences. The CPU that claims an interval's end reads all sums, computes
+ * one `xcp_router_law` and publishes it; every CPU spends its own pool.
+ *
+ * A segmented super-packet stands for n wire packets of size / n each, and its
+ * one header is copied onto all of them: it counts n times.
+ */
+#ifndef XCP_ROUTER_H
+#define XCP_ROUTER_H
+
+#include "xcp_fixed.h"
+
+#define XCP_ALPHA_Q32 XCP_Q32(4, 10)
+#define XCP_BETA_Q32 XCP_Q32(226, 1000)
+#define XCP_GAMMA_Q32 XCP_Q32(1, 10)
+
+#define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
+#define XCP_MIN_INTERVAL_NS (1000000ULL)
+#define XCP_MIN_TQ_NS (2 * 1000000ULL)
+/* RTTs count at most this, or the longest seen recently if that is more. */
+#define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
+
+struct xcp_router_params {
+	uint64_t capacity_Bps;
+	uint64_t min_interval_ns;
+};
+
+/* What arrived since the beginning of time. One per CPU; only grows. */
+struct xcp_router_sums {
+	uint64_t input_traffic_B;
+	uint64_t sum_x; /* ticks */
+	uint64_t sum_rtt_x_lo; /* ticks^2, low 32 bits of each product */
+	uint64_t sum_rtt_x_hi; /* the rest, in units of 2^32 ticks^2 */
+};
+
+/* What one interval decided; constant during the next. */
+struct xcp_router_law {
+	struct xcp_share pos; /* by X, in ticks */
+	struct xcp_share neg; /* by size, in bytes */
+	uint64_t pos_pool; /* 2^-shift B/s */
+	uint64_t neg_pool;
+	uint64_t max_rtt; /* ticks */
+	uint32_t shift;
+};
+
+/* What is left to hand out. One per CPU. */
+struct xcp_router_pool {
+	uint64_t pos; /* 2^-shift B/s */
+	uint64_t neg;
+	uint64_t carry; /* granted but not yet written, below n << shift */
+	uint64_t longest_rtt; /* ticks, of this interval */
+	uint32_t shift;
+};
+
+/* The clocks and estimates, written by whoever claims an interval's end. */
+struct xcp_router_state {
+	struct xcp_router_sums last;
+	uint64_t interval_start_ns;
+	uint64_t interval_ns;
+	uint64_t queue_start_ns;
+	uint64_t tq_ns;
+	uint64_t min_backlog_B;
+	uint64_t queue_B; /* Q */
+	struct xcp_num d; /* ticks */
+	uint64_t longest_rtt; /* ticks, forgotten by 1/8 an interval */
+	/* for people: the last interval's */
+	uint64_t y_Bps;
+	int64_t f_Bps;
+	uint64_t intervals;
+};
+
+XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
+				struct xcp_router_law *law, uint64_t now_ns)
+{
+	__builtin_memset(s, 0, sizeof(*s));
+	s->interval_start_ns = now_ns;
+	s->interval_ns = XCP_INITIAL_INTERVAL_NS;
+	s->queue_start_ns = now_ns;
+	s->tq_ns = XCP_MIN_TQ_NS;
+	s->d = xcp_num_of(xcp_ns_to_ticks(XCP_INITIAL_INTERVAL_NS));
+	__builtin_memset(law, 0, sizeof(*law));
+	law->max_rtt = XCP_MAX_RTT_TICKS;
+}
+
+XCP_INLINE bool xcp_router_interval_due(const struct xcp_router_state *s,
+					uint64_t now_ns)
+{
+	return now_ns - s->interval_start_ns >= s->interval_ns;
+}
+
+XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,
+				     uint64_t now_ns)
+{
+	return now_ns - s->queue_start_ns >= s->tq_ns;
+}
+
+/* Any packet, or a super-packet with the bytes of all its wire packets. */
+XCP_INLINE void xcp_router_arrival(struct xcp_router_sums *s, uint64_t bytes)
+{
+	s->input_traffic_B += bytes;
+}
+
+/* A forward XCP packet whose RTT is known (not 0), standing for n. */
+XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s,
+				       struct xcp_router_pool *pool,
+				       const struct xcp_router_law *law,
+				       uint32_t n, uint64_t x, uint64_t rtt)
+{
+	uint64_t product;
+	uint32_t low_bits = 32;
+
+	if (XCP_UNLIKELY(rtt > pool->longest_rtt))
+		pool->longest_rtt = rtt;
+	rtt = xcp_min(rtt, law->max_rtt);
+	s->sum_x += x * n;
+	/* 16 s and more: give up 4 bits rather than overflow */
+	if (XCP_UNLIKELY(x >> 32)) {
+		x >>= 4;
+		low_bits -= 4;
+	}
+	if (XCP_UNLIKELY(rtt >> 32)) {
+		rtt >>= 4;
+		low_bits -= 4;
+	}
+	product = x * rtt;
+	s->sum_rtt_x_hi += (product >> low_bits) * n;
+	s->sum_rtt_x_lo += ((product << (32 - low_bits)) & 0xffffffff) * n;
+}
+
+/*
+ * A forward XCP packet leaves: spends from the pool and returns the delta to
+ * write. `size_B` is that of one wire packet; `rtt` 0 means unknown.
+ */
+XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
+					struct xcp_router_pool *pool,
+					uint32_t n, uint64_t size_B, uint64_t x,
+					uint64_t rtt, int32_t delta)
+{
+	uint64_t p, m;
+	int64_t fb, carry, grant;
+
+	if (XCP_UNLIKELY(!rtt))
+		return delta > 0 ? 0 : delta;
+
+	p = xcp_share_cut(&law->pos, x);
+	m = xcp_share_cut(&law->neg, size_B);
+	if (XCP_UNLIKELY(p * n > pool->pos))
+		p = n > 1 ? pool->pos / n : pool->pos;
+	if (XCP_UNLIKELY(m * n > pool->neg))
+		m = n > 1 ? pool->neg / n : pool->neg;
+
+	fb = (int64_t)p - (int64_t)m;
+	carry = (int64_t)(XCP_UNLIKELY(n > 1) ? pool->carry / n : pool->carry);
+	grant = (fb + carry) >> law->shift;
+	if (XCP_LIKELY(delta > grant)) {
+		if (XCP_UNLIKELY(grant < INT32_MIN)) {
+			grant = INT32_MIN;
+			pool->carry = 0;
+		} else {
+			fb -= grant * ((int64_t)1 << law->shift);
+			pool->carry += (uint64_t)(fb * n);
+		}
+		delta = (int32_t)grant;
+	} else if (delta < 0 &&
+		   -(int64_t)delta > (int64_t)(pool->neg >> law->shift)) {
+		/* gives back more than the whole pool of decreases */
+		m = n > 1 ? pool->neg / n : pool->neg;
+		p = 0;
+	} else {
+		int64_t want = delta * ((int64_t)1 << law->shift);
+		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
+
+		if (fb > want)
+			m = xcp_min(left, m + (uint64_t)(fb - want));
+		want += (int64_t)m;
+		p = want > 0 ? (uint64_t)want : 0;
+	}
+	pool->pos = xcp_excess(pool->pos, p * n);
+	pool->neg = xcp_excess(pool->neg, m * n);
+	return delta;
+}
+
+/*
+ * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs,
+ * `longest_rtt` the longest RTT of the interval. Writes the next law and
+ * returns true; after an interval without XCP packets it keeps d and the law
+ * and returns false, and what is left in the pools stays good.
+ */
+XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
+					const struct xcp_router_params *params,
+					const struct xcp_router_sums *sums,
+					uint64_t longest_rtt, uint64_t now_ns,
+					struct xcp_router_law *law)
+{
+	uint64_t elapsed_ns = xcp_max(now_ns - s->interval_start_ns, 1);
+	uint64_t traffic_B = sums->input_traffic_B - s->last.input_traffic_B;
+	uint64_t sum_x = sums->sum_x - s->last.sum_x;
+	uint64_t rtt_x_lo = sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo;
+	uint64_t rtt_x_hi = sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi;
+	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
+	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
+	uint64_t d_ticks, top, c, y, drain, up, down, f, shuffle;
+	uint32_t shift;
+	bool grow;
+
+	s->last = *sums;
+	s->interval_start_ns = now_ns;
+	s->intervals++;
+	y_num = xcp_num_mul(
+		xcp_num_div(xcp_num_of(traffic_B), xcp_num_of(elapsed_ns)),
+		sec);
+	s->y_Bps = xcp_num_fixed(y_num, 0, limit - 1);
+	if (!sum_x)
+		return false;
+
+	s->longest_rtt =
+		xcp_max(longest_rtt, s->longest_rtt - (s->longest_rtt >> 3));
+	law->max_rtt = xcp_min(xcp_max(s->longest_rtt, XCP_MAX_RTT_TICKS),
+			       XCP_TICKS_MAX);
+
+	/* d, its fraction kept, at least min_interval */
+	s->d = xcp_num_div(xcp_num_of_sums(rtt_x_hi, rtt_x_lo),
+			   xcp_num_of(sum_x));
+	d_ticks = xcp_num_fixed(s->d, 0, XCP_TICKS_MAX);
+	s->interval_ns = xcp_ticks_to_ns(d_ticks);
+	if (s->interval_ns < params->min_interval_ns) {
+		s->interval_ns = params->min_interval_ns;
+		s->d = xcp_num_div(xcp_num_mul(xcp_num_of(s->interval_ns),
+					       xcp_num_of(XCP_TICKS_PER_SEC)),
+				   sec);
+	}
+	drain_num = xcp_num_div(xcp_num_mul(xcp_num_of(s->queue_B),
+					    xcp_num_of(XCP_TICKS_PER_SEC)),
+				s->d);
+
+	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
+	top = xcp_max(xcp_max(params->capacity_Bps, s->y_Bps),
+		      xcp_num_fixed(drain_num, 0, limit - 1));
+	shift = XCP_POOL_BITS - 1 -
+		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
+	shift = (uint32_t)xcp_min(shift, 34);
+	c = xcp_min(params->capacity_Bps << shift, limit - 1);
+	y = xcp_num_fixed(y_num, shift, limit - 1);
+	drain = xcp_num_fixed(drain_num, shift, limit - 1);
+
+	up = xcp_mul_q32(xcp_excess(c, y), XCP_ALPHA_Q32);
+	down = xcp_mul_q32(xcp_excess(y, c), XCP_ALPHA_Q32) +
+	       xcp_mul_q32(drain, XCP_BETA_Q32);
+	grow = up >= down;
+	f = grow ? up - down : down - up;
+	shuffle = xcp_excess(xcp_mul_q32(y, XCP_GAMMA_Q32), f);
+	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
+
+	law->shift = shift;
+	law->pos_pool = (grow ? f : 0) + shuffle;
+	law->neg_pool = (grow ? 0 : f) + shuffle;
+	law->pos = xcp_share_make(law->pos_pool, sum_x);
+	law->neg = xcp_share_make(law->neg_pool, traffic_B);
+	return true;
+}
+
+/* Takes over the pools of a new law; what rounding left over is kept. */
+XCP_INLINE void xcp_router_pool_fill(struct xcp_router_pool *pool, uint64_t pos,
+				     uint64_t neg, uint32_t shift)
+{
+	if (shift >= pool->shift)
+		pool->carry <<= (shift - pool->shift) & 63;
+	else
+		pool->carry >>= (pool->shift - shift) & 63;
+	pool->pos = pos;
+	pool->neg = neg;
+	pool->shift = shift;
+	pool->longest_rtt = 0;
+}
+
+/* One CPU's cut of a pool, by its part in the interval's total. */
+XCP_INLINE uint64_t xcp_router_split(uint64_t pool, uint64_t part,
+				     uint64_t total)
+{
+	if (part == total)
+		return pool;
+	return xcp_num_fixed(
+		xcp_num_mul(xcp_num_of(pool),
+			    xcp_num_div(xcp_num_of(part), xcp_num_of(total))),
+		0, pool);
+}
+
+/* The backlog as a packet finds it. Between packets it can only fall. */
+XCP_INLINE void xcp_router_backlog(struct xcp_router_state *s,
+				   uint64_t backlog_B)
+{
+	if (backlog_B < s->min_backlog_B)
+		s->min_backlog_B = backlog_B;
+}
+
+/* Ends a queue-estimation interval with the present backlog. */
+XCP_INLINE void xcp_router_queue_end(struct xcp_router_state *s,
+				     const struct xcp_router_params *params,
+				     uint64_t backlog_B, uint64_t now_ns)
+{
+	uint64_t d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
+	/* 16.7 s of backlog at 1 KB/s up to 1 TB of it fit in 64 bits */
+	uint64_t drain_ns = xcp_min(backlog_B, 1ULL << 34) * XCP_NSEC_PER_SEC /
+			    xcp_max(params->capacity_Bps, 1);
+
+	s->queue_B = xcp_min(s->min_backlog_B, backlog_B);
+	s->min_backlog_B = backlog_B;
+	s->queue_start_ns = now_ns;
+	s->tq_ns = xcp_max(XCP_MIN_TQ_NS, xcp_excess(d_ns, drain_ns) / 2);
+}
+
+#endif

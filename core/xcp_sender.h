@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The sender: a window in bytes with its fraction, and what to ask for.
+ *
+ *   throughput = window / RTT,  window = min(cwnd, limit)
+ *   X          = RTT wire / window           time between two packets
+ *   request    = (limit - window) / RTT * X / RTT
+ *   feedback:    cwnd = max(cwnd + feedback RTT, wire)
+ *   pacing     = cwnd / RTT
+ *   aging:       cwnd = cwnd / 2 + used / 2  after an RTT in which the
+ *                application used less than it was allowed (Mosebekk 2005,
+ *                formula 9)
+ *
+ * `limit` is what the other end's receive window lets pass in one RTT. Bytes
+ * are those of whole packets: `wire` is the size of a full one, its IP and
+ * TCP headers included, as routers see it. So the feedback, which a router
+ * gives in bytes per second of its link, is neither inflated nor lost on
+ * small segments.
+ *
+ * X on the wire is a whole number of ticks, 32 of them at 100 Gb/s. The
+ * remainder of RTT wire / window is carried from packet to packet, so that
+ * the sum of X over a window is exact.
+ */
+#ifndef XCP_SENDER_H
+#define XCP_SENDER_H
+
+#include "xcp_fixed.h"
+
+struct xcp_sender {
+	uint64_t cwnd_B;
+	uint32_t cwnd_frac; /* 2^-28 B */
+	uint32_t wire_B;
+	uint64_t limit_B; /* receive window, in wire bytes */
+	uint64_t rtt; /* ticks, 0 = unknown */
+	/* derived by xcp_sender_update */
+	uint64_t window_B;
+	uint64_t x; /* ticks */
+	uint64_t x_rem; /* of 1/window_B tick, added each packet */
+	uint64_t x_acc;
+	uint64_t pacing_Bps; /* wire bytes */
+	int32_t request_Bps;
+};
+
+#define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
+#define XCP_CWND_MAX_B (1ULL << 46)
+
+/* Derives X, the request and the pacing rate after any input has changed. */
+XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
+{
+	struct xcp_num rtt = xcp_num_of(s->rtt), spare;
+	uint64_t product;
+
+	s->cwnd_B = xcp_max(s->cwnd_B, s->wire_B);
+	s->window_B = xcp_max(xcp_min(s->cwnd_B, s->limit_B), s->wire_B);
+	if (!s->rtt) {
+		s->x = 0;
+		s->x_rem = 0;
+		s->request_Bps = 0;
+		s->pacing_Bps = 0;
+		return;
+	}
+	product = s->rtt * s->wire_B;
+	s->x = product / s->window_B;
+	s->x_rem = product - s->x * s->window_B;
+	s->x_acc = xcp_min(s->x_acc, s->window_B - 1);
+	s->pacing_Bps = xcp_num_fixed(
+		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), rtt), 0,
+		XCP_CWND_MAX_B);
+	spare = xcp_num_div(xcp_num_scaled(xcp_excess(s->limit_B, s->window_B),
+					   XCP_TICK_SHIFT),
+			    rtt);
+	s->request_Bps = (int32_t)xcp_num_fixed(
+		xcp_num_div(xcp_num_mul(spare, xcp_num_of(s->wire_B)),
+			    xcp_num_of(s->window_B)),
+		0, INT32_MAX);
+}
+
+/* X for the next packet, at least one tick once the RTT is known. */
+XCP_INLINE uint64_t xcp_sender_next_x(struct xcp_sender *s)
+{
+	uint64_t x = s->x;
+
+	s->x_acc += s->x_rem;
+	if (s->x_acc >= s->window_B) {
+		s->x_acc -= s->window_B;
+		x++;
+	}
+	return s->rtt && !x ? 1 : x;
+}
+
+/* Feedback came back: changes the throughput by fb, the window by fb RTT. */
+XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
+{
+	uint64_t size = fb_Bps < 0 ? (uint64_t)-fb_Bps : (uint64_t)fb_Bps;
+	uint64_t high, low, bytes, frac, cwnd_B;
+
+	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
+	size = xcp_min(size, (1ULL << 44) - 1);
+	high = (size >> 16) * s->rtt;
+	low = (size & 0xffff) * s->rtt + ((high & 0xfff) << 16);
+	bytes = (high >> 12) + (low >> XCP_CWND_FRAC_BITS);
+	frac = low & ((1U << XCP_CWND_FRAC_BITS) - 1);
+
+	cwnd_B = s->cwnd_B;
+	if (fb_Bps >= 0) {
+		frac += s->cwnd_frac;
+		cwnd_B = xcp_min(cwnd_B + bytes + (frac >> XCP_CWND_FRAC_BITS),
+				 XCP_CWND_MAX_B);
+		frac &= (1U << XCP_CWND_FRAC_BITS) - 1;
+	} else {
+		if (frac > s->cwnd_frac)
+			bytes++;
+		frac = (s->cwnd_frac - frac) & ((1U << XCP_CWND_FRAC_BITS) - 1);
+		cwnd_B = xcp_excess(cwnd_B, bytes);
+	}
+	if (cwnd_B < s->wire_B) {
+		cwnd_B = s->wire_B;
+		frac = 0;
+	}
+	s->cwnd_B = cwnd_B;
+	s->cwnd_frac = (uint32_t)frac;
+}
+
+/* Sets the window, for a start or after a timeout. */
+XCP_INLINE void xcp_sender_reset(struct xcp_sender *s, uint64_t packets)
+{
+	s->cwnd_B = packets * s->wire_B;
+	s->cwnd_frac = 0;
+}
+
+/* An RTT in which the application used less than the window allowed. */
+XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B)
+{
+	if (used_B < s->cwnd_B)
+		s->cwnd_B = xcp_max((s->cwnd_B + used_B) / 2, s->wire_B);
+}
+
+/* The window in whole packets for a stack that counts those, rounded up. */
+XCP_INLINE uint64_t xcp_sender_packets(const struct xcp_sender *s)
+{
+	return (s->cwnd_B + s->wire_B - 1) / xcp_max(s->wire_B, 1);
+}
+
+#endif

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What a run of an experiment yields: the object that `xcp lab run --json`
+//! prints, and the time series that go to CSV and to the report.
+
+use serde::{Deserialize, Serialize};
+
+/// One run of one experiment, all its variants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    pub experiment: String,
+    pub seed: u64,
+    /// Release of the kernel that ran it.
+    pub kernel: String,
+    pub variants: Vec<VariantResult>,
+    /// Every check of every variant holds.
+    pub ok: bool,
+}
+
+/// One way of running the experiment, such as XCP, or CUBIC over a FIFO.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VariantResult {
+    pub name: String,
+    /// Bytes the bottleneck sent after the warm-up, headers counted, by its capacity.
+    pub link_utilisation: f64,
+    pub queue_packets: QueueStats,
+    /// Packets dropped at the bottleneck in the whole run.
+    pub drops: u64,
+    /// Segments retransmitted by all flows in the whole run.
+    pub retransmissions: u64,
+    /// Jain's index of the flows' goodputs.
+    pub jain: f64,
+    pub flows: Vec<FlowResult>,
+    pub checks: Vec<CheckResult>,
+}
+
+/// The bottleneck's queue in packets, sampled after the warm-up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct QueueStats {
+    pub mean: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// One flow, measured after the warm-up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FlowResult {
+    pub name: String,
+    /// Bits per second read by the receiving application.
+    pub goodput_bps: f64,
+    /// Mean congestion window, packets.
+    pub cwnd_packets: f64,
+    /// Mean smoothed RTT, milliseconds.
+    pub rtt_ms: f64,
+    /// Seconds from the flow's start until it is within 10 % of its fair
+    /// share and stays there; absent if it never does.
+    pub convergence_s: Option<f64>,
+}
+
+/// A requirement of the experiment's file, and what was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// Such as `link_utilisation >= 0.98`.
+    pub name: String,
+    pub required: f64,
+    pub measured: f64,
+    pub ok: bool,
+}
+
+/// The samples of one variant, for the CSV and the report.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    pub samples: Vec<Sample>,
+}
+
+/// One moment of one variant.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the start of the run.
+    pub time_s: f64,
+    pub queue_packets: u32,
+    pub queue_bytes: u32,
+    /// Bytes sent by the bottleneck so far.
+    pub sent_bytes: u64,
+    pub drops: u64,
+    pub flows: Vec<FlowSample>,
+}
+
+/// One flow at one moment; all zero before it starts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FlowSample {
+    /// Bytes read by the receiving application so far.
+    pub received_bytes: u64,
+    pub cwnd_packets: u32,
+    pub rtt_us: u32,
+    pub retransmissions: u32,
+}
