@@ -78,34 +78,46 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 	return (xcp_min(ticks, XCP_TICKS_MAX) * 1953125) >> 19;
 }
 
+/*
+ * A value that the compiler must not reason about. The BPF verifier follows
+ * every branch that the compiler makes of a comparison; arithmetic on a value
+ * it knows nothing of has one path.
+ */
+#ifdef __bpf__
+#define XCP_OPAQUE(v) __asm__ volatile("" : "+r"(v))
+#else
+#define XCP_OPAQUE(v) ((void)(v))
+#endif
+
+/* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0 */
+XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)
+{
+	uint64_t high = v >> bit;
+
+	XCP_OPAQUE(high);
+	return (0 - high) >> 63;
+}
+
 /* Number of bits of v: floor(log2(v)) + 1, and 0 for 0. */
 XCP_INLINE uint32_t xcp_bits(uint64_t v)
 {
-	uint32_t bits = 0;
+	uint64_t step, bits;
 
-	if (v >> 32) {
-		bits += 32;
-		v >>= 32;
-	}
-	if (v >> 16) {
-		bits += 16;
-		v >>= 16;
-	}
-	if (v >> 8) {
-		bits += 8;
-		v >>= 8;
-	}
-	if (v >> 4) {
-		bits += 4;
-		v >>= 4;
-	}
-	if (v >> 2) {
-		bits += 2;
-		v >>= 2;
-	}
-	if (v >> 1)
-		return bits + 2;
-	return bits + (uint32_t)v;
+	bits = xcp_any_from(v, 32) << 5;
+	v >>= bits;
+	step = xcp_any_from(v, 16) << 4;
+	v >>= step;
+	bits += step;
+	step = xcp_any_from(v, 8) << 3;
+	v >>= step;
+	bits += step;
+	step = xcp_any_from(v, 4) << 2;
+	v >>= step;
+	bits += step;
+	step = xcp_any_from(v, 2) << 1;
+	v >>= step;
+	/* v is 0 to 3, of 0, 1, 2 and 2 bits */
+	return (uint32_t)(bits + step + v - (v >> 1 & v));
 }
 
 /* v * q / 2^32 for v < 2^48; error below 2 units */

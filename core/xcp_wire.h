@@ -75,10 +75,11 @@ struct xcp_return {
 };
 
 /*
- * Unaligned big-endian access. BPF allows it on packets, but clang would
- * split it into bytes, so there the pointer is used as it is.
+ * Big-endian access at any alignment. BPF may load unaligned words from a
+ * packet (not from its stack), but clang would split them into bytes; a
+ * program that works on packets asks for the pointer to be used as it is.
  */
-#ifdef __bpf__
+#ifdef XCP_WIRE_IN_PACKETS
 XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
 {
 	return __builtin_bswap32(*(const volatile uint32_t *)p);
@@ -280,6 +281,15 @@ XCP_INLINE struct xcp_return xcp_parse_return(const uint8_t *o,
 		r.other_hops = o[XCP_OPT_FLAGS] & 15;
 	}
 	return r;
+}
+
+/* Mends a checksum field, as the machine loads it, by a sum of differences. */
+XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
+{
+	sum += (uint16_t)~check;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
 }
 
 /*

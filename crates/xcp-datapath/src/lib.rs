@@ -1,1 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The data path in the kernel: load, attach, pin, read and write maps. The
+//! only crate that knows libbpf, and that knows what kernels can do.
+
+#![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
+
+mod bpffs;
+mod cgroup;
+mod clsact;
+mod error;
+pub mod features;
+pub mod host;
+pub mod intf;
+mod link;
+mod object;
+pub mod router;
+mod rtnl;
+pub mod testing;
+
+pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
+pub use error::{Error, Result};
+pub use object::set_verbose;

@@ -2,4 +2,10 @@
 //! The laboratory: topologies, traffic, sampling, the virtual-time machine
 //! and reports.
 
+pub mod csv;
+pub mod report;
 pub mod result;
+mod run;
+
+pub use run::{guest_main, list, native_qdiscs, run, Entry, Options, Outcome, Progress};
+pub use xcp_datapath::{Error, Result};

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+/*
+ * The congestion control `xcp` (struct_ops): the sender's half.
+ *
+ * It does not probe and does not guess. On each ACK it takes the feedback
+ * that the option's parser left for it, moves the window by feedback * RTT,
+ * and lets TCP pace at window / RTT. snd_cwnd is only the ceiling: the window
+ * in whole packets and a little more, so that rounding and delayed ACKs do
+ * not hold back what pacing lets go.
+ *
+ *   feedback      cwnd += fb RTT             core/xcp_sender.h
+ *   timeout       cwnd = 1 packet
+ *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
+ *   idle          cwnd ages towards what is used
+ *
+ * A socket that does not speak the option is handed to the system's default
+ * at once: nobody is ever left uncontrolled.
+ */
+#include "host.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* what rounding and delayed ACKs may take of the window */
+#define HEADROOM_PACKETS 2
+#define TCP_CA_RECOVERY 3
+/* ACKs without feedback, in 3 RTTs or more, that mean the option is gone */
+#define SILENT_ACKS_MAX 100
+
+static __always_inline struct xcp_socket *socket_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&sockets, sk, NULL, 0);
+}
+
+static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+/* Bytes of a full segment without headers: the option's room is taken. */
+static __always_inline __u32 payload_of(const struct tcp_sock *tp)
+{
+	__u32 mss = tp->mss_cache;
+
+	return mss > 2 * XCP_OPT_BOTH_LEN ? mss - XCP_OPT_BOTH_LEN :
+					    XCP_OPT_BOTH_LEN;
+}
+
+/* Takes over what TCP knows: segment size, RTT and receive window. */
+static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
+	__u64 window = tp->snd_wnd;
+
+	s->sender.wire_B = payload_of(tp) + XCP_OPT_BOTH_LEN +
+			   tp->tcp_header_len + ip_len;
+	s->sender.rtt = xcp_ns_to_ticks((__u64)tp->srtt_us * 125);
+	s->sender.limit_B = window * s->sender.wire_B / payload_of(tp);
+}
+
+/* Gives TCP the window and the pacing rate. */
+static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u64 packets, rate;
+
+	xcp_sender_update(&s->sender);
+	packets = xcp_sender_packets(&s->sender) + HEADROOM_PACKETS;
+	tp->snd_cwnd = (__u32)xcp_min(packets, tp->snd_cwnd_clamp);
+	if (!s->sender.pacing_Bps)
+		return;
+	/* TCP paces payload; the window counts whole packets */
+	rate = s->sender.pacing_Bps * payload_of(tp) / s->sender.wire_B;
+	sk->sk_pacing_rate = xcp_max(rate, 1);
+}
+
+SEC("struct_ops")
+void BPF_PROG(xcp_init, struct sock *sk)
+{
+	struct xcp_socket *s = socket_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (!s) {
+		fall_back(sk, sk);
+		return;
+	}
+	if (sk->sk_pacing_status == SK_PACING_NONE) {
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+		s->paced = 1;
+	}
+	observe(sk, s);
+	xcp_sender_reset(&s->sender, tp->snd_cwnd);
+	s->round_start_us = tp->tcp_mstamp;
+	s->round_delivered = tp->delivered;
+	s->silent_acks = 0;
+	apply(sk, s);
+}
+
+SEC("struct_ops")
+void BPF_PROG(xcp_release, struct sock *sk)
+{
+	struct xcp_socket *s = socket_of(sk);
+
+	if (s && s->paced) {
+		sk->sk_pacing_status = SK_PACING_NONE;
+		sk->sk_pacing_rate = ~0UL;
+		s->paced = 0;
+	}
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(xcp_ssthresh, struct sock *sk)
+{
+	return tcp_sk(sk)->snd_cwnd;
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(xcp_undo_cwnd, struct sock *sk)
+{
+	return tcp_sk(sk)->snd_cwnd;
+}
+
+SEC("struct_ops")
+void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
+{
+	struct xcp_socket *s = socket_of(sk);
+
+	if (!s)
+		return;
+	if (new_state == TCP_CA_LOSS)
+		xcp_sender_reset(&s->sender, 1);
+	else if (new_state == TCP_CA_RECOVERY && s->other_hops)
+		s->sender.cwnd_B -= s->sender.cwnd_B * 3 / 10;
+	else
+		return;
+	apply(sk, s);
+}
+
+/* Once an RTT: a window that the application leaves unused ages. */
+static __always_inline void age(struct sock *sk, struct xcp_socket *s)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u64 elapsed_us = tp->tcp_mstamp - s->round_start_us;
+	__u64 rtt_us = tp->srtt_us >> 3, used_B;
+
+	if (elapsed_us < rtt_us || !rtt_us)
+		return;
+	used_B = (__u64)(tp->delivered - s->round_delivered) *
+		 s->sender.wire_B * rtt_us / elapsed_us;
+	if (tp->app_limited && used_B < s->sender.cwnd_B / 2)
+		xcp_sender_age(&s->sender, used_B);
+	s->round_start_us = tp->tcp_mstamp;
+	s->round_delivered = tp->delivered;
+}
+
+SEC("struct_ops")
+void BPF_PROG(xcp_cong_control, struct sock *sk)
+{
+	struct xcp_socket *s = socket_of(sk);
+
+	if (!s)
+		return;
+	if (++s->silent_acks > SILENT_ACKS_MAX) {
+		s->fell_back = 1;
+		fall_back(sk, sk);
+		return;
+	}
+	observe(sk, s);
+	if (s->feedback_Bps) {
+		xcp_sender_feedback(&s->sender, s->feedback_Bps);
+		COUNT(applied_Bps, s->feedback_Bps);
+		s->feedback_Bps = 0;
+	}
+	age(sk, s);
+	apply(sk, s);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops xcp = {
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.init = (void *)xcp_init,
+	.release = (void *)xcp_release,
+	.ssthresh = (void *)xcp_ssthresh,
+	.set_state = (void *)xcp_set_state,
+	.undo_cwnd = (void *)xcp_undo_cwnd,
+	.cong_control = (void *)xcp_cong_control,
+	.name = "xcp",
+};

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The few kernel structures the programs look into, as CO-RE excerpts: only
+ * the names matter, libbpf finds the offsets in the running kernel.
+ */
+#ifndef XCP_BPF_KERNEL_H
+#define XCP_BPF_KERNEL_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define XCP_KERNEL __attribute__((preserve_access_index))
+
+#define AF_INET6 10
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define TCP_CA_NAME_MAX 16
+#define TCP_CA_LOSS 4
+#define TCP_CONG_NON_RESTRICTED 1
+#define SK_PACING_NONE 0
+#define SK_PACING_NEEDED 1
+#define CHECKSUM_PARTIAL 3
+#define TCP_FLAG_SYN 0x02
+#define TCP_FLAG_ACK 0x10
+
+/* This packet is not ours to judge: ask the next program (tcx and clsact). */
+#define XCP_TC_NEXT (-1)
+
+struct gnet_stats_queue {
+	__u32 backlog;
+} XCP_KERNEL;
+
+struct Qdisc {
+	struct gnet_stats_queue qstats;
+} XCP_KERNEL;
+
+struct net_device {
+	struct Qdisc *qdisc;
+} XCP_KERNEL;
+
+struct tcp_skb_cb {
+	__u16 tcp_gso_segs;
+} XCP_KERNEL;
+
+struct skb_shared_info {
+	__u16 gso_segs;
+} XCP_KERNEL;
+
+struct sk_buff {
+	struct net_device *dev;
+	unsigned char *head;
+	__u32 end;
+	__u16 network_header;
+	__u8 ip_summed : 2;
+	char cb[48];
+} XCP_KERNEL;
+
+struct tcp_congestion_ops;
+
+struct netns_ipv4 {
+	const struct tcp_congestion_ops *tcp_congestion_control;
+	__u8 sysctl_ip_default_ttl;
+} XCP_KERNEL;
+
+struct net {
+	struct netns_ipv4 ipv4;
+} XCP_KERNEL;
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	unsigned short skc_family;
+	possible_net_t skc_net;
+	struct sock *skc_listener; /* of a request socket */
+} XCP_KERNEL;
+
+struct sock {
+	struct sock_common __sk_common;
+	unsigned long sk_pacing_rate;
+	__u32 sk_pacing_status;
+} XCP_KERNEL;
+
+struct ipv6_pinfo {
+	__s16 hop_limit;
+} XCP_KERNEL;
+
+struct inet_sock {
+	struct sock sk;
+	struct ipv6_pinfo *pinet6;
+	__s16 uc_ttl;
+} XCP_KERNEL;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+} XCP_KERNEL;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u16 tcp_header_len;
+	__u32 srtt_us; /* 1/8 us */
+	__u32 snd_wnd;
+	__u32 mss_cache;
+	__u32 snd_cwnd;
+	__u32 snd_cwnd_clamp;
+	__u32 delivered;
+	__u32 app_limited;
+	__u64 tcp_mstamp; /* us */
+} XCP_KERNEL;
+
+struct request_sock {
+	struct sock_common __req_common;
+} XCP_KERNEL;
+
+/* the context of sock_ops programs as the kernel has it */
+struct bpf_sock_ops_kern {
+	struct sk_buff *skb;
+	struct sock *sk;
+} XCP_KERNEL;
+
+struct rate_sample;
+
+struct tcp_congestion_ops {
+	__u32 flags;
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	__u32 (*ssthresh)(struct sock *sk);
+	void (*set_state)(struct sock *sk, __u8 new_state);
+	__u32 (*undo_cwnd)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, __u32 ack, int flag,
+			     const struct rate_sample *rs);
+	char name[TCP_CA_NAME_MAX];
+} XCP_KERNEL;
+
+/* bpf_cast_to_kern_ctx: from 6.2 on, what the oldest kernel here needs */
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
+
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAMS: [&str; 4] = ["cc", "option", "router", "test_tc"];
+const OLDEST_CLANG: u32 = 16;
+
+fn main() {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
+    let clang = find_clang();
+
+    for dir in ["bpf", "core"] {
+        println!("cargo:rerun-if-changed={}", root.join(dir).display());
+    }
+    println!("cargo:rerun-if-env-changed=CLANG");
+    for name in PROGRAMS {
+        let status = Command::new(&clang)
+            .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-ffreestanding"])
+            .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+            .arg(format!("-I{libbpf}"))
+            .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
+            .arg("-c")
+            .arg(root.join(format!("bpf/{name}.bpf.c")))
+            .arg("-o")
+            .arg(out.join(format!("{name}.bpf.o")))
+            .status()
+            .expect("clang starts: it did a moment ago");
+        assert!(status.success(), "{clang} could not compile bpf/{name}.bpf.c");
+    }
+}
+
+/// $CLANG, or the newest clang there is.
+fn find_clang() -> String {
+    let mut names: Vec<String> = env::var("CLANG").into_iter().collect();
+    names.push("clang".into());
+    names.extend((OLDEST_CLANG..=30).rev().map(|v| format!("clang-{v}")));
+    names
+        .into_iter()
+        .find(|name| version(name).is_some_and(|v| v >= OLDEST_CLANG))
+        .unwrap_or_else(|| {
+            panic!("no clang >= {OLDEST_CLANG} found: install one (apt-get install clang-19), or set CLANG")
+        })
+}
+
+fn version(clang: &str) -> Option<u32> {
+    let out = Command::new(clang).arg("-dumpversion").output().ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    text.split('.').next()?.trim().parse().ok()
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Where programs, links and maps are pinned, so that they outlive the
+//! command: /sys/fs/bpf/xcp.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+const MOUNT: &str = "/sys/fs/bpf";
+const ROOT: &str = "/sys/fs/bpf/xcp";
+/// An empty folder that says we mounted the file system ourselves.
+const MOUNTED_BY_US: &str = "/sys/fs/bpf/xcp/mounted";
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// The folder of one part, such as `host`.
+pub fn dir(part: &str) -> PathBuf {
+    Path::new(ROOT).join(part)
+}
+
+/// Creates the folder of one part, mounting the file system if need be.
+pub fn create(part: &str) -> Result<PathBuf> {
+    let ours = !is_mounted();
+    if ours {
+        mount()?;
+    }
+    let path = dir(part);
+    make(&path)?;
+    if ours {
+        make(Path::new(MOUNTED_BY_US))?;
+    }
+    Ok(path)
+}
+
+fn make(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|e| Error::io(path.display().to_string(), &e))
+}
+
+/// Removes a part with everything pinned in it, and what is empty then.
+pub fn remove(part: &str) -> Result<()> {
+    let path = dir(part);
+    match fs::remove_dir_all(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io(path.display().to_string(), &e))
+        }
+        _ => {}
+    }
+    let _ = fs::remove_dir(dir("router"));
+    let only_the_mark = fs::read_dir(ROOT).is_ok_and(|entries| {
+        entries
+            .flatten()
+            .all(|e| e.path() == Path::new(MOUNTED_BY_US))
+    });
+    if only_the_mark {
+        let ours = fs::remove_dir(MOUNTED_BY_US).is_ok();
+        let _ = fs::remove_dir(ROOT);
+        if ours {
+            unmount();
+        }
+    }
+    Ok(())
+}
+
+fn is_mounted() -> bool {
+    let Ok(path) = CString::new(MOUNT) else {
+        return false;
+    };
+    // SAFETY: a zeroed statfs is valid, path is a C string, both live here.
+    unsafe {
+        let mut info: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &mut info) == 0 && info.f_type as i64 == BPF_FS_MAGIC
+    }
+}
+
+fn mount() -> Result<()> {
+    make(Path::new(MOUNT))?;
+    // SAFETY: all arguments are C strings that live through the call.
+    let rc = unsafe {
+        libc::mount(
+            c"bpf".as_ptr(),
+            c"/sys/fs/bpf".as_ptr(),
+            c"bpf".as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    if rc != 0 {
+        return Err(Error::last_os(format!("mounting {MOUNT}")));
+    }
+    Ok(())
+}
+
+fn unmount() {
+    // SAFETY: the argument is a C string. A busy file system stays mounted.
+    unsafe { libc::umount(c"/sys/fs/bpf".as_ptr()) };
+}
+
+/// Notes a fact by an empty folder: the file system holds nothing else.
+pub fn mark(path: &Path) -> Result<()> {
+    make(path)
+}

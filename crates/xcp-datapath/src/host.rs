@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A host that speaks XCP: the congestion control `xcp` and the option's
+//! programs, pinned in `host`.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::intf::{HostConfig, HostCounters, Record};
+use crate::{bpffs, cgroup, error, link, object, Cgroup, Error, Result};
+
+const PART: &str = "host";
+/// Marks programs that `xcp run` loaded for itself.
+const TRANSIENT: &str = "transient";
+const RUN_PREFIX: &str = "xcp-run-";
+
+/// What `xcp host on` asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The control group whose sockets may speak; all if absent.
+    pub cgroup: Option<PathBuf>,
+    /// New sockets of the group that did not choose use `xcp`.
+    pub make_default: bool,
+}
+
+pub use crate::router::Change;
+
+/// What the host's programs are set to and have done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The control group, or none where only `xcp run` uses the programs.
+    pub cgroup: Option<PathBuf>,
+    pub default: bool,
+    pub counters: Counters,
+}
+
+/// Sums over all CPUs since `host on`.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections that speak XCP, both directions.
+    pub sockets: u64,
+    /// Connections left to the default congestion control.
+    pub fallbacks: u64,
+    pub forward_sent: u64,
+    pub forward_received: u64,
+    pub return_sent: u64,
+    pub return_received: u64,
+    /// ACKs without room for the option.
+    pub return_crowded: u64,
+    pub malformed: u64,
+    /// Sum of the deltas that arrived, bytes per second.
+    pub received_bytes_per_s: i64,
+    /// Sum of the feedback sent back.
+    pub returned_bytes_per_s: i64,
+    /// Feedback still pending when its socket closed.
+    pub unreturned_bytes_per_s: i64,
+    /// Sum of the feedback that came back.
+    pub feedback_bytes_per_s: i64,
+    /// Of it, applied to a window.
+    pub applied_bytes_per_s: i64,
+}
+
+/// Whether `xcp` can be selected now.
+pub fn is_on() -> bool {
+    object::exists(&bpffs::dir(PART).join("cc"))
+}
+
+/// Makes `xcp` selectable and the option spoken by sockets that select it.
+pub fn on(options: &Options) -> Result<Change> {
+    error::require_root("xcp host on")?;
+    let group = Cgroup::open(options.cgroup.as_deref())?;
+    let fresh = !is_on();
+    if fresh {
+        load()?;
+    }
+    let configured = configure(&group, options.make_default).inspect_err(|_| {
+        if fresh {
+            let _ = bpffs::remove(PART);
+        }
+    })?;
+    let dir = bpffs::dir(PART);
+    let _ = fs::remove_dir(dir.join(TRANSIENT));
+    Ok(match (fresh, configured) {
+        (true, _) => Change::Added,
+        (false, true) => Change::Changed,
+        (false, false) => Change::Unchanged,
+    })
+}
+
+/// Sets default and group; returns whether anything was different.
+fn configure(group: &Cgroup, make_default: bool) -> Result<bool> {
+    let dir = bpffs::dir(PART);
+    let wanted = HostConfig {
+        make_default: u32::from(make_default),
+        unused: 0,
+    };
+    let map = object::pinned_map(&dir.join("config"))?;
+    let present: HostConfig = object::read_record(&map, 0)?;
+    let mut changed = present.bytes() != wanted.bytes();
+    if changed {
+        object::write_record(&map, &wanted)?;
+    }
+    let pin = dir.join("link");
+    if attached_group()? != Some(group.id()?) {
+        if object::exists(&pin) {
+            link::detach(link::open(&pin)?.as_fd());
+            fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
+        }
+        let attached = attach("option", group)?;
+        link::pin(attached.as_fd(), &pin)?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// The number of the group that `host on` attached to.
+fn attached_group() -> Result<Option<u64>> {
+    let pin = bpffs::dir(PART).join("link");
+    if !object::exists(&pin) {
+        return Ok(None);
+    }
+    let info = link::info(link::open(&pin)?.as_fd())?;
+    // SAFETY: the kernel fills this member for cgroup links, which ours is.
+    Ok(Some(unsafe { info.__bindgen_anon_1.cgroup.cgroup_id }))
+}
+
+fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
+    let program = link::open(&bpffs::dir(PART).join(program))?;
+    link::attach_sock_ops(program.as_fd(), group.fd())
+        .map_err(|e| Error::new(group.path().display().to_string(), e.reason, e.remedy))
+}
+
+fn load() -> Result<()> {
+    let dir = bpffs::create(PART)?;
+    load_into(&dir).inspect_err(|_| {
+        let _ = bpffs::remove(PART);
+    })
+}
+
+fn load_into(dir: &Path) -> Result<()> {
+    let mut option = object::load("option", object::open("option", object::OPTION)?)?;
+    for (map, pin) in [
+        ("sockets", "sockets"),
+        ("counters", "counters"),
+        (".data.config", "config"),
+    ] {
+        object::pin_map(&mut option, map, &dir.join(pin))?;
+    }
+    for (program, pin) in [("xcp_option", "option"), ("xcp_choose", "choose")] {
+        let program = object::program(&option, program)?;
+        link::pin(program.as_fd(), &dir.join(pin))?;
+    }
+    let mut open = object::open("cc", object::CC)?;
+    for map in ["sockets", "counters"] {
+        object::open_map(&mut open, map)?
+            .reuse_pinned_map(dir.join(map))
+            .map_err(|e| object::failure(map, &e))?;
+    }
+    let mut cc = object::load("cc", open)?;
+    let mut registered = object::map_mut(&mut cc, "xcp")?
+        .attach_struct_ops()
+        .map_err(|e| object::failure("congestion control xcp", &e))?;
+    registered
+        .pin(dir.join("cc"))
+        .map_err(|e| object::failure("congestion control xcp", &e))
+}
+
+/// Takes everything down. Sockets that use `xcp` keep it until they close.
+pub fn off() -> Result<()> {
+    error::require_root("xcp host off")?;
+    if !object::exists(&bpffs::dir(PART)) {
+        return Err(not_on());
+    }
+    let pin = bpffs::dir(PART).join("link");
+    if object::exists(&pin) {
+        link::detach(link::open(&pin)?.as_fd());
+    }
+    bpffs::remove(PART)
+}
+
+fn not_on() -> Error {
+    Error::new("XCP", "is not on", "turn it on: xcp host on")
+}
+
+/// What is set and what has happened so far.
+pub fn status() -> Result<Status> {
+    error::require_root("xcp host show")?;
+    if !is_on() {
+        return Err(not_on());
+    }
+    let dir = bpffs::dir(PART);
+    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    Ok(Status {
+        cgroup: attached_group()?.and_then(cgroup::path_of),
+        default: config.make_default != 0,
+        counters: counters()?,
+    })
+}
+
+/// The counters alone.
+pub fn counters() -> Result<Counters> {
+    let map = object::pinned_map(&bpffs::dir(PART).join("counters"))?;
+    let mut total = Counters::default();
+    for cpu in object::read_per_cpu::<HostCounters>(&map)? {
+        total.sockets += cpu.sockets;
+        total.fallbacks += cpu.fallbacks;
+        total.forward_sent += cpu.forward_sent;
+        total.forward_received += cpu.forward_received;
+        total.return_sent += cpu.return_sent;
+        total.return_received += cpu.return_received;
+        total.return_crowded += cpu.return_crowded;
+        total.malformed += cpu.malformed;
+        total.received_bytes_per_s += cpu.received_Bps;
+        total.returned_bytes_per_s += cpu.returned_Bps;
+        total.unreturned_bytes_per_s += cpu.unreturned_Bps;
+        total.feedback_bytes_per_s += cpu.feedback_Bps;
+        total.applied_bytes_per_s += cpu.applied_Bps;
+    }
+    Ok(total)
+}
+
+/// A control group of its own in which new sockets use `xcp`, for one
+/// command. Dropping it takes everything down that it has set up.
+pub struct RunGroup {
+    group: Cgroup,
+    links: Vec<OwnedFd>,
+}
+
+impl RunGroup {
+    /// Creates the group; loads the programs if the host is not on.
+    pub fn new() -> Result<Self> {
+        error::require_root("xcp run")?;
+        if !is_on() {
+            load()?;
+            bpffs::mark(&bpffs::dir(PART).join(TRANSIENT))?;
+        }
+        let path =
+            cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;
+        let mut run = Self {
+            group: Cgroup::open(Some(&path))?,
+            links: Vec::new(),
+        };
+        run.links.push(attach("choose", &run.group)?);
+        if !run.is_covered()? {
+            run.links.push(attach("option", &run.group)?);
+        }
+        Ok(run)
+    }
+
+    /// Whether `host on` reaches this group already: it speaks for all below.
+    fn is_covered(&self) -> Result<bool> {
+        Ok(attached_group()?
+            .and_then(cgroup::path_of)
+            .is_some_and(|above| self.group.path().starts_with(above)))
+    }
+
+    /// Where a process writes 0 to move itself into the group.
+    pub fn procs(&self) -> PathBuf {
+        self.group.path().join("cgroup.procs")
+    }
+}
+
+impl Drop for RunGroup {
+    fn drop(&mut self) {
+        self.links.clear();
+        let _ = fs::remove_dir(self.group.path());
+        let others = self
+            .group
+            .path()
+            .parent()
+            .and_then(|p| fs::read_dir(p).ok())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|e| e.file_name().to_string_lossy().starts_with(RUN_PREFIX));
+        if !others && object::exists(&bpffs::dir(PART).join(TRANSIENT)) {
+            let _ = off();
+        }
+    }
+}

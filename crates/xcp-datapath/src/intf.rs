@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Records shared with the BPF programs: bpf/intf.h and core/, mirrored. The
+//! tests compare every size and offset with the programs' own type
+//! information (BTF).
+
+use std::mem::size_of;
+
+/// A plain record, whose bytes are its value.
+///
+/// # Safety
+/// Implementors are `repr(C)`, without padding that matters, and valid for
+/// any bytes.
+pub unsafe trait Record: Copy + Default {
+    /// The record in these bytes, if they are as many.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: the length is right and any bytes are a valid record.
+        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: a record of this size, borrowed for as long as self is.
+        unsafe { std::slice::from_raw_parts((self as *const Self).cast(), size_of::<Self>()) }
+    }
+}
+
+macro_rules! record {
+    ($($(#[$doc:meta])* struct $name:ident $(align($align:literal))? { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })*) => {
+        $($(#[$doc])*
+        #[repr(C $(, align($align))?)]
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+        // SAFETY: integers only, in C order.
+        unsafe impl Record for $name {}
+        impl $name {
+            /// Field names and offsets, for the comparison with BTF.
+            pub const LAYOUT: &'static [(&'static str, usize)] =
+                &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*];
+        })*
+    };
+}
+
+record! {
+    /// `struct xcp_num`: m * 2^e.
+    struct Num { m: u64, e: i32, }
+
+    /// `struct xcp_share`.
+    struct Share { m: u64, total: u64, shift: u32, }
+
+    /// `struct xcp_router_params`.
+    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, }
+
+    /// `struct xcp_router_config`.
+    struct RouterConfig { params: RouterParams, overhead_B: u32, unused: u32, }
+
+    /// `struct xcp_router_sums`.
+    struct RouterSums {
+        input_traffic_B: u64,
+        sum_x: u64,
+        sum_rtt_x_lo: u64,
+        sum_rtt_x_hi: u64,
+    }
+
+    /// `struct xcp_router_law`.
+    struct RouterLaw {
+        pos: Share,
+        neg: Share,
+        pos_pool: u64,
+        neg_pool: u64,
+        max_rtt: u64,
+        shift: u32,
+    }
+
+    /// `struct xcp_router_pool`.
+    struct RouterPool { pos: u64, neg: u64, carry: u64, longest_rtt: u64, shift: u32, }
+
+    /// `struct xcp_router_state`.
+    struct RouterState {
+        last: RouterSums,
+        interval_start_ns: u64,
+        interval_ns: u64,
+        queue_start_ns: u64,
+        tq_ns: u64,
+        min_backlog_B: u64,
+        queue_B: u64,
+        d: Num,
+        longest_rtt: u64,
+        y_Bps: u64,
+        f_Bps: i64,
+        intervals: u64,
+    }
+
+    /// `struct xcp_router_counters`.
+    struct RouterCounters {
+        xcp_packets: u64,
+        other_packets: u64,
+        malformed: u64,
+        granted_Bps: i64,
+    }
+
+    /// `struct xcp_router_cpu`.
+    struct RouterCpu align(128) {
+        sums: RouterSums,
+        pool: RouterPool,
+        epoch: u32,
+        unused: u32,
+        counters: RouterCounters,
+        seen_traffic_B: u64,
+        seen_sum_x: u64,
+        next_pos: u64,
+        next_neg: u64,
+    }
+
+    /// `struct xcp_router_link`.
+    struct RouterLink {
+        state: RouterState,
+        law: [RouterLaw; 2],
+        epoch: u32,
+        claimed: u32,
+        started: u64,
+        backlog_B: u64,
+    }
+
+    /// `struct xcp_host_config`.
+    struct HostConfig { make_default: u32, unused: u32, }
+
+    /// `struct xcp_host_counters`.
+    struct HostCounters {
+        sockets: u64,
+        fallbacks: u64,
+        forward_sent: u64,
+        forward_received: u64,
+        return_sent: u64,
+        return_received: u64,
+        return_crowded: u64,
+        malformed: u64,
+        received_Bps: i64,
+        returned_Bps: i64,
+        unreturned_Bps: i64,
+        feedback_Bps: i64,
+        applied_Bps: i64,
+    }
+}

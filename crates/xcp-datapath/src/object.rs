@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! BPF objects: opened from memory, loaded, their parts found by name.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
+
+use libbpf_rs::{
+    Map, MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject,
+    PrintLevel, ProgramMut,
+};
+
+use crate::intf::Record;
+use crate::{Error, Result};
+
+pub const CC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cc.bpf.o"));
+pub const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
+pub const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
+pub const TEST_TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_tc.bpf.o"));
+
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Shows what libbpf and the kernel's verifier say.
+pub fn set_verbose(verbose: bool) {
+    VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
+fn print(_level: PrintLevel, text: String) {
+    if VERBOSE.load(Ordering::Relaxed) {
+        eprint!("{text}");
+    }
+}
+
+/// Opens an object whose ELF image is `image`.
+pub fn open(name: &str, image: &[u8]) -> Result<OpenObject> {
+    static PRINT: Once = Once::new();
+    PRINT.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, print)));
+    });
+    ObjectBuilder::default()
+        .name(name)
+        .and_then(|builder| builder.open_memory(image))
+        .map_err(|e| failure(name, &e))
+}
+
+pub fn load(name: &str, object: OpenObject) -> Result<Object> {
+    object.load().map_err(|e| failure(name, &e))
+}
+
+/// What went wrong with a BPF operation, and the likely way out.
+pub fn failure(thing: &str, err: &libbpf_rs::Error) -> Error {
+    let remedy = match err.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "run it as root (sudo); `xcp doctor` tells whether the kernel forbids it"
+        }
+        _ => "run `xcp doctor` for what this kernel lacks, and the command again with --verbose",
+    };
+    Error::new(thing, err.to_string(), remedy)
+}
+
+/// A map of an opened object by (the end of) its name: libbpf cuts and
+/// prefixes the names of data sections.
+pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> Result<OpenMapMut<'a>> {
+    object
+        .maps_mut()
+        .find(|m| m.name().to_str().is_some_and(|n| n.ends_with(name)))
+        .ok_or_else(|| missing(name))
+}
+
+pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
+    object
+        .maps()
+        .find(|m| m.name().to_str().is_some_and(|n| n.ends_with(name)))
+        .ok_or_else(|| missing(name))
+}
+
+pub fn map_mut<'a>(object: &'a mut Object, name: &str) -> Result<MapMut<'a>> {
+    object
+        .maps_mut()
+        .find(|m| m.name().to_str().is_some_and(|n| n.ends_with(name)))
+        .ok_or_else(|| missing(name))
+}
+
+pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
+    object
+        .progs_mut()
+        .find(|p| p.name() == name)
+        .ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(
+        name,
+        "not in the BPF object",
+        "this build is broken: build again",
+    )
+}
+
+/// Pins a map in a folder under a name.
+pub fn pin_map(object: &mut Object, name: &str, path: &Path) -> Result<()> {
+    map_mut(object, name)?
+        .pin(path)
+        .map_err(|e| failure(&path.display().to_string(), &e))
+}
+
+/// A map that an earlier command pinned.
+pub fn pinned_map(path: &Path) -> Result<MapHandle> {
+    MapHandle::from_pinned_path(path).map_err(|e| failure(&path.display().to_string(), &e))
+}
+
+/// Writes the single record of a data section.
+pub fn write_record<R: Record>(map: &impl MapCore, record: &R) -> Result<()> {
+    map.update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)
+        .map_err(|e| failure("map", &e))
+}
+
+/// Reads the record at a key.
+pub fn read_record<R: Record>(map: &impl MapCore, key: u32) -> Result<R> {
+    let bytes = map
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|e| failure("map", &e))?
+        .ok_or_else(|| missing("record"))?;
+    R::from_bytes(&bytes).ok_or_else(|| other_version("map"))
+}
+
+/// Reads all CPUs' records of a per-CPU array with one entry.
+pub fn read_per_cpu<R: Record>(map: &impl MapCore) -> Result<Vec<R>> {
+    map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|e| failure("map", &e))?
+        .ok_or_else(|| missing("record"))?
+        .iter()
+        .map(|bytes| R::from_bytes(bytes).ok_or_else(|| other_version("map")))
+        .collect()
+}
+
+fn other_version(what: &str) -> Error {
+    Error::new(
+        what,
+        "written by another version of xcp",
+        "take it down with this version (`xcp host off`, `xcp router del DEV`) and set it up again",
+    )
+}
+
+/// The number of CPUs that may ever run.
+pub fn cpus() -> Result<u32> {
+    libbpf_rs::num_possible_cpus()
+        .map(|n| n as u32)
+        .map_err(|e| failure("/sys/devices/system/cpu/possible", &e))
+}
+
+/// Whether anything is pinned at this path.
+pub fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The XCP router on an output link: one program instance per device, pinned
+//! in `router/NETNS-IFINDEX`.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, Object};
+use serde::Serialize;
+
+use crate::intf::{
+    Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
+};
+use crate::rtnl::{self, Device};
+use crate::{bpffs, clsact, error, features, link, object, Error, Result};
+
+/// The smallest and the largest capacity, bytes per second.
+pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
+/// The largest overhead per packet, bytes.
+pub const OVERHEAD_MAX_B: u32 = 4096;
+
+const MIN_INTERVAL_NS: u64 = 1_000_000;
+
+/// What a router hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Capacity of the link, bytes per second.
+    pub capacity_bytes_per_s: u64,
+    /// Bytes that the link adds to every packet.
+    pub overhead_bytes: u32,
+}
+
+impl Options {
+    fn config(self) -> RouterConfig {
+        RouterConfig {
+            params: RouterParams {
+                capacity_Bps: self.capacity_bytes_per_s,
+                min_interval_ns: MIN_INTERVAL_NS,
+            },
+            overhead_B: self.overhead_bytes,
+            unused: 0,
+        }
+    }
+}
+
+/// What an `add` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    Added,
+    Changed,
+    Unchanged,
+}
+
+/// What a router knows and has done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    pub device: String,
+    /// `tcx` or `clsact`.
+    pub attached: &'static str,
+    pub capacity_bps: u64,
+    pub overhead_bytes: u32,
+    /// Input traffic of the last control interval, bits per second.
+    pub input_rate_bps: u64,
+    /// Backlog that the last packet found.
+    pub queue_bytes: u64,
+    /// Minimum backlog of the last estimation interval.
+    pub persistent_queue_bytes: u64,
+    /// Mean RTT of the traffic in the last control interval.
+    pub average_rtt_ms: f64,
+    /// Aggregate feedback decided for the present interval, bits per second.
+    pub feedback_bps: i64,
+    /// Sum of all feedback that left in headers since the router was added,
+    /// bytes per second.
+    pub granted_bytes_per_s: i64,
+    pub control_intervals: u64,
+    pub xcp_packets: u64,
+    pub other_packets: u64,
+    pub malformed: u64,
+}
+
+fn part(ifindex: u32) -> Result<String> {
+    Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
+}
+
+fn no_router(dev: &str) -> Error {
+    Error::new(
+        dev,
+        "no XCP router on this device",
+        format!("add one: xcp router add {dev} --capacity 10mbit"),
+    )
+}
+
+/// A router program, loaded but not attached.
+pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
+    let cpus = object::cpus()?;
+    let mut open = object::open("router", object::ROUTER)?;
+    object::open_map(&mut open, "cpus")?
+        .set_max_entries(cpus)
+        .map_err(|e| object::failure("map of CPUs", &e))?;
+    let constants: Vec<u8> = [l2_len, cpus]
+        .iter()
+        .flat_map(|v| v.to_ne_bytes())
+        .collect();
+    object::open_map(&mut open, ".rodata")?
+        .set_initial_value(&constants)
+        .map_err(|e| object::failure("constants", &e))?;
+    object::open_map(&mut open, ".data.config")?
+        .set_initial_value(options.config().bytes())
+        .map_err(|e| object::failure("configuration", &e))?;
+    object::load("router", open)
+}
+
+/// Makes a device an XCP router's output, or changes its options.
+pub fn add(dev: &str, options: Options) -> Result<Change> {
+    error::require_root("xcp router add")?;
+    let device = Device::find(dev)?;
+    sweep();
+    let part = part(device.index)?;
+    let dir = bpffs::dir(&part);
+    if object::exists(&dir.join("program")) {
+        let map = object::pinned_map(&dir.join("config"))?;
+        let present: RouterConfig = object::read_record(&map, 0)?;
+        if present.bytes() == options.config().bytes() {
+            return Ok(Change::Unchanged);
+        }
+        object::write_record(&map, &options.config())?;
+        return Ok(Change::Changed);
+    }
+    bpffs::create(&part)?;
+    install(&device, options, &dir).inspect_err(|_| {
+        let _ = bpffs::remove(&part);
+    })?;
+    Ok(Change::Added)
+}
+
+fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
+    let mut loaded = load(device.l2_len, options)?;
+    for (map, pin) in [
+        ("cpus", "cpus"),
+        (".data.config", "config"),
+        (".data.link", "state"),
+    ] {
+        object::pin_map(&mut loaded, map, &dir.join(pin))?;
+    }
+    let program = object::program(&loaded, "xcp_router")?;
+    link::pin(program.as_fd(), &dir.join("program"))?;
+    if features::has_tcx() {
+        let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
+        link::pin(attached.as_fd(), &dir.join("link"))
+    } else {
+        if clsact::attach(program.as_fd(), device.index)? {
+            bpffs::mark(&dir.join("clsact"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the router off a device.
+pub fn del(dev: &str) -> Result<()> {
+    error::require_root("xcp router del")?;
+    let device = Device::find(dev)?;
+    sweep();
+    let part = part(device.index)?;
+    let dir = bpffs::dir(&part);
+    if !object::exists(&dir) {
+        return Err(no_router(dev));
+    }
+    if object::exists(&dir.join("link")) {
+        link::detach(link::open(&dir.join("link"))?.as_fd());
+    } else {
+        clsact::detach(device.index, object::exists(&dir.join("clsact")));
+    }
+    bpffs::remove(&part)
+}
+
+/// Removes what devices that are gone have left pinned.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(bpffs::dir("router")) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let gone = link::open(&entry.path().join("link"))
+            .and_then(|fd| link::info(fd.as_fd()))
+            // SAFETY: the kernel fills this member for tcx links, which ours are.
+            .is_ok_and(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } == 0);
+        if gone {
+            let name = entry.file_name();
+            let _ = bpffs::remove(&format!("router/{}", name.to_string_lossy()));
+        }
+    }
+}
+
+/// The router of a device.
+pub fn show(dev: &str) -> Result<Status> {
+    error::require_root("xcp router show")?;
+    let device = Device::find(dev)?;
+    let dir = bpffs::dir(&part(device.index)?);
+    if !object::exists(&dir) {
+        return Err(no_router(dev));
+    }
+    status(device.name, &dir)
+}
+
+/// All routers of this network namespace.
+pub fn list() -> Result<Vec<Status>> {
+    error::require_root("xcp router show")?;
+    let prefix = format!("{}-", rtnl::netns()?);
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(bpffs::dir("router"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| {
+            let name = e.file_name().into_string().ok()?;
+            Some((name.strip_prefix(&prefix)?.parse().ok()?, e.path()))
+        })
+        .collect();
+    found.sort();
+    found
+        .into_iter()
+        .filter_map(|(index, dir)| Some((rtnl::name_of(index)?, dir)))
+        .map(|(name, dir)| status(name, &dir))
+        .collect()
+}
+
+fn status(device: String, dir: &Path) -> Result<Status> {
+    let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
+    let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
+    let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
+    Ok(Status {
+        device,
+        attached: if object::exists(&dir.join("link")) {
+            "tcx"
+        } else {
+            "clsact"
+        },
+        capacity_bps: config.params.capacity_Bps * 8,
+        overhead_bytes: config.overhead_B,
+        input_rate_bps: link.state.y_Bps * 8,
+        queue_bytes: link.backlog_B,
+        persistent_queue_bytes: link.state.queue_B,
+        average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
+        feedback_bps: link.state.f_Bps * 8,
+        granted_bytes_per_s: total.granted_Bps,
+        control_intervals: link.state.intervals,
+        xcp_packets: total.xcp_packets,
+        other_packets: total.other_packets,
+        malformed: total.malformed,
+    })
+}
+
+/// The counters of all CPUs together.
+pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<RouterCounters> {
+    let mut total = RouterCounters::default();
+    for key in 0..object::cpus()? {
+        let cpu: RouterCpu = object::read_record(cpus, key)?;
+        total.xcp_packets += cpu.counters.xcp_packets;
+        total.other_packets += cpu.counters.other_packets;
+        total.malformed += cpu.counters.malformed;
+        total.granted_Bps += cpu.counters.granted_Bps;
+    }
+    Ok(total)
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! For tests and benches: the router on single packets without a device, and
+//! accidents on a real one.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::{Object, ProgramInput};
+
+use crate::intf::{Record, RouterCounters};
+use crate::rtnl::Device;
+use crate::{link, object, router, Error, Result};
+
+/// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
+pub struct Bench {
+    object: Object,
+}
+
+impl Bench {
+    pub fn new(options: router::Options) -> Result<Self> {
+        Ok(Self {
+            object: router::load(14, options)?,
+        })
+    }
+
+    /// Sends one Ethernet frame through the router and returns what comes
+    /// out: `(bytes, verdict)`.
+    pub fn packet(&self, frame: &[u8]) -> Result<(Vec<u8>, i32)> {
+        let mut out = vec![0; frame.len() + 256];
+        let program = object::program(&self.object, "xcp_router")?;
+        let result = program
+            .test_run(ProgramInput {
+                data_in: Some(frame),
+                data_out: Some(&mut out),
+                repeat: 1,
+                ..Default::default()
+            })
+            .map_err(|e| object::failure("test run", &e))?;
+        let length = result.data.as_ref().map_or(0, |d| d.len());
+        let verdict = result.return_value as i32;
+        out.truncate(length);
+        Ok((out, verdict))
+    }
+
+    /// Mean time of one run of a program (`xcp_router` or `xcp_empty`).
+    pub fn time(&self, program: &str, frame: &[u8], repeat: u32) -> Result<Duration> {
+        object::program(&self.object, program)?
+            .test_run(ProgramInput {
+                data_in: Some(frame),
+                repeat,
+                ..Default::default()
+            })
+            .map(|out| out.duration)
+            .map_err(|e| object::failure("test run", &e))
+    }
+
+    pub fn counters(&self) -> Result<RouterCounters> {
+        router::sum_counters(&object::map(&self.object, "cpus")?)
+    }
+
+    /// The loaded object, for its type information.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+}
+
+/// What an accident does to the XCP packets that leave a device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AccidentPlan {
+    /// Strip the option from SYNs (bit 0) and SYN-ACKs (bit 1).
+    pub strip: u32,
+    /// Drop every n-th XCP packet; 0 for none.
+    pub drop_every: u32,
+    /// Drop pure ACKs rather than data.
+    pub drop_return: u32,
+    pub unused: u32,
+}
+
+/// What it did.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AccidentAccount {
+    pub stripped: u64,
+    pub seen: u64,
+    pub dropped: u64,
+    pub lost_delta_bytes_per_s: i64,
+    pub lost_feedback_bytes_per_s: i64,
+}
+
+// SAFETY: integers only, in C order.
+unsafe impl Record for AccidentPlan {}
+// SAFETY: integers only, in C order.
+unsafe impl Record for AccidentAccount {}
+
+/// An accident in progress on a device, over when dropped.
+pub struct Accident {
+    object: Object,
+    _link: OwnedFd,
+}
+
+impl Accident {
+    pub fn start(dev: &str, plan: AccidentPlan) -> Result<Self> {
+        let device = Device::find(dev)?;
+        let mut open = object::open("test_tc", object::TEST_TC)?;
+        object::open_map(&mut open, ".data.config")?
+            .set_initial_value(plan.bytes())
+            .map_err(|e| object::failure("plan", &e))?;
+        let object = object::load("test_tc", open)?;
+        let program = object::program(&object, "xcp_accident")?;
+        let link = link::attach_tcx_egress(program.as_fd(), device.index)?;
+        drop(program);
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
+    pub fn account(&self) -> Result<AccidentAccount> {
+        object::read_record(&object::map(&self.object, ".data.account")?, 0)
+    }
+
+    /// Changes the plan while it goes on.
+    pub fn plan(&self, plan: AccidentPlan) -> Result<()> {
+        object::write_record(&object::map(&self.object, ".data.config")?, &plan)
+    }
+}
+
+/// Number of BPF programs and maps loaded in the whole system.
+pub fn loaded() -> Result<(usize, usize)> {
+    use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+    crate::error::require_root("counting BPF objects")?;
+    Ok((
+        ProgInfoIter::default().count(),
+        MapInfoIter::default().count(),
+    ))
+}
+
+/// Fails with a readable message unless programs can be loaded here.
+pub fn can_load() -> std::result::Result<(), Error> {
+    Bench::new(router::Options {
+        capacity_bytes_per_s: 1_250_000,
+        overhead_bytes: 0,
+    })
+    .map(drop)
+}
