@@ -42,8 +42,8 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp)
 {
 	__u32 mss = tp->mss_cache;
 
-	return mss > 2 * XCP_OPT_BOTH_LEN ? mss - XCP_OPT_BOTH_LEN :
-					    XCP_OPT_BOTH_LEN;
+	return mss > 2 * XCP_OPT_BOTH_LEN ? mss - XCP_OPT_BOTH_LEN
+					  : XCP_OPT_BOTH_LEN;
 }
 
 /* Takes over what TCP knows: segment size, RTT and receive window. */
@@ -53,8 +53,8 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
 	__u64 window = tp->snd_wnd;
 
-	s->sender.wire_B = payload_of(tp) + XCP_OPT_BOTH_LEN +
-			   tp->tcp_header_len + ip_len;
+	s->sender.wire_B =
+		payload_of(tp) + XCP_OPT_BOTH_LEN + tp->tcp_header_len + ip_len;
 	s->sender.rtt = xcp_ns_to_ticks((__u64)tp->srtt_us * 125);
 	s->sender.limit_B = window * s->sender.wire_B / payload_of(tp);
 }

@@ -35,11 +35,11 @@ static __always_inline struct xcp_host_counters *count(void)
 	return bpf_map_lookup_elem(&counters, &key);
 }
 
-#define COUNT(field, n)                               \
-	do {                                          \
-		struct xcp_host_counters *_c = count(); \
-		if (_c)                               \
-			_c->field += (n);             \
+#define COUNT(field, n)                                                        \
+	do {                                                                   \
+		struct xcp_host_counters *_c = count();                        \
+		if (_c)                                                        \
+			_c->field += (n);                                      \
 	} while (0)
 
 static __always_inline bool is_xcp(const char *name)
@@ -55,7 +55,8 @@ static __always_inline void default_name(struct sock *sk,
 
 	ops = (void *)BPF_CORE_READ(sk, __sk_common.skc_net.net,
 				    ipv4.tcp_congestion_control);
-	if (BPF_CORE_READ_INTO(name, ops, name) || !name[0] || is_xcp(name))
+	if (bpf_core_read_str(name, TCP_CA_NAME_MAX, &ops->name) < 0 ||
+	    !name[0] || is_xcp(name))
 		__builtin_memcpy(name, "cubic", 6);
 }
 

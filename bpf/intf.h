@@ -19,10 +19,10 @@ struct xcp_router_config {
 
 /* What one CPU saw on one link. */
 struct xcp_router_counters {
-	uint64_t xcp_packets;	/* wire packets with a forward header */
+	uint64_t xcp_packets; /* wire packets with a forward header */
 	uint64_t other_packets; /* wire packets without */
-	uint64_t malformed;	/* passed untouched */
-	int64_t granted_Bps;	/* sum of the deltas that left, per wire packet */
+	uint64_t malformed; /* passed untouched */
+	int64_t granted_Bps; /* sum of the deltas that left, per wire packet */
 };
 
 struct xcp_router_cpu {
@@ -55,7 +55,7 @@ struct xcp_host_config {
 
 /* What the hosts' programs did, per CPU. */
 struct xcp_host_counters {
-	uint64_t sockets;   /* connections that speak XCP, since `host on` */
+	uint64_t sockets; /* connections that speak XCP, since `host on` */
 	uint64_t fallbacks; /* left to the default congestion control */
 	uint64_t forward_sent;
 	uint64_t forward_received;
@@ -66,8 +66,8 @@ struct xcp_host_counters {
 	int64_t received_Bps; /* sum of the deltas that arrived */
 	int64_t returned_Bps; /* sum of the feedback sent back */
 	int64_t unreturned_Bps; /* still pending when its socket closed */
-	int64_t feedback_Bps;	/* sum of the feedback that came back */
-	int64_t applied_Bps;	/* of it, applied to a window */
+	int64_t feedback_Bps; /* sum of the feedback that came back */
+	int64_t applied_Bps; /* of it, applied to a window */
 };
 
 /* One connection. */
@@ -78,7 +78,7 @@ struct xcp_socket {
 	uint64_t round_start_us;
 	uint32_t round_delivered;
 	uint32_t silent_acks; /* since feedback last came back */
-	uint8_t writing;      /* enum xcp_kind of the packet being built */
+	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t fell_back;
 	uint8_t paced;
 	uint8_t xcp_hops; /* as the other end reports of our direction */

@@ -124,9 +124,8 @@ static __always_inline void set_callbacks(struct bpf_sock_ops *skops,
 }
 
 /* Loads our option of the packet at hand; XCP_NONE if it has none. */
-static __always_inline enum xcp_kind load_option(struct bpf_sock_ops *skops,
-						 __u8 option[OPTION_MAX],
-						 __u64 flags)
+static __always_inline enum xcp_kind
+load_option(struct bpf_sock_ops *skops, __u8 option[OPTION_MAX], __u64 flags)
 {
 	int length;
 
@@ -152,8 +151,7 @@ static __always_inline struct xcp_socket *socket_of(struct bpf_sock_ops *skops,
 /* Both ends speak: the socket gets its state and its callbacks. */
 static __always_inline void begin(struct bpf_sock_ops *skops)
 {
-	struct xcp_socket *s =
-		socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
+	struct xcp_socket *s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!s) {
 		set_callbacks(skops, 0);
@@ -162,9 +160,10 @@ static __always_inline void begin(struct bpf_sock_ops *skops)
 	}
 	s->xcp_hops = XCP_HOPS_UNKNOWN;
 	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
-	set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
-				     BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
-				     BPF_SOCK_OPS_STATE_CB_FLAG);
+	set_callbacks(skops,
+		      BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
+			      BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
+			      BPF_SOCK_OPS_STATE_CB_FLAG);
 	COUNT(sockets, 1);
 }
 
@@ -198,9 +197,9 @@ static __always_inline bool answers(struct bpf_sock_ops *skops)
 	listener = (void *)BPF_CORE_READ(req, __req_common.skc_listener);
 	ops = (void *)BPF_CORE_READ(listener, icsk_ca_ops);
 	BPF_CORE_READ_INTO(&name, ops, name);
-	return is_xcp(name) && load_option(skops, option,
-					   BPF_LOAD_HDR_OPT_TCP_SYN) ==
-				       XCP_HANDSHAKE;
+	return is_xcp(name) &&
+	       load_option(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
+		       XCP_HANDSHAKE;
 }
 
 /* Reserves room for what this packet is to carry. */
@@ -370,7 +369,8 @@ int xcp_option(struct bpf_sock_ops *skops)
 	switch (skops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		if (choose(skops, config.make_default))
-			set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+			set_callbacks(skops,
+				      BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		choose(skops, config.make_default);

@@ -34,7 +34,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct {
 	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
 	__u32 cpus;
-} options = { 14, 1 };
+} options = {14, 1};
 
 struct xcp_router_config config SEC(".data.config");
 struct xcp_router_link link SEC(".data.link");
@@ -49,7 +49,7 @@ struct {
 /* A packet's XCP header, as the slow way found it. */
 struct found {
 	enum xcp_kind kind;
-	__u32 tcp;    /* offset of the TCP header in the packet */
+	__u32 tcp; /* offset of the TCP header in the packet */
 	__u32 option; /* offset of the option in the TCP header */
 	__u8 ttl;
 };
@@ -69,10 +69,10 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 		cpu->next_pos = xcp_router_split(
 			law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x,
 			sum_x);
-		cpu->next_neg = xcp_router_split(
-			law->neg_pool,
-			cpu->sums.input_traffic_B - cpu->seen_traffic_B,
-			traffic_B);
+		cpu->next_neg = xcp_router_split(law->neg_pool,
+						 cpu->sums.input_traffic_B -
+							 cpu->seen_traffic_B,
+						 traffic_B);
 		cpu->seen_sum_x = cpu->sums.sum_x;
 		cpu->seen_traffic_B = cpu->sums.input_traffic_B;
 	}
@@ -133,8 +133,8 @@ static __noinline void queue_end(__u64 now, __u64 backlog_B)
 	link.claimed = 0;
 }
 
-/* Walks Ethernet type and VLAN tags; returns the network protocol. */
-static __always_inline __u16 find_network(struct __sk_buff *skb, __u32 *at)
+/* Walks Ethernet type and VLAN tags; the network protocol, -1 if cut. */
+static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
 {
 	__u16 proto = bpf_ntohs((__u16)skb->protocol), tag[2];
 	int i;
@@ -143,7 +143,7 @@ static __always_inline __u16 find_network(struct __sk_buff *skb, __u32 *at)
 		if (proto != ETH_P_8021Q && proto != ETH_P_8021AD)
 			break;
 		if (bpf_skb_load_bytes(skb, *at, tag, 4))
-			return 0;
+			return -1;
 		proto = bpf_ntohs(tag[1]);
 		*at += 4;
 	}
@@ -214,16 +214,17 @@ static __always_inline enum xcp_kind find_tcp6(struct __sk_buff *skb, __u32 at,
 	return XCP_FORWARD;
 }
 
-
 /* The slow way to the header, through copies. */
 static __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 {
 	__u8 tcp[XCP_TCP_HEADER_MAX + 4] = {};
 	__u32 at = options.l2_len, payload = 0, header;
 	enum xcp_kind kind;
-	__u16 proto;
+	int proto;
 
 	proto = find_network(skb, &at);
+	if (proto < 0)
+		return XCP_MALFORMED;
 	if (proto == ETH_P_IP)
 		kind = find_tcp4(skb, at, f, &payload);
 	else if (proto == ETH_P_IPV6)
@@ -310,7 +311,10 @@ static __noinline int edit_slowly(struct __sk_buff *skb,
 	return 0;
 }
 
-/* The usual place: the TCP header at `tcp`, the option at its byte 32. */
+/*
+ * The usual cases, the TCP header being at `tcp`: the option at its byte 32,
+ * or no option but timestamps. Returns false for all others.
+ */
 static __always_inline bool edit_fast(const struct sk_buff *kskb,
 				      struct xcp_router_cpu *cpu, __u32 n,
 				      __u64 bytes, __u8 *tcp, __u8 *end,
@@ -320,9 +324,17 @@ static __always_inline bool edit_fast(const struct sk_buff *kskb,
 	enum xcp_kind kind;
 	__u32 sum, header;
 
-	if (tcp + 32 + XCP_OPT_BOTH_LEN > end)
+	if (tcp + 32 > end)
 		return false;
 	header = (tcp[12] >> 4) * 4;
+	if (header == XCP_TCP_HEADER_LEN ||
+	    (header == 32 &&
+	     xcp_get32(tcp + XCP_TCP_HEADER_LEN) == XCP_WORD_TIMESTAMPS)) {
+		cpu->counters.other_packets += n;
+		return true;
+	}
+	if (tcp + 32 + XCP_OPT_BOTH_LEN > end)
+		return false;
 	kind = xcp_option_at_32(tcp, header);
 	if (kind == XCP_NONE)
 		return false;

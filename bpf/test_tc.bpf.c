@@ -14,7 +14,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct test_config {
 	__u32 strip; /* bit 0: from SYN, bit 1: from SYN-ACK */
-	__u32 drop_every; /* every n-th XCP packet of the kind below; 0: none */
+	/* of every n XCP packets of the kind below the first and the third, so
+	 * that there are two holes at a time; 0: none */
+	__u32 drop_every;
 	__u32 drop_return; /* of the pure ACKs, else of the data */
 	__u32 unused;
 };
@@ -62,19 +64,21 @@ static __always_inline int drop(struct __sk_buff *skb, __u8 *tcp, __u32 offset,
 	__u32 n = skb->gso_segs ? skb->gso_segs : 1;
 	__u8 *option = tcp + offset;
 	struct xcp_return r;
+	__u64 turn;
 
-	if (offset > XCP_TCP_HEADER_MAX - XCP_OPT_BOTH_LEN || !config.drop_every)
+	if (offset > XCP_TCP_HEADER_MAX - XCP_OPT_BOTH_LEN ||
+	    !config.drop_every)
 		return XCP_TC_NEXT;
 	if ((kind == XCP_RETURN) != !!config.drop_return)
 		return XCP_TC_NEXT;
-	if (__sync_fetch_and_add(&account.seen, 1) % config.drop_every !=
-	    config.drop_every - 1)
+	turn = __sync_fetch_and_add(&account.seen, 1) % config.drop_every;
+	if (turn != 0 && turn != 2)
 		return XCP_TC_NEXT;
 	__sync_fetch_and_add(&account.dropped, n);
 	if (kind != XCP_RETURN)
-		__sync_fetch_and_add(
-			&account.lost_delta_Bps,
-			(__s64)xcp_parse_forward(option).delta * n);
+		__sync_fetch_and_add(&account.lost_delta_Bps,
+				     (__s64)xcp_parse_forward(option).delta *
+					     n);
 	if (kind != XCP_FORWARD) {
 		r = xcp_parse_return(option, kind);
 		__sync_fetch_and_add(&account.lost_feedback_Bps,

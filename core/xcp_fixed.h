@@ -89,7 +89,8 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #define XCP_OPAQUE(v) ((void)(v))
 #endif
 
-/* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0 */
+/* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0
+ */
 XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)
 {
 	uint64_t high = v >> bit;

@@ -70,7 +70,7 @@ impl Bench {
 pub struct AccidentPlan {
     /// Strip the option from SYNs (bit 0) and SYN-ACKs (bit 1).
     pub strip: u32,
-    /// Drop every n-th XCP packet; 0 for none.
+    /// Of every n XCP packets drop the first and the third; 0 for none.
     pub drop_every: u32,
     /// Drop pure ACKs rather than data.
     pub drop_return: u32,
@@ -109,7 +109,6 @@ impl Accident {
         let object = object::load("test_tc", open)?;
         let program = object::program(&object, "xcp_accident")?;
         let link = link::attach_tcx_egress(program.as_fd(), device.index)?;
-        drop(program);
         Ok(Self {
             object,
             _link: link,

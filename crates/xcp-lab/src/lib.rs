@@ -3,9 +3,23 @@
 //! and reports.
 
 pub mod csv;
+pub mod experiment;
+mod guest;
+mod initramfs;
+mod interrupt;
+mod kernel;
+mod machine;
+mod metrics;
+mod native;
+mod play;
+mod probe;
 pub mod report;
 pub mod result;
 mod run;
+mod stage;
+mod traffic;
 
-pub use run::{guest_main, list, native_qdiscs, run, Entry, Options, Outcome, Progress};
+pub use guest::guest_main;
+pub use native::native_qdiscs;
+pub use run::{interrupted, list, run, Entry, Options, Outcome, Progress};
 pub use xcp_datapath::{Error, Result};

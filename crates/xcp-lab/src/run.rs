@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Running an experiment by name: the lab's front door.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::thread;
 
 use serde::Serialize;
 
-use crate::result::RunResult;
-use crate::Result;
+use crate::experiment::Experiment;
+use crate::guest::Request;
+use crate::machine::{self, Played};
+use crate::report::{self, ReportInput};
+use crate::result::{RunResult, Series};
+use crate::{csv, initramfs, interrupt, kernel, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +35,7 @@ pub struct Options {
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
     pub native: bool,
-    /// Folder for the report and the CSV files.
+    /// Folder for the report and the CSV files; `report/NAME` if absent.
     pub out: Option<PathBuf>,
 }
 
@@ -48,26 +56,132 @@ pub struct Outcome {
     pub report: PathBuf,
 }
 
+type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
+
 /// All experiments of the house.
 pub fn list() -> Vec<Entry> {
-    Vec::new()
+    Experiment::house()
+        .flatten()
+        .map(|e| Entry {
+            name: e.name,
+            source: e.source,
+            about: e.about,
+        })
+        .collect()
 }
 
-/// Runs one.
+/// Runs one, all its variants, and writes its report.
 ///
 /// # Errors
-/// Unknown experiment, broken file, no kernel, a machine that will not boot;
-/// [`crate::Error::is_interrupted`]-like errors after Ctrl-C.
-pub fn run(_options: &Options, _progress: &(dyn Fn(Progress) + Sync)) -> Result<Outcome> {
-    todo!()
+/// Unknown experiment, broken file, no kernel, a machine that will not boot,
+/// an interrupt: see [`interrupted`].
+pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
+    interrupt::watch();
+    let experiment = Experiment::find(&options.experiment)?;
+    let played = if options.native {
+        native::play_all(&experiment, options.seed, progress)?
+    } else {
+        in_machines(&experiment, options, progress)?
+    };
+    let result = RunResult {
+        experiment: experiment.name.clone(),
+        seed: options.seed,
+        kernel: played.first().map(|p| p.kernel.clone()).unwrap_or_default(),
+        ok: played
+            .iter()
+            .all(|p| p.result.checks.iter().all(|c| c.ok)),
+        variants: played.iter().map(|p| p.result.clone()).collect(),
+    };
+    let series = played
+        .into_iter()
+        .map(|p| (p.result.name, p.series))
+        .collect();
+    let out = options
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("report").join(&experiment.name));
+    let report = write(&experiment, &result, series, &out)?;
+    Ok(Outcome { result, report })
 }
 
-/// What `xcp` does as the first process of the machine. Never returns.
-pub fn guest_main() -> ! {
-    std::process::exit(1)
+/// Whether the last run ended because the user asked for it.
+pub fn interrupted() -> bool {
+    interrupt::requested()
 }
 
-/// The queue disciplines that native runs want, and whether they are here.
-pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
-    Vec::new()
+fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Result<Vec<Played>> {
+    let kernel = kernel::find(options.kernel.as_deref(), &|step| {
+        progress(Progress::Step(step))
+    })?;
+    progress(Progress::Step(&format!("booting Linux {}", kernel.release)));
+    let base = initramfs::base(&kernel)?.finish();
+    let work = tempfile::Builder::new()
+        .prefix("xcp-lab-")
+        .tempdir()
+        .map_err(|e| Error::io("temporary folder", &e))?;
+    let count = experiment.variants.len();
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<Played>>>> =
+        Mutex::new((0..count).map(|_| None).collect());
+    let workers = thread::available_parallelism().map_or(1, |n| n.get().min(count));
+    thread::scope(|scope| {
+        for cpu in 0..workers {
+            let (next, results, work) = (&next, &results, &work);
+            let (kernel, base) = (&kernel, &base);
+            scope.spawn(move || loop {
+                let variant = next.fetch_add(1, Ordering::Relaxed);
+                if variant >= count {
+                    return;
+                }
+                let name = &experiment.variants[variant].name;
+                let request = Request {
+                    experiment: experiment.clone(),
+                    variant,
+                    seed: options.seed,
+                };
+                let place = work.path().join(variant.to_string());
+                let outcome = fs::create_dir(&place)
+                    .map_err(|e| Error::io(place.display().to_string(), &e))
+                    .and_then(|()| {
+                        machine::play(kernel, base, &request, &place, cpu, &|done| {
+                            progress(Progress::Variant { name, done })
+                        })
+                    });
+                if outcome.is_err() {
+                    next.store(count, Ordering::Relaxed);
+                }
+                if let Ok(mut all) = results.lock() {
+                    all[variant] = Some(outcome);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_default();
+    results.into_iter().flatten().collect()
+}
+
+fn write(
+    experiment: &Experiment,
+    result: &RunResult,
+    series: Vec<(String, Series)>,
+    out: &Path,
+) -> Result<PathBuf> {
+    let describe = |path: &Path, e: &std::io::Error| Error::io(path.display().to_string(), e);
+    fs::create_dir_all(out).map_err(|e| describe(out, &e))?;
+    let flows: Vec<String> = experiment.flows.iter().map(|f| f.name.clone()).collect();
+    for (variant, samples) in &series {
+        let path = out.join(format!("{variant}.csv"));
+        csv::write_csv(&path, &flows, samples).map_err(|e| describe(&path, &e))?;
+    }
+    let page = report::render(&ReportInput {
+        about: &experiment.about,
+        source: &experiment.source,
+        capacity_bps: experiment.capacity_bps(),
+        result,
+        series: &series,
+    })
+    .map_err(|e| Error::new("report", e.to_string(), "report this"))?;
+    let path = out.join("report.html");
+    fs::write(&path, page).map_err(|e| describe(&path, &e))?;
+    Ok(path)
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * core/ with C linkage: each function calls the inline one of its name.
+ * Besides those, two loops over many packets, for measuring what a packet
+ * costs without the call.
+ */
+#include <stddef.h>
+
+#include "xcp_receiver.h"
+#include "xcp_router.h"
+#include "xcp_sender.h"
+#include "xcp_wire.h"
+
+/* For the Rust mirror's tests: size, and offset of the last field. */
+struct layout {
+	size_t size;
+	size_t last;
+};
+
+#define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
+
+extern const struct layout xcp_core_layout[10];
+const struct layout xcp_core_layout[10] = {
+	LAYOUT(xcp_num, e),
+	LAYOUT(xcp_share, shift),
+	LAYOUT(xcp_router_params, min_interval_ns),
+	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
+	LAYOUT(xcp_router_law, shift),
+	LAYOUT(xcp_router_pool, shift),
+	LAYOUT(xcp_router_state, intervals),
+	LAYOUT(xcp_receiver, other_hops),
+	LAYOUT(xcp_sender, request_Bps),
+	LAYOUT(xcp_forward, xcp_hops),
+};
+
+/* Declares and opens a function that other languages call. */
+#define EXPORT(type, name, ...)                                                \
+	type xcp_core_##name(__VA_ARGS__);                                     \
+	type xcp_core_##name(__VA_ARGS__)
+
+/* Times */
+
+EXPORT(uint64_t, ns_to_ticks, uint64_t ns)
+{
+	return xcp_ns_to_ticks(ns);
+}
+
+EXPORT(uint64_t, ticks_to_ns, uint64_t ticks)
+{
+	return xcp_ticks_to_ns(ticks);
+}
+
+EXPORT(uint32_t, bits, uint64_t v)
+{
+	return xcp_bits(v);
+}
+
+/* Router */
+
+EXPORT(void, router_init, struct xcp_router_state *s,
+       struct xcp_router_law *law, uint64_t now_ns)
+{
+	xcp_router_init(s, law, now_ns);
+}
+
+EXPORT(bool, router_interval_due, const struct xcp_router_state *s,
+       uint64_t now_ns)
+{
+	return xcp_router_interval_due(s, now_ns);
+}
+
+EXPORT(bool, router_queue_due, const struct xcp_router_state *s,
+       uint64_t now_ns)
+{
+	return xcp_router_queue_due(s, now_ns);
+}
+
+EXPORT(void, router_arrival, struct xcp_router_sums *s, uint64_t bytes)
+{
+	xcp_router_arrival(s, bytes);
+}
+
+EXPORT(void, router_arrival_xcp, struct xcp_router_sums *s,
+       struct xcp_router_pool *pool, const struct xcp_router_law *law,
+       uint32_t n, uint64_t x, uint64_t rtt)
+{
+	xcp_router_arrival_xcp(s, pool, law, n, x, rtt);
+}
+
+EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
+       struct xcp_router_pool *pool, uint32_t n, uint64_t size_B, uint64_t x,
+       uint64_t rtt, int32_t delta)
+{
+	return xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
+}
+
+EXPORT(bool, router_interval_end, struct xcp_router_state *s,
+       const struct xcp_router_params *params,
+       const struct xcp_router_sums *sums, uint64_t longest_rtt,
+       uint64_t now_ns, struct xcp_router_law *law)
+{
+	return xcp_router_interval_end(s, params, sums, longest_rtt, now_ns,
+				       law);
+}
+
+EXPORT(void, router_pool_fill, struct xcp_router_pool *pool, uint64_t pos,
+       uint64_t neg, uint32_t shift)
+{
+	xcp_router_pool_fill(pool, pos, neg, shift);
+}
+
+EXPORT(uint64_t, router_split, uint64_t pool, uint64_t part, uint64_t total)
+{
+	return xcp_router_split(pool, part, total);
+}
+
+EXPORT(void, router_backlog, struct xcp_router_state *s, uint64_t backlog_B)
+{
+	xcp_router_backlog(s, backlog_B);
+}
+
+EXPORT(void, router_queue_end, struct xcp_router_state *s,
+       const struct xcp_router_params *params, uint64_t backlog_B,
+       uint64_t now_ns)
+{
+	xcp_router_queue_end(s, params, backlog_B, now_ns);
+}
+
+/* A forward XCP packet, as the loop below takes it. */
+struct packet {
+	uint64_t size_B;
+	uint64_t x;
+	uint64_t rtt;
+	uint32_t n;
+	int32_t delta;
+	int32_t granted; /* result */
+	uint32_t unused;
+};
+
+EXPORT(void, router_batch, const struct xcp_router_law *law,
+       struct xcp_router_pool *pool, struct xcp_router_sums *sums,
+       struct packet *packets, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct packet *p = &packets[i];
+
+		xcp_router_arrival(sums, p->size_B * p->n);
+		if (p->rtt)
+			xcp_router_arrival_xcp(sums, pool, law, p->n, p->x,
+					       p->rtt);
+		p->granted = xcp_router_departure(law, pool, p->n, p->size_B,
+						  p->x, p->rtt, p->delta);
+	}
+}
+
+/* Wire */
+
+EXPORT(uint32_t, option_at_32, const uint8_t *tcp, uint32_t header_len)
+{
+	return xcp_option_at_32(tcp, header_len);
+}
+
+EXPORT(uint32_t, option_find, const uint8_t *tcp, uint32_t header_len,
+       const uint8_t *data_end, uint32_t *offset)
+{
+	return xcp_option_find(tcp, header_len, data_end, offset);
+}
+
+EXPORT(void, build_handshake, uint8_t *o)
+{
+	xcp_build_handshake(o);
+}
+
+EXPORT(void, build_return, uint8_t *o, const struct xcp_return *r)
+{
+	xcp_build_return(o, r);
+}
+
+EXPORT(void, build_forward, uint8_t *o, const struct xcp_forward *f)
+{
+	xcp_build_forward(o, f);
+}
+
+EXPORT(void, build_both, uint8_t *o, const struct xcp_forward *f,
+       const struct xcp_return *r)
+{
+	xcp_build_both(o, f, r);
+}
+
+EXPORT(void, parse_forward, const uint8_t *o, struct xcp_forward *f)
+{
+	*f = xcp_parse_forward(o);
+}
+
+EXPORT(void, parse_return, const uint8_t *o, uint32_t kind,
+       struct xcp_return *r)
+{
+	*r = xcp_parse_return(o, (enum xcp_kind)kind);
+}
+
+EXPORT(uint16_t, mend_checksum, uint16_t check, uint32_t sum)
+{
+	return xcp_mend_checksum(check, sum);
+}
+
+EXPORT(uint32_t, edit_forward, uint8_t *o, uint32_t offset, int32_t delta,
+       uint8_t ip_ttl)
+{
+	return xcp_edit_forward(o, offset, delta, ip_ttl);
+}
+
+/* Headers of 60 bytes each: parsed, one B/s less, checksum mended. */
+EXPORT(int64_t, edit_batch, uint8_t *headers, size_t count, uint8_t ip_ttl)
+{
+	int64_t seen = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uint8_t *tcp = headers + i * XCP_TCP_HEADER_MAX;
+		struct xcp_forward f;
+		uint16_t check;
+		uint32_t sum;
+
+		if (xcp_option_at_32(tcp, XCP_TCP_HEADER_MAX) < XCP_FORWARD)
+			continue;
+		f = xcp_parse_forward(tcp + 32);
+		seen += (int64_t)f.rtt + f.x;
+		sum = xcp_edit_forward(tcp + 32, 32,
+				       (int32_t)((uint32_t)f.delta - 1),
+				       ip_ttl);
+		__builtin_memcpy(&check, tcp + 16, sizeof(check));
+		check = xcp_mend_checksum(check, sum);
+		__builtin_memcpy(tcp + 16, &check, sizeof(check));
+	}
+	return seen;
+}
+
+/* Receiver */
+
+EXPORT(void, receiver_add, struct xcp_receiver *r, int32_t delta, uint32_t n)
+{
+	xcp_receiver_add(r, delta, n);
+}
+
+EXPORT(int32_t, receiver_take, struct xcp_receiver *r, uint32_t n)
+{
+	return xcp_receiver_take(r, n);
+}
+
+/* Sender */
+
+EXPORT(void, sender_update, struct xcp_sender *s)
+{
+	xcp_sender_update(s);
+}
+
+EXPORT(uint64_t, sender_next_x, struct xcp_sender *s)
+{
+	return xcp_sender_next_x(s);
+}
+
+EXPORT(void, sender_feedback, struct xcp_sender *s, int64_t fb_Bps)
+{
+	xcp_sender_feedback(s, fb_Bps);
+}
+
+EXPORT(void, sender_reset, struct xcp_sender *s, uint64_t packets)
+{
+	xcp_sender_reset(s, packets);
+}
+
+EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
+{
+	xcp_sender_age(s, used_B);
+}
+
+EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)
+{
+	return xcp_sender_packets(s);
+}
+
+EXPORT(void, sender_batch, struct xcp_sender *s, const int32_t *fb_Bps,
+       size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		xcp_sender_feedback(s, fb_Bps[i]);
+		xcp_sender_update(s);
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What csrc/core.c exports. Every record is integers in C order; the test
+//! below compares sizes and last offsets with what the C compiler says.
+
+use crate::receiver::Receiver;
+use crate::router::{Law, Packet, Params, Pool, State, Sums};
+use crate::sender::Sender;
+use crate::wire::{Forward, Return};
+
+/// Size of a record, and offset of its last field.
+#[cfg(test)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Layout(pub usize, pub usize);
+
+extern "C" {
+    #[cfg(test)]
+    pub(crate) static xcp_core_layout: [Layout; 10];
+
+    pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
+    pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
+    pub(crate) fn xcp_core_bits(v: u64) -> u32;
+
+    pub(crate) fn xcp_core_router_init(s: *mut State, law: *mut Law, now_ns: u64);
+    pub(crate) fn xcp_core_router_interval_due(s: *const State, now_ns: u64) -> bool;
+    pub(crate) fn xcp_core_router_queue_due(s: *const State, now_ns: u64) -> bool;
+    pub(crate) fn xcp_core_router_arrival(s: *mut Sums, bytes: u64);
+    pub(crate) fn xcp_core_router_arrival_xcp(
+        s: *mut Sums,
+        pool: *mut Pool,
+        law: *const Law,
+        n: u32,
+        x: u64,
+        rtt: u64,
+    );
+    pub(crate) fn xcp_core_router_departure(
+        law: *const Law,
+        pool: *mut Pool,
+        n: u32,
+        size_B: u64,
+        x: u64,
+        rtt: u64,
+        delta: i32,
+    ) -> i32;
+    pub(crate) fn xcp_core_router_interval_end(
+        s: *mut State,
+        params: *const Params,
+        sums: *const Sums,
+        longest_rtt: u64,
+        now_ns: u64,
+        law: *mut Law,
+    ) -> bool;
+    pub(crate) fn xcp_core_router_pool_fill(pool: *mut Pool, pos: u64, neg: u64, shift: u32);
+    pub(crate) fn xcp_core_router_split(pool: u64, part: u64, total: u64) -> u64;
+    pub(crate) fn xcp_core_router_backlog(s: *mut State, backlog_B: u64);
+    pub(crate) fn xcp_core_router_queue_end(
+        s: *mut State,
+        params: *const Params,
+        backlog_B: u64,
+        now_ns: u64,
+    );
+    pub(crate) fn xcp_core_router_batch(
+        law: *const Law,
+        pool: *mut Pool,
+        sums: *mut Sums,
+        packets: *mut Packet,
+        count: usize,
+    );
+
+    pub(crate) fn xcp_core_option_at_32(tcp: *const u8, header_len: u32) -> u32;
+    pub(crate) fn xcp_core_option_find(
+        tcp: *const u8,
+        header_len: u32,
+        data_end: *const u8,
+        offset: *mut u32,
+    ) -> u32;
+    pub(crate) fn xcp_core_build_handshake(o: *mut u8);
+    pub(crate) fn xcp_core_build_return(o: *mut u8, r: *const Return);
+    pub(crate) fn xcp_core_build_forward(o: *mut u8, f: *const Forward);
+    pub(crate) fn xcp_core_build_both(o: *mut u8, f: *const Forward, r: *const Return);
+    pub(crate) fn xcp_core_parse_forward(o: *const u8, f: *mut Forward);
+    pub(crate) fn xcp_core_parse_return(o: *const u8, kind: u32, r: *mut Return);
+    pub(crate) fn xcp_core_mend_checksum(check: u16, sum: u32) -> u16;
+    pub(crate) fn xcp_core_edit_forward(o: *mut u8, offset: u32, delta: i32, ip_ttl: u8) -> u32;
+    pub(crate) fn xcp_core_edit_batch(headers: *mut u8, count: usize, ip_ttl: u8) -> i64;
+
+    pub(crate) fn xcp_core_receiver_add(r: *mut Receiver, delta: i32, n: u32);
+    pub(crate) fn xcp_core_receiver_take(r: *mut Receiver, n: u32) -> i32;
+
+    pub(crate) fn xcp_core_sender_update(s: *mut Sender);
+    pub(crate) fn xcp_core_sender_next_x(s: *mut Sender) -> u64;
+    pub(crate) fn xcp_core_sender_feedback(s: *mut Sender, fb_Bps: i64);
+    pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
+    pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
+    pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
+    pub(crate) fn xcp_core_sender_batch(s: *mut Sender, fb_Bps: *const i32, count: usize);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Num, Share};
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn records_have_the_layout_of_core() {
+        let ours = [
+            Layout(size_of::<Num>(), offset_of!(Num, e)),
+            Layout(size_of::<Share>(), offset_of!(Share, shift)),
+            Layout(size_of::<Params>(), offset_of!(Params, min_interval_ns)),
+            Layout(size_of::<Sums>(), offset_of!(Sums, sum_rtt_x_hi)),
+            Layout(size_of::<Law>(), offset_of!(Law, shift)),
+            Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
+            Layout(size_of::<State>(), offset_of!(State, intervals)),
+            Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
+            Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
+            Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
+        ];
+        // SAFETY: a constant of C, never written.
+        assert_eq!(ours, unsafe { xcp_core_layout });
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The router's control laws in floating point: the reference for core/.
+//! Symbols and formulas are those of core/xcp_router.h; here times are in
+//! seconds, sizes in bytes, rates in B/s, and nothing is rounded.
+
+/// Constants, and what the drafts leave open.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// C, B/s.
+    pub capacity_Bps: f64,
+    /// Part of the spare bandwidth handed out per interval.
+    pub alpha: f64,
+    /// Part of the persistent queue drained per interval.
+    pub beta: f64,
+    /// Part of the traffic shuffled per interval.
+    pub gamma: f64,
+    /// d before the first XCP packet, s. core/ 0.2, ns-2 0.05.
+    pub initial_interval_s: f64,
+    /// Least d, s. core/ and ns-2 0.001 (but ns-2 bounds the timer only).
+    pub min_interval_s: f64,
+    /// Least Tq, s.
+    pub min_tq_s: f64,
+    /// RTTs count at most this, s...
+    pub max_rtt_s: f64,
+    /// ... or the longest seen recently, if that is more (core/; not ns-2).
+    pub follow_longest_rtt: bool,
+}
+
+impl Params {
+    /// As core/ has them.
+    #[must_use]
+    pub fn core(capacity_Bps: f64) -> Self {
+        Params {
+            capacity_Bps,
+            alpha: 0.4,
+            beta: 0.226,
+            gamma: 0.1,
+            initial_interval_s: 0.2,
+            min_interval_s: 0.001,
+            min_tq_s: 0.002,
+            max_rtt_s: 1.0,
+            follow_longest_rtt: true,
+        }
+    }
+
+    /// As ns-2.35 has them.
+    #[must_use]
+    pub fn ns2(capacity_Bps: f64) -> Self {
+        Params { initial_interval_s: 0.05, follow_longest_rtt: false, ..Params::core(capacity_Bps) }
+    }
+}
+
+/// A forward XCP packet, or `n` of them under one header.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Wire packets.
+    pub n: f64,
+    /// Size of one, B.
+    pub size_B: f64,
+    /// X, s.
+    pub x_s: f64,
+    /// RTT, s; 0 = unknown.
+    pub rtt_s: f64,
+    /// Requested change, B/s.
+    pub delta_Bps: f64,
+}
+
+/// The router's answer to a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grant {
+    /// The change that the packet leaves with, B/s.
+    pub delta_Bps: f64,
+    /// Is it this router's, rather than what the packet came with?
+    pub rewritten: bool,
+}
+
+/// The router of one output link.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Constants.
+    pub params: Params,
+    /// B since the interval's start.
+    pub input_traffic_B: f64,
+    /// Sum of X, s.
+    pub sum_x: f64,
+    /// Sum of RTT X, s^2.
+    pub sum_rtt_x: f64,
+    /// d, s.
+    pub d_s: f64,
+    /// Length of the interval that has begun, s.
+    pub interval_s: f64,
+    /// Q, B.
+    pub queue_B: f64,
+    /// Least backlog since the last queue estimate, B.
+    pub min_backlog_B: f64,
+    /// Length of the queue-estimation interval that has begun, s.
+    pub tq_s: f64,
+    /// Increases left, B/s.
+    pub pos_Bps: f64,
+    /// Decreases left, B/s.
+    pub neg_Bps: f64,
+    /// Cp, B/s per s of X.
+    pub cp: f64,
+    /// Cn, B/s per B.
+    pub cn: f64,
+    /// y of the last interval, B/s.
+    pub y_Bps: f64,
+    /// F of the last interval, B/s.
+    pub f_Bps: f64,
+    interval_start_s: f64,
+    seen_rtt_s: f64,
+    longest_rtt_s: f64,
+}
+
+impl Model {
+    /// A router that has seen nothing yet.
+    #[must_use]
+    pub fn new(params: Params, now_s: f64) -> Self {
+        Model {
+            params,
+            input_traffic_B: 0.0,
+            sum_x: 0.0,
+            sum_rtt_x: 0.0,
+            d_s: params.initial_interval_s,
+            interval_s: params.initial_interval_s,
+            queue_B: 0.0,
+            min_backlog_B: 0.0,
+            tq_s: params.min_tq_s,
+            pos_Bps: 0.0,
+            neg_Bps: 0.0,
+            cp: 0.0,
+            cn: 0.0,
+            y_Bps: 0.0,
+            f_Bps: 0.0,
+            interval_start_s: now_s,
+            seen_rtt_s: 0.0,
+            longest_rtt_s: 0.0,
+        }
+    }
+
+    /// A packet of any kind arrives, B.
+    pub fn arrival(&mut self, bytes: f64) {
+        self.input_traffic_B += bytes;
+    }
+
+    /// A forward XCP packet arrives; nothing happens if its RTT is unknown.
+    /// Its bytes go to [`Model::arrival`].
+    pub fn arrival_xcp(&mut self, p: &Packet) {
+        if p.rtt_s == 0.0 {
+            return;
+        }
+        self.seen_rtt_s = self.seen_rtt_s.max(p.rtt_s);
+        self.sum_x += p.n * p.x_s;
+        self.sum_rtt_x += p.n * p.x_s * p.rtt_s.min(self.max_rtt_s());
+    }
+
+    /// The longest RTT that counts in full, s.
+    #[must_use]
+    pub fn max_rtt_s(&self) -> f64 {
+        self.params.max_rtt_s.max(self.longest_rtt_s)
+    }
+
+    /// A forward XCP packet leaves. All `n` get the same grant, each from its
+    /// part of what is left.
+    pub fn departure(&mut self, packet: &Packet) -> Grant {
+        let delta = packet.delta_Bps;
+        if packet.rtt_s == 0.0 {
+            return Grant { delta_Bps: delta.min(0.0), rewritten: delta > 0.0 };
+        }
+        let (pos, neg) = (self.pos_Bps / packet.n, self.neg_Bps / packet.n);
+        let mut p = (self.cp * packet.x_s).min(pos);
+        let mut n = (self.cn * packet.size_B).min(neg);
+        let fb = p - n;
+        let rewritten = delta >= fb;
+        if !rewritten {
+            n = neg.min(n + (fb - delta));
+            p = delta + n;
+        }
+        self.pos_Bps = (self.pos_Bps - p * packet.n).max(0.0);
+        self.neg_Bps = (self.neg_Bps - n * packet.n).max(0.0);
+        if self.pos_Bps == 0.0 {
+            self.cp = 0.0;
+        }
+        if self.neg_Bps == 0.0 {
+            self.cn = 0.0;
+        }
+        Grant { delta_Bps: if rewritten { fb } else { delta }, rewritten }
+    }
+
+    /// Ends the control interval at `now_s`. False if it had no XCP packet:
+    /// then d and what is left of the pools stay.
+    pub fn interval_end(&mut self, now_s: f64) -> bool {
+        let Params { capacity_Bps, alpha, beta, gamma, min_interval_s, .. } = self.params;
+        self.y_Bps = self.input_traffic_B / (now_s - self.interval_start_s).max(1e-9);
+        self.interval_start_s = now_s;
+        let (traffic_B, sum_x, sum_rtt_x) = (self.input_traffic_B, self.sum_x, self.sum_rtt_x);
+        (self.input_traffic_B, self.sum_x, self.sum_rtt_x) = (0.0, 0.0, 0.0);
+        if sum_x == 0.0 {
+            return false;
+        }
+        if self.params.follow_longest_rtt {
+            self.longest_rtt_s = self.seen_rtt_s.max(self.longest_rtt_s * 0.875);
+        }
+        self.seen_rtt_s = 0.0;
+        self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
+        self.interval_s = self.d_s;
+        self.f_Bps = alpha * (capacity_Bps - self.y_Bps) - beta * self.queue_B / self.d_s;
+        let shuffle = (gamma * self.y_Bps - self.f_Bps.abs()).max(0.0);
+        self.pos_Bps = self.f_Bps.max(0.0) + shuffle;
+        self.neg_Bps = (-self.f_Bps).max(0.0) + shuffle;
+        self.cp = self.pos_Bps / sum_x;
+        self.cn = self.neg_Bps / traffic_B;
+        true
+    }
+
+    /// The backlog at some moment, B. ns-2 looks just before each packet leaves
+    /// and when the link falls idle, core/ when a packet arrives.
+    pub fn backlog(&mut self, backlog_B: f64) {
+        self.min_backlog_B = self.min_backlog_B.min(backlog_B);
+    }
+
+    /// Ends a queue-estimation interval: Q is the least backlog that was seen.
+    /// The present one counts for the next (core/ counts it for both: call
+    /// [`Model::backlog`] with it first).
+    pub fn queue_end(&mut self, backlog_B: f64) {
+        self.queue_B = self.min_backlog_B;
+        self.min_backlog_B = backlog_B;
+        let rest_s = (self.d_s - backlog_B / self.params.capacity_Bps) / 2.0;
+        self.tq_s = self.params.min_tq_s.max(rest_s);
+    }
+}

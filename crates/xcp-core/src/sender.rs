@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/xcp_sender.h: the window, and what to ask for.
+
+use crate::ffi;
+
+/// One connection's sender. Fields set by the caller take effect with
+/// [`Sender::update`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// Window, whole B.
+    pub cwnd_B: u64,
+    /// Its fraction, 2^-28 B.
+    pub cwnd_frac: u32,
+    /// A full packet on the wire, B.
+    wire_B: u32,
+    /// Receive window in wire bytes, B.
+    pub limit_B: u64,
+    /// RTT, ticks; 0 = unknown.
+    pub rtt: u64,
+    /// Derived: min(cwnd, limit), B.
+    pub window_B: u64,
+    /// Derived: X, ticks.
+    pub x: u64,
+    x_rem: u64,
+    x_acc: u64,
+    /// Derived: cwnd / RTT, B/s.
+    pub pacing_Bps: u64,
+    /// Derived: the change to ask for in each packet, B/s.
+    pub request_Bps: i32,
+}
+
+impl Sender {
+    /// Largest window, B.
+    pub const CWND_MAX_B: u64 = 1 << 46;
+
+    /// A sender of `packets` packets of `wire_B` bytes (at least 1) each.
+    #[must_use]
+    pub fn new(wire_B: u32, packets: u64, limit_B: u64, rtt: u64) -> Self {
+        let mut s = Sender {
+            cwnd_B: 0,
+            cwnd_frac: 0,
+            wire_B: wire_B.max(1),
+            limit_B,
+            rtt,
+            window_B: 0,
+            x: 0,
+            x_rem: 0,
+            x_acc: 0,
+            pacing_Bps: 0,
+            request_Bps: 0,
+        };
+        s.reset(packets);
+        s.update();
+        s
+    }
+
+    /// A full packet on the wire, B.
+    #[must_use]
+    pub fn wire_B(&self) -> u32 {
+        self.wire_B
+    }
+
+    /// Derives X, request and pacing rate after an input has changed. The RTT
+    /// counts as at most 64 s.
+    pub fn update(&mut self) {
+        self.rtt = self.rtt.min((1 << 34) - 1);
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_update(self) }
+    }
+
+    /// X for the next packet, ticks.
+    pub fn next_x(&mut self) -> u64 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_next_x(self) }
+    }
+
+    /// Feedback came back, B/s.
+    pub fn feedback(&mut self, fb_Bps: i64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_feedback(self, fb_Bps) }
+    }
+
+    /// Feedback and update for each, in one call; B/s.
+    pub fn batch(&mut self, fb_Bps: &[i32]) {
+        // SAFETY: a record of the right layout and a slice, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_batch(self, fb_Bps.as_ptr(), fb_Bps.len()) }
+    }
+
+    /// Sets the window to a number of packets, for a start or after a timeout.
+    pub fn reset(&mut self, packets: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_reset(self, packets) }
+    }
+
+    /// An RTT went by in which only `used_B` of the window was used.
+    pub fn age(&mut self, used_B: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_age(self, used_B) }
+    }
+
+    /// The window in whole packets, rounded up.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_packets(self) }
+    }
+}

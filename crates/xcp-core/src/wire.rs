@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/xcp_wire.h: the TCP option, parsed, built and edited.
+
+use crate::ffi;
+
+/// Lengths of the option's forms, B.
+pub const HANDSHAKE_LEN: usize = 4;
+/// A pure ACK's option, B.
+pub const RETURN_LEN: usize = 10;
+/// A data segment's option, B.
+pub const FORWARD_LEN: usize = 22;
+/// The option of data that also returns feedback, B.
+pub const BOTH_LEN: usize = 28;
+
+const HEADER_MIN: usize = 20;
+const HEADER_MAX: usize = 60;
+const CHECKSUM: usize = 16;
+
+/// What kind of option a header has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// No XCP option.
+    None,
+    /// Options that do not parse, or an XCP option of unknown form.
+    Malformed,
+    /// On SYN and SYN-ACK.
+    Handshake,
+    /// On a pure ACK.
+    Return,
+    /// On data.
+    Forward,
+    /// On data that also returns feedback.
+    Both,
+}
+
+impl Kind {
+    fn of(v: u32) -> Kind {
+        [Kind::None, Kind::Malformed, Kind::Handshake, Kind::Return, Kind::Forward, Kind::Both]
+            .get(v as usize)
+            .copied()
+            .unwrap_or(Kind::Malformed)
+    }
+
+    /// Length of the option, B; 0 for none.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Kind::None | Kind::Malformed => 0,
+            Kind::Handshake => HANDSHAKE_LEN,
+            Kind::Return => RETURN_LEN,
+            Kind::Forward => FORWARD_LEN,
+            Kind::Both => BOTH_LEN,
+        }
+    }
+
+    /// No option at all?
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The sender's fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forward {
+    /// RTT, ticks; 0 = unknown.
+    pub rtt: u32,
+    /// X, ticks.
+    pub x: u32,
+    /// Throughput change, B/s.
+    pub delta: i32,
+    /// Address of the last XCP router, 0 if none.
+    pub last_xcp_router: u32,
+    /// The sender's TTL, lowered by XCP routers only.
+    pub xcp_ttl: u8,
+    /// XCP routers passed so far, 15 = 15 or more.
+    pub xcp_hops: u8,
+}
+
+/// The receiver's fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Return {
+    /// Throughput change granted, B/s.
+    pub feedback: i32,
+    /// XCP routers passed.
+    pub xcp_hops: u8,
+    /// Other routers passed, 15 = 15 or more.
+    pub other_hops: u8,
+}
+
+/// Looks for the option where it usually stands, behind timestamps, in a whole
+/// TCP header (20 to 60 bytes).
+#[must_use]
+pub fn at_32(header: &[u8]) -> Kind {
+    if header.len() < HEADER_MIN {
+        return Kind::None;
+    }
+    let len = header.len().min(HEADER_MAX) as u32;
+    // SAFETY: reads below `len` only, all of it in the slice.
+    Kind::of(unsafe { ffi::xcp_core_option_at_32(header.as_ptr(), len) })
+}
+
+/// Finds the option in a TCP header of `header_len` bytes, of which only
+/// `readable` is there. The offset is from the header's start. The option
+/// itself may be cut off: the parsers below check.
+#[must_use]
+pub fn find(readable: &[u8], header_len: usize) -> (Kind, usize) {
+    let len = header_len.min(HEADER_MAX) as u32;
+    let mut offset = 0;
+    let range = readable.as_ptr_range();
+    // SAFETY: reads from `start` to below `end` only, which is the slice.
+    let kind = unsafe { ffi::xcp_core_option_find(range.start, len, range.end, &mut offset) };
+    (Kind::of(kind), offset as usize)
+}
+
+/// A handshake option.
+#[must_use]
+pub fn handshake() -> [u8; HANDSHAKE_LEN] {
+    let mut o = [0; HANDSHAKE_LEN];
+    // SAFETY: writes as many bytes as the option has.
+    unsafe { ffi::xcp_core_build_handshake(o.as_mut_ptr()) };
+    o
+}
+
+impl Return {
+    /// The option of a pure ACK.
+    #[must_use]
+    pub fn build(&self) -> [u8; RETURN_LEN] {
+        let mut o = [0; RETURN_LEN];
+        // SAFETY: writes as many bytes as the option has.
+        unsafe { ffi::xcp_core_build_return(o.as_mut_ptr(), self) };
+        o
+    }
+
+    /// Reads an option of kind return or both; None if it is another, or cut.
+    #[must_use]
+    pub fn parse(option: &[u8], kind: Kind) -> Option<Return> {
+        if !matches!(kind, Kind::Return | Kind::Both) || option.len() < kind.len() {
+            return None;
+        }
+        let mut r = Return::default();
+        // SAFETY: reads as many bytes as the kind has, checked above.
+        unsafe { ffi::xcp_core_parse_return(option.as_ptr(), kind as u32, &mut r) };
+        Some(r)
+    }
+}
+
+impl Forward {
+    /// The option of a data segment.
+    #[must_use]
+    pub fn build(&self) -> [u8; FORWARD_LEN] {
+        let mut o = [0; FORWARD_LEN];
+        // SAFETY: writes as many bytes as the option has.
+        unsafe { ffi::xcp_core_build_forward(o.as_mut_ptr(), self) };
+        o
+    }
+
+    /// The option of a data segment that also returns feedback.
+    #[must_use]
+    pub fn build_both(&self, r: &Return) -> [u8; BOTH_LEN] {
+        let mut o = [0; BOTH_LEN];
+        // SAFETY: writes as many bytes as the option has.
+        unsafe { ffi::xcp_core_build_both(o.as_mut_ptr(), self, r) };
+        o
+    }
+
+    /// Reads an option of kind forward or both; None if it is cut.
+    #[must_use]
+    pub fn parse(option: &[u8]) -> Option<Forward> {
+        if option.len() < FORWARD_LEN {
+            return None;
+        }
+        let mut f = Forward::default();
+        // SAFETY: reads FORWARD_LEN bytes, checked above.
+        unsafe { ffi::xcp_core_parse_forward(option.as_ptr(), &mut f) };
+        Some(f)
+    }
+}
+
+/// A router's edit of the forward option at `offset` of a TCP segment: writes
+/// `delta` (B/s), counts the hop, and mends the TCP checksum. False, and
+/// nothing done, if the option is cut or overlaps the fixed header.
+pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
+    if offset < HEADER_MIN || offset >= HEADER_MAX || offset + FORWARD_LEN > segment.len() {
+        return false;
+    }
+    // SAFETY: changes FORWARD_LEN bytes from `offset` on, checked above.
+    let sum = unsafe {
+        let option = segment.as_mut_ptr().add(offset);
+        ffi::xcp_core_edit_forward(option, offset as u32, delta, ip_ttl)
+    };
+    let check = u16::from_ne_bytes([segment[CHECKSUM], segment[CHECKSUM + 1]]);
+    // SAFETY: takes and returns integers.
+    let check = unsafe { ffi::xcp_core_mend_checksum(check, sum) };
+    segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check.to_ne_bytes());
+    true
+}
+
+/// Finds, parses and edits the option of each header: one B/s less. Returns a
+/// sum over what was read. For benches.
+pub fn edit_batch(headers: &mut [[u8; HEADER_MAX]], ip_ttl: u8) -> i64 {
+    // SAFETY: as many headers of 60 bytes as the slice has.
+    unsafe { ffi::xcp_core_edit_batch(headers.as_mut_ptr().cast(), headers.len(), ip_ttl) }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The records in intf.rs lie in memory as the BPF programs' do (BTF).
+
+use std::collections::BTreeMap;
+use std::mem::size_of;
+
+use libbpf_rs::btf::types::{MemberAttr, Struct};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::HasSize;
+use xcp_datapath::intf;
+
+const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
+const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
+
+fn compare(btf: &Btf<'_>, name: &str, layout: &[(&str, usize)], size: usize) {
+    let theirs: Struct<'_> = btf
+        .type_by_name(name)
+        .unwrap_or_else(|| panic!("no struct {name} in the BPF object"));
+    let members: BTreeMap<usize, &str> = theirs
+        .iter()
+        .map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else {
+                panic!("{name}: a bit field");
+            };
+            assert_eq!(offset % 8, 0);
+            let field = member.name.and_then(|n| n.to_str()).expect("a name");
+            (offset as usize / 8, field)
+        })
+        .collect();
+    let ours: BTreeMap<usize, &str> = layout.iter().map(|(field, at)| (*at, *field)).collect();
+    assert_eq!(ours, members, "fields of struct {name}");
+    assert_eq!(size, theirs.size(), "size of struct {name}");
+}
+
+macro_rules! compare {
+    ($image:ident: $($name:literal = $record:ident),* $(,)?) => {
+        let btf = Btf::from_raw("object", $image).unwrap().expect("BTF");
+        $(compare(&btf, $name, intf::$record::LAYOUT, size_of::<intf::$record>());)*
+    };
+}
+
+#[test]
+fn router_records() {
+    compare!(ROUTER:
+        "xcp_num" = Num,
+        "xcp_share" = Share,
+        "xcp_router_params" = RouterParams,
+        "xcp_router_config" = RouterConfig,
+        "xcp_router_sums" = RouterSums,
+        "xcp_router_law" = RouterLaw,
+        "xcp_router_pool" = RouterPool,
+        "xcp_router_state" = RouterState,
+        "xcp_router_counters" = RouterCounters,
+        "xcp_router_cpu" = RouterCpu,
+        "xcp_router_link" = RouterLink,
+    );
+}
+
+#[test]
+fn host_records() {
+    compare!(OPTION:
+        "xcp_host_config" = HostConfig,
+        "xcp_host_counters" = HostCounters,
+    );
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Segmented super-packets: one header stands for all their wire packets.
+
+mod support;
+mod wire;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use libbpf_rs::ProgramInput;
+use support::{edit, pin, Router};
+use wire::cases;
+use wire::option::Forward;
+
+const CAPACITY_BPS: u64 = 12_500_000;
+const SEGMENTS: u32 = 10;
+const WIRE_BYTES: u32 = 15_140;
+/// The first control interval, 200 ms, and a bit.
+const INTERVAL: Duration = Duration::from_millis(220);
+
+/// struct __sk_buff (uapi/linux/bpf.h), of which only this is set.
+const CONTEXT_LEN: usize = 192;
+const WIRE_LEN: usize = 160;
+const GSO_SEGS: usize = 164;
+const GSO_SIZE: usize = 176;
+
+/// Sends a frame as a super-packet; `None` if this kernel cannot.
+fn send(router: &Router, frame: &[u8]) -> Option<Vec<u8>> {
+    let mut context = [0; CONTEXT_LEN];
+    for (at, value) in [
+        (WIRE_LEN, WIRE_BYTES),
+        (GSO_SEGS, SEGMENTS),
+        (GSO_SIZE, 1448),
+    ] {
+        context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let mut out = vec![0; frame.len()];
+    let program = router
+        .bench()
+        .object()
+        .progs_mut()
+        .find(|p| p.name() == "xcp_router")
+        .expect("the router program");
+    let result = program.test_run(ProgramInput {
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        context_in: Some(&mut context),
+        repeat: 1,
+        ..Default::default()
+    });
+    match result {
+        Ok(result) => assert_eq!(result.return_value as i32, -1),
+        Err(e) => {
+            support::skip::say(&format!("no super-packets in test runs here: {e}"));
+            return None;
+        }
+    }
+    Some(out)
+}
+
+/// Two super-packets an interval share the pool of decreases by the sizes of
+/// their wire packets.
+#[test]
+fn every_wire_packet_takes_its_own_share() {
+    let Some(router) = Router::new(1_000) else {
+        return;
+    };
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let frame = cases::named("delta-most").bytes();
+    let mut deltas = vec![];
+    for _ in 0..2 {
+        deltas.clear();
+        for _ in 0..2 {
+            let Some(out) = send(&router, &frame) else {
+                return;
+            };
+            deltas.push(edit::check(&frame, &out).expect("a forward header"));
+        }
+        sleep(INTERVAL);
+    }
+    let link = router.link();
+    let law = &link.law[link.epoch as usize & 1];
+    if link.state.intervals > 1 {
+        support::skip::say("too slow: two packets did not meet in one interval");
+        return;
+    }
+    let neg = law.neg_pool as f64 / f64::from(law.shift).exp2();
+    let share = -neg / f64::from(2 * SEGMENTS);
+    for delta in deltas {
+        assert!((f64::from(delta) - share).abs() <= 1.0, "{delta}: {share}");
+    }
+}
+
+#[test]
+fn one_header_counts_for_every_wire_packet() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let greedy = Forward {
+        delta_Bps: i32::MAX,
+        ..cases::wish()
+    };
+    let frame = cases::data(greedy, 1448);
+    let mut granted = 0;
+    for round in 1..=4 {
+        let Some(out) = send(&router, &frame) else {
+            return;
+        };
+        let delta = edit::check(&frame, &out).expect("a forward header");
+        granted += i64::from(delta) * i64::from(SEGMENTS);
+
+        let counted = router.counters();
+        assert_eq!(counted.xcp_packets, round * u64::from(SEGMENTS));
+        assert_eq!(counted.granted_Bps, granted);
+        let link = router.link();
+        if round > 1 {
+            assert!(delta > 0, "an idle link hands out");
+            let law = &link.law[link.epoch as usize & 1];
+            assert_eq!(law.neg.total, u64::from(WIRE_BYTES));
+            assert_eq!(
+                law.pos.total,
+                u64::from(greedy.x_ticks) * u64::from(SEGMENTS)
+            );
+        }
+        sleep(INTERVAL);
+    }
+
+    let before = router.counters();
+    let other = cases::named("option-version").bytes();
+    assert_eq!(send(&router, &other), Some(other.clone()));
+    let after = router.counters();
+    assert_eq!(
+        after.other_packets,
+        before.other_packets + u64::from(SEGMENTS)
+    );
+    assert_eq!(after.malformed, before.malformed + u64::from(SEGMENTS));
+}

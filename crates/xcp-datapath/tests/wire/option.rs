@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The XCP option as bytes, and the other TCP options around it.
+
+use serde::Serialize;
+
+pub const KIND: u8 = 254;
+pub const ID: [u8; 2] = *b"XC";
+pub const VERSION: u8 = 1;
+
+/// NOP, NOP, timestamps: the 12 bytes that usually stand first.
+pub const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0x30, 0x39];
+/// Of a SYN: MSS 1460, SACK permitted, timestamps, NOP, window scale 7.
+pub const SYN: [u8; 20] = [
+    2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0, 0, 1, 3, 3, 7,
+];
+
+/// The forward fields.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Forward {
+    pub rtt_ticks: u32,
+    pub rtt_s: f64,
+    pub x_ticks: u32,
+    pub x_s: f64,
+    pub delta_Bps: i32,
+    pub last_xcp_router: u32,
+    pub xcp_ttl: u8,
+    pub xcp_hops: u8,
+    /// xcp_ttl - TTL of the IP header.
+    pub other_hops: i16,
+}
+
+/// The return fields.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Return {
+    pub feedback_Bps: i32,
+    pub xcp_hops: u8,
+    pub other_hops: u8,
+}
+
+/// A tick is 2^-28 s.
+pub fn seconds(ticks: u32) -> f64 {
+    f64::from(ticks) / f64::from(1 << 28)
+}
+
+fn head(length: u8) -> Vec<u8> {
+    vec![KIND, length, ID[0], ID[1]]
+}
+
+pub fn handshake() -> Vec<u8> {
+    head(4)
+}
+
+pub fn back(r: Return) -> Vec<u8> {
+    let mut o = head(10);
+    o.push(VERSION << 4 | r.other_hops);
+    o.push(r.xcp_hops);
+    o.extend(r.feedback_Bps.to_be_bytes());
+    o
+}
+
+pub fn forward(f: Forward) -> Vec<u8> {
+    let mut o = head(22);
+    o.push(VERSION << 4 | f.xcp_hops);
+    o.push(f.xcp_ttl);
+    o.extend(f.rtt_ticks.to_be_bytes());
+    o.extend(f.x_ticks.to_be_bytes());
+    o.extend(f.delta_Bps.to_be_bytes());
+    o.extend(f.last_xcp_router.to_be_bytes());
+    o
+}
+
+pub fn both(f: Forward, r: Return) -> Vec<u8> {
+    let mut o = forward(f);
+    o[1] = 28;
+    o.push(r.xcp_hops);
+    o.push(VERSION << 4 | r.other_hops);
+    o.extend(r.feedback_Bps.to_be_bytes());
+    o
+}

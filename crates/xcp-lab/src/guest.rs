@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Inside the machine: this program as init. It mounts what is needed, loads
+//! the modules, plays one variant and says what came of it through the debug
+//! port, which costs no interrupts and no buffering.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Experiment;
+use crate::initramfs::{MODULE_DIR, REQUEST};
+use crate::play;
+use crate::result::{Series, VariantResult};
+use crate::{Error, Result};
+
+/// I/O port of the machine's debug console.
+pub const DEBUG_PORT: u16 = 0xe9;
+
+/// What the machine is asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub experiment: Experiment,
+    /// Index of the variant to play.
+    pub variant: usize,
+    pub seed: u64,
+}
+
+/// What the machine says, one JSON line each.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// Up and running this kernel release.
+    Booted(String),
+    /// How far it is, 0 to 1.
+    Done(f64),
+    Result(Box<(VariantResult, Series)>),
+    Failed {
+        thing: String,
+        reason: String,
+        remedy: String,
+    },
+}
+
+/// The way out of the machine: its debug port.
+struct Voice(());
+
+impl Voice {
+    fn open() -> Result<Self> {
+        // SAFETY: asks for the right to one port that only QEMU's debug
+        // console listens to.
+        if unsafe { libc::ioperm(DEBUG_PORT.into(), 1, 1) } != 0 {
+            return Err(Error::io("ioperm", &std::io::Error::last_os_error()));
+        }
+        Ok(Self(()))
+    }
+
+    fn say(&self, word: &Word) {
+        let mut line = serde_json::to_vec(word).unwrap_or_default();
+        line.push(b'\n');
+        // SAFETY: the port may be written, since a Voice exists; the buffer
+        // is as long as said.
+        unsafe {
+            std::arch::asm!(
+                "rep outsb",
+                in("dx") DEBUG_PORT,
+                inout("rsi") line.as_ptr() => _,
+                inout("rcx") line.len() => _,
+                options(nostack, readonly)
+            );
+        }
+    }
+}
+
+/// What `xcp` does as the first process of the machine. Never returns.
+pub fn guest_main() -> ! {
+    match Voice::open() {
+        Ok(voice) => {
+            if let Err(e) = mount_all().and_then(|()| work(&voice)) {
+                voice.say(&Word::Failed {
+                    thing: e.thing,
+                    reason: e.reason,
+                    remedy: e.remedy,
+                });
+            }
+        }
+        Err(e) => eprintln!("{e}"),
+    }
+    // SAFETY: nothing is left to lose in here.
+    unsafe { libc::reboot(libc::RB_POWER_OFF) };
+    // SAFETY: as above; a machine without power management stops by panic.
+    unsafe { libc::reboot(libc::RB_AUTOBOOT) };
+    std::process::exit(0)
+}
+
+fn work(voice: &Voice) -> Result<()> {
+    load_modules()?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_err(|e| Error::io("osrelease", &e))?;
+    voice.say(&Word::Booted(release.trim().to_owned()));
+    let text = fs::read(format!("/{REQUEST}")).map_err(|e| Error::io(REQUEST, &e))?;
+    let request: Request = serde_json::from_slice(&text)
+        .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
+    let variant = &request.experiment.variants[request.variant];
+    let mut last = 0.0;
+    let mut progress = |done: f64| {
+        if done >= last + 0.02 {
+            last = done;
+            voice.say(&Word::Done(done));
+        }
+    };
+    let result = play::play(
+        &request.experiment,
+        variant,
+        request.seed,
+        "",
+        &mut progress,
+    )?;
+    voice.say(&Word::Result(Box::new(result)));
+    Ok(())
+}
+
+fn mount_all() -> Result<()> {
+    for (kind, at) in [
+        ("devtmpfs", "/dev"),
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("tmpfs", "/run"),
+        ("bpf", "/sys/fs/bpf"),
+        ("cgroup2", "/sys/fs/cgroup"),
+    ] {
+        mount(kind, at)?;
+    }
+    Ok(())
+}
+
+fn mount(kind: &str, at: &str) -> Result<()> {
+    let c = |s: &str| CString::new(s).unwrap_or_default();
+    let (kind_c, at_c) = (c(kind), c(at));
+    // SAFETY: C strings that live through the call.
+    let rc = unsafe {
+        libc::mount(
+            kind_c.as_ptr(),
+            at_c.as_ptr(),
+            kind_c.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    let e = std::io::Error::last_os_error();
+    if rc != 0 && e.raw_os_error() != Some(libc::EBUSY) {
+        return Err(Error::io(format!("mounting {kind} in the machine"), &e));
+    }
+    Ok(())
+}
+
+fn load_modules() -> Result<()> {
+    let dir = Path::new("/").join(MODULE_DIR);
+    let mut files: Vec<_> = fs::read_dir(&dir)
+        .map_err(|e| Error::io(MODULE_DIR, &e))?
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    files.sort();
+    for path in files {
+        let name = path.display().to_string();
+        let file = File::open(&path).map_err(|e| Error::io(&name, &e))?;
+        // SAFETY: the descriptor is open and the parameters a C string.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_finit_module,
+                file.as_raw_fd(),
+                c"".as_ptr(),
+                0,
+            )
+        };
+        let e = std::io::Error::last_os_error();
+        if rc != 0 && e.raw_os_error() != Some(libc::EEXIST) {
+            return Err(Error::io(format!("loading module {name}"), &e));
+        }
+    }
+    Ok(())
+}

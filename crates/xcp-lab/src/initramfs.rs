@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The machine's file system: this very program as init, the libraries it
+//! needs, ip and tc, the kernel's modules, and the request. A cpio archive
+//! (newc), not compressed: unpacking costs virtual time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+
+/// Loaded in this order, those they need before them; built-in ones are not
+/// in modules.dep and are left out.
+const MODULES: &[&str] = &[
+    "veth",
+    "sch_netem",
+    "sch_tbf",
+    "sch_htb",
+    "sch_red",
+    "sch_fq",
+    "sch_fq_codel",
+    "sch_cake",
+    "sch_ingress",
+    "cls_bpf",
+    "tcp_bbr",
+];
+
+/// Where init finds the modules to load, numbered in order.
+pub const MODULE_DIR: &str = "modules";
+pub const REQUEST: &str = "request.json";
+const TOOLS: &[&str] = &["ip", "tc"];
+const MODE_DIR: u32 = 0o040_755;
+const MODE_PROGRAM: u32 = 0o100_755;
+const MODE_FILE: u32 = 0o100_644;
+
+/// An archive that grows file by file.
+#[derive(Default)]
+pub struct Archive {
+    bytes: Vec<u8>,
+    names: BTreeMap<String, ()>,
+}
+
+impl Archive {
+    fn add(&mut self, name: &str, mode: u32, content: &[u8]) {
+        if self.names.insert(name.to_owned(), ()).is_some() {
+            return;
+        }
+        self.entry(name, mode, content);
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
+        let number = self.names.len();
+        let header = format!(
+            "070701{number:08x}{mode:08x}{0:08x}{0:08x}{1:08x}{0:08x}{2:08x}{0:08x}{0:08x}{0:08x}{0:08x}{3:08x}{0:08x}",
+            0,
+            1,
+            content.len(),
+            name.len() + 1
+        );
+        self.bytes.extend_from_slice(header.as_bytes());
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.align();
+        self.bytes.extend_from_slice(content);
+        self.align();
+    }
+
+    fn align(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    /// Adds a file and the folders above it.
+    pub fn file(&mut self, name: &str, program: bool, content: &[u8]) {
+        let mut above: Vec<&Path> = Path::new(name).ancestors().skip(1).collect();
+        above.reverse();
+        for dir in above {
+            if !dir.as_os_str().is_empty() {
+                self.add(&dir.to_string_lossy(), MODE_DIR, &[]);
+            }
+        }
+        let mode = if program { MODE_PROGRAM } else { MODE_FILE };
+        self.add(name, mode, content);
+    }
+
+    fn dir(&mut self, name: &str) {
+        self.add(name, MODE_DIR, &[]);
+    }
+
+    /// The finished archive.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, &[]);
+        self.bytes
+    }
+}
+
+/// Everything but the request.
+pub fn base(kernel: &Kernel) -> Result<Archive> {
+    let mut archive = Archive::default();
+    for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
+        archive.dir(dir);
+    }
+    let me = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
+    program(&mut archive, &me, "init")?;
+    for tool in TOOLS {
+        let path = which(tool).ok_or_else(|| {
+            Error::new(
+                *tool,
+                "not found",
+                "install it: apt-get install iproute2",
+            )
+        })?;
+        program(&mut archive, &path, &format!("sbin/{tool}"))?;
+    }
+    for (number, module) in modules(kernel)?.iter().enumerate() {
+        let name = format!("{MODULE_DIR}/{number:02}.ko");
+        archive.file(&name, false, &decompressed(module)?);
+    }
+    Ok(archive)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| Error::io(path.display().to_string(), &e))
+}
+
+/// The path of a program in the usual places.
+pub fn which(name: &str) -> Option<PathBuf> {
+    ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(name))
+        .find(|path| path.exists())
+}
+
+/// Adds a program and the shared libraries that ldd names.
+fn program(archive: &mut Archive, path: &Path, name: &str) -> Result<()> {
+    archive.file(name, true, &read(path)?);
+    let out = Command::new("ldd")
+        .arg(path)
+        .output()
+        .map_err(|e| Error::io("ldd", &e))?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    for library in text.split_whitespace().filter(|w| w.starts_with('/')) {
+        let target = library.trim_start_matches('/');
+        archive.file(target, true, &read(Path::new(library))?);
+    }
+    Ok(())
+}
+
+/// The files of [`MODULES`] and of what they need, in loading order.
+fn modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
+    let path = kernel.modules.join("modules.dep");
+    let text = String::from_utf8_lossy(&read(&path)?).into_owned();
+    let lines: Vec<(&str, Vec<&str>)> = text
+        .lines()
+        .filter_map(|l| l.split_once(':'))
+        .map(|(file, needs)| (file, needs.split_whitespace().collect()))
+        .collect();
+    let mut order: Vec<PathBuf> = Vec::new();
+    for module in MODULES {
+        let found = lines.iter().find(|(file, _)| {
+            Path::new(file)
+                .file_name()
+                .is_some_and(|n| n.to_string_lossy().split('.').next() == Some(module))
+        });
+        let Some((file, needs)) = found else { continue };
+        for part in needs.iter().rev().chain([file]) {
+            let path = kernel.modules.join(part);
+            if !order.contains(&path) {
+                order.push(path);
+            }
+        }
+    }
+    Ok(order)
+}
+
+fn decompressed(path: &Path) -> Result<Vec<u8>> {
+    let tool = match path.extension().and_then(|e| e.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        Some("gz") => "gzip",
+        _ => return read(path),
+    };
+    let out = Command::new(tool)
+        .arg("-dc")
+        .arg(path)
+        .output()
+        .map_err(|e| Error::new(tool, e.to_string(), format!("install {tool}")))?;
+    if !out.status.success() {
+        return Err(Error::new(
+            path.display().to_string(),
+            String::from_utf8_lossy(&out.stderr).trim().to_owned(),
+            "fetch the kernel again",
+        ));
+    }
+    Ok(out.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpio_lists_what_was_added() {
+        let mut archive = Archive::default();
+        archive.file("a/b/c", true, b"hello");
+        archive.file("a/d", false, b"");
+        let bytes = archive.finish();
+        assert_eq!(bytes.len() % 4, 0);
+        let mut child = Command::new("cpio")
+            .args(["-t", "--quiet"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("cpio starts");
+        std::io::Write::write_all(&mut child.stdin.take().expect("piped"), &bytes)
+            .expect("cpio reads");
+        let out = child.wait_with_output().expect("cpio ends");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "a\na/b\na/b/c\na/d\n");
+    }
+}

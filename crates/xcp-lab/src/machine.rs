@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The virtual-time machine: an unmodified kernel in QEMU whose clock counts
+//! instructions, so that a run is the same on any host, however busy.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::guest::{Request, Word, DEBUG_PORT};
+use crate::initramfs::{Archive, REQUEST};
+use crate::kernel::Kernel;
+use crate::result::{Series, VariantResult};
+use crate::{interrupt, Error, Result};
+
+const QEMU: &str = "qemu-system-x86_64";
+/// A machine that has said nothing for so long will not boot.
+const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+const MEMORY_MB: u32 = 768;
+
+/// What a machine gave: its kernel's release, the figures and the samples.
+pub struct Played {
+    pub kernel: String,
+    pub result: VariantResult,
+    pub series: Series,
+}
+
+/// Boots a machine that plays one variant, and waits for it. `work` is a
+/// folder of this machine's own, `cpu` tells it from others that run now.
+pub fn play(
+    kernel: &Kernel,
+    base: &[u8],
+    request: &Request,
+    work: &Path,
+    cpu: usize,
+    progress: &dyn Fn(f64),
+) -> Result<Played> {
+    let initrd = work.join("initrd");
+    let console = work.join("console");
+    let text = serde_json::to_vec(request)
+        .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
+    let mut archive = Archive::default();
+    archive.file(REQUEST, false, &text);
+    let mut bytes = base.to_vec();
+    bytes.extend(archive.finish());
+    fs::write(&initrd, bytes).map_err(|e| Error::io(initrd.display().to_string(), &e))?;
+
+    let mut child = Running(start(kernel, &initrd, &console, request.seed, cpu)?);
+    let words = listen(&mut child.0);
+    let mut release = None;
+    let begin = Instant::now();
+    loop {
+        if interrupt::requested() {
+            return Err(interrupt::error());
+        }
+        match words.recv_timeout(Duration::from_millis(100)) {
+            Ok(Word::Booted(r)) => release = Some(r),
+            Ok(Word::Done(done)) => progress(done),
+            Ok(Word::Result(played)) => {
+                let (result, series) = *played;
+                return Ok(Played {
+                    kernel: release.unwrap_or_default(),
+                    result,
+                    series,
+                });
+            }
+            Ok(Word::Failed {
+                thing,
+                reason,
+                remedy,
+            }) => return Err(Error::new(thing, reason, remedy)),
+            Err(mpsc::RecvTimeoutError::Timeout)
+                if release.is_some() || begin.elapsed() < BOOT_PATIENCE => {}
+            Err(_) => return Err(silent(kernel, &console, release.is_some(), &mut child.0)),
+        }
+    }
+}
+
+/// Kills the machine when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(
+    kernel: &Kernel,
+    initrd: &Path,
+    console: &Path,
+    seed: u64,
+    cpu: usize,
+) -> Result<Child> {
+    let mut command = Command::new(QEMU);
+    command
+        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-display", "none", "-smp", "1"])
+        .args(["-m", &MEMORY_MB.to_string()])
+        .args(["-accel", "tcg", "-icount", "shift=0,sleep=off"])
+        .args(["-cpu", "max,rdrand=off,rdseed=off"])
+        .args(["-seed", &(seed as u32).to_string()])
+        .args(["-rtc", "base=2026-01-01,clock=vm"])
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(initrd)
+        .args([
+            "-append",
+            "console=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off",
+        ])
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .args(["-chardev", "stdio,id=voice,signal=off"])
+        .args([
+            "-device",
+            &format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice"),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let cpus = one_cpu(cpu);
+    // SAFETY: both calls are safe between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::sched_setaffinity(0, std::mem::size_of_val(&cpus), &cpus);
+            Ok(())
+        });
+    }
+    command.spawn().map_err(|e| {
+        Error::new(
+            QEMU,
+            e.to_string(),
+            "install it: apt-get install qemu-system-x86",
+        )
+    })
+}
+
+/// The `index`-th of the CPUs that this process may use, counting round.
+///
+/// QEMU's threads share one CPU because they race otherwise: the thread that
+/// jumps over idle time looks at a processor that has just halted, and jumps
+/// from where its clock was before its last instructions were counted. On
+/// two CPUs that happened about once in 100 s of pacing timers.
+fn one_cpu(index: usize) -> libc::cpu_set_t {
+    // SAFETY: a zeroed set is an empty one, and the macros stay within it.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, std::mem::size_of_val(&allowed), &mut allowed);
+        let cpus: Vec<usize> = (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &allowed))
+            .collect();
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        if !cpus.is_empty() {
+            libc::CPU_SET(cpus[index % cpus.len()], &mut one);
+        }
+        one
+    }
+}
+
+/// Reads the machine's words in a thread of its own.
+fn listen(child: &mut Child) -> mpsc::Receiver<Word> {
+    let (to, words) = mpsc::channel();
+    if let Some(out) = child.stdout.take() {
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(|l| l.ok()) {
+                let Ok(word) = serde_json::from_str(&line) else {
+                    return;
+                };
+                if to.send(word).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    words
+}
+
+/// The error of a machine that ended or hangs without a result.
+fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> Error {
+    let _ = child.kill();
+    let mut said = fs::read_to_string(console).unwrap_or_default();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+    }
+    let tail: Vec<&str> = said.lines().rev().take(8).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    let (reason, remedy) = if booted {
+        ("the machine stopped before the end", "report this")
+    } else {
+        (
+            "the kernel image does not boot in the machine",
+            "it needs CONFIG_BLK_DEV_INITRD, CONFIG_DEVTMPFS, CONFIG_SERIAL_8250_CONSOLE and CONFIG_X86_IOPL_IOPERM; try --kernel 6.12",
+        )
+    };
+    Error::new(
+        kernel.image.display().to_string(),
+        format!("{reason}; its last words:\n{}", tail.join("\n")),
+        remedy,
+    )
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! From samples to figures. Means exclude the warm-up; drops and
+//! retransmissions are of the whole run.
+
+use std::time::Duration;
+
+use crate::experiment::{Check, Experiment, Metric, Variant};
+use crate::result::{CheckResult, FlowResult, QueueStats, Sample, Series, VariantResult};
+
+/// A flow has converged within this of its fair share.
+const CONVERGED: f64 = 0.10;
+/// Goodput is looked at over spans of this many seconds for convergence.
+const SPAN_S: f64 = 2.0;
+
+/// The queue lengths seen after the warm-up, as a histogram.
+#[derive(Clone, Debug, Default)]
+pub struct QueueSamples {
+    seen: Vec<u64>,
+}
+
+impl QueueSamples {
+    pub fn add(&mut self, packets: u32) {
+        let index = packets as usize;
+        if self.seen.len() <= index {
+            self.seen.resize(index + 1, 0);
+        }
+        self.seen[index] += 1;
+    }
+
+    fn stats(&self) -> QueueStats {
+        let count: u64 = self.seen.iter().sum();
+        if count == 0 {
+            return QueueStats::default();
+        }
+        let sum: u64 = self.seen.iter().zip(0..).map(|(n, q)| n * q).sum();
+        let mut left = (count * 99).div_ceil(100);
+        let p99 = self.seen.iter().position(|n| {
+            left = left.saturating_sub(*n);
+            left == 0
+        });
+        QueueStats {
+            mean: round(sum as f64 / count as f64, 3),
+            p99: p99.unwrap_or(0) as f64,
+            max: (self.seen.len() - 1) as f64,
+        }
+    }
+}
+
+/// All figures of a variant.
+pub fn evaluate(
+    experiment: &Experiment,
+    variant: &Variant,
+    starts: &[Duration],
+    queue: &QueueSamples,
+    series: &Series,
+) -> VariantResult {
+    let warm = series
+        .samples
+        .iter()
+        .position(|s| s.time_s >= experiment.warmup_s)
+        .unwrap_or(0);
+    let after = &series.samples[warm..];
+    let (first, last) = match (after.first(), after.last()) {
+        (Some(first), Some(last)) => (first, last),
+        _ => return empty(variant),
+    };
+    let time_s = (last.time_s - first.time_s).max(f64::MIN_POSITIVE);
+    let sent = (last.sent_bytes - first.sent_bytes) as f64 * 8.0;
+    let flows: Vec<FlowResult> = (0..experiment.flows.len())
+        .map(|i| flow_result(experiment, starts, series, after, i, time_s))
+        .collect();
+    let mut result = VariantResult {
+        name: variant.name.clone(),
+        link_utilisation: round(sent / time_s / experiment.capacity_bps(), 5),
+        queue_packets: queue.stats(),
+        drops: last.drops,
+        retransmissions: last
+            .flows
+            .iter()
+            .map(|f| u64::from(f.retransmissions))
+            .sum(),
+        jain: round(
+            jain(&flows.iter().map(|f| f.goodput_bps).collect::<Vec<_>>()),
+            5,
+        ),
+        flows,
+        checks: Vec::new(),
+    };
+    result.checks = experiment
+        .checks
+        .iter()
+        .filter(|c| c.variant == variant.name)
+        .map(|c| check(c, &result))
+        .collect();
+    result
+}
+
+fn empty(variant: &Variant) -> VariantResult {
+    VariantResult {
+        name: variant.name.clone(),
+        link_utilisation: 0.0,
+        queue_packets: QueueStats::default(),
+        drops: 0,
+        retransmissions: 0,
+        jain: 0.0,
+        flows: Vec::new(),
+        checks: Vec::new(),
+    }
+}
+
+fn flow_result(
+    experiment: &Experiment,
+    starts: &[Duration],
+    series: &Series,
+    after: &[Sample],
+    i: usize,
+    time_s: f64,
+) -> FlowResult {
+    let active: Vec<&Sample> = after
+        .iter()
+        .filter(|s| s.flows[i].cwnd_packets > 0)
+        .collect();
+    let mean = |value: fn(&Sample, usize) -> f64| {
+        let sum: f64 = active.iter().map(|s| value(s, i)).sum();
+        sum / active.len().max(1) as f64
+    };
+    let received = |s: Option<&Sample>| s.map_or(0, |s| s.flows[i].received_bytes);
+    let bytes = received(after.last()) - received(after.first());
+    FlowResult {
+        name: experiment.flows[i].name.clone(),
+        goodput_bps: round(bytes as f64 * 8.0 / time_s, 0),
+        cwnd_packets: round(mean(|s, i| f64::from(s.flows[i].cwnd_packets)), 2),
+        rtt_ms: round(mean(|s, i| f64::from(s.flows[i].rtt_us) / 1e3), 2),
+        convergence_s: convergence(experiment, starts, series, i),
+    }
+}
+
+/// Seconds from the flow's start until its goodput, over spans, is within
+/// 10 % of its fair share and stays there until flows come or go.
+fn convergence(
+    experiment: &Experiment,
+    starts: &[Duration],
+    series: &Series,
+    i: usize,
+) -> Option<f64> {
+    let start = starts[i].as_secs_f64();
+    let until = experiment
+        .flows
+        .iter()
+        .zip(starts)
+        .flat_map(|(f, s)| [Some(s.as_secs_f64()), f.stop_s])
+        .flatten()
+        .filter(|t| *t > start + 1.0)
+        .fold(experiment.duration_s, f64::min);
+    let samples: Vec<&Sample> = series
+        .samples
+        .iter()
+        .filter(|s| s.time_s >= start && s.time_s <= until)
+        .collect();
+    let step = samples.get(1)?.time_s - samples.first()?.time_s;
+    let span = (SPAN_S / step).round().max(1.0) as usize;
+    let mut converged = None;
+    for pair in samples.windows(span + 1) {
+        let share = |f: usize| {
+            (pair[span].flows[f].received_bytes - pair[0].flows[f].received_bytes) as f64
+        };
+        let present = (0..experiment.flows.len()).filter(|f| {
+            starts[*f].as_secs_f64() <= pair[0].time_s
+                && experiment.flows[*f]
+                    .stop_s
+                    .is_none_or(|s| s >= pair[span].time_s)
+        });
+        let payload = payload_of(experiment, pair[span].time_s - pair[0].time_s);
+        let fair = payload / present.count().max(1) as f64;
+        let within = (share(i) - fair).abs() <= CONVERGED * fair;
+        converged = match (within, converged) {
+            (true, None) => Some(pair[0].time_s - start),
+            (true, kept) => kept,
+            (false, _) => None,
+        };
+    }
+    converged.map(|s| round(s, 1))
+}
+
+/// Application bytes that the bottleneck can carry in a time: full frames of
+/// 1514 bytes with 1400 to 1448 of payload differ by less than what counts.
+fn payload_of(experiment: &Experiment, time_s: f64) -> f64 {
+    const PAYLOAD_SHARE: f64 = 1420.0 / 1514.0;
+    experiment.capacity_bps() / 8.0 * time_s * PAYLOAD_SHARE
+}
+
+/// Jain's index: 1 if all are equal, 1 / n if one has everything.
+fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|v| v * v).sum();
+    if squares == 0.0 {
+        return 0.0;
+    }
+    sum * sum / (values.len() as f64 * squares)
+}
+
+fn check(check: &Check, result: &VariantResult) -> CheckResult {
+    let measured = match check.metric {
+        Metric::LinkUtilisation => result.link_utilisation,
+        Metric::Jain => result.jain,
+        Metric::QueueMean => result.queue_packets.mean,
+        Metric::QueueP99 => result.queue_packets.p99,
+        Metric::QueueMax => result.queue_packets.max,
+        Metric::Drops => result.drops as f64,
+        Metric::Retransmissions => result.retransmissions as f64,
+    };
+    let (sign, required, ok) = match (check.min, check.max) {
+        (Some(min), _) => (">=", min, measured >= min),
+        (None, max) => {
+            let max = max.unwrap_or(f64::INFINITY);
+            ("<=", max, measured <= max)
+        }
+    };
+    CheckResult {
+        name: format!("{} {sign} {required}", check.metric.name()),
+        required,
+        measured,
+        ok,
+    }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_nth_for_one() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[0.0, 0.0]), 0.0);
+    }
+
+    #[test]
+    fn queue_percentile_is_the_smallest_that_covers_99_of_100() {
+        let mut queue = QueueSamples::default();
+        for _ in 0..99 {
+            queue.add(2);
+        }
+        queue.add(50);
+        let stats = queue.stats();
+        assert_eq!((stats.mean, stats.p99, stats.max), (2.48, 2.0, 50.0));
+        queue.add(50);
+        assert_eq!(queue.stats().p99, 50.0);
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Playing natively: in namespaces of this host, in real time. Needs root
+//! and the host's own queue disciplines.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::experiment::{Experiment, Queue};
+use crate::machine::Played;
+use crate::play;
+use crate::run::Progress;
+use crate::{interrupt, Error, Result};
+
+const QDISCS: &[(&str, &str)] = &[
+    ("netem", "netem delay 1ms"),
+    ("tbf", "tbf rate 10mbit burst 1600 limit 10000"),
+    ("red", "red limit 100000 min 10000 max 30000 avpkt 1500"),
+    ("fq_codel", "fq_codel"),
+];
+
+/// The queue disciplines that native runs want, and whether they are here,
+/// tried on a namespace's loopback device.
+pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
+    QDISCS
+        .iter()
+        .map(|(name, rest)| {
+            let script = format!("tc qdisc add dev lo root {rest}");
+            let ok = Command::new("unshare")
+                .args(["--net", "sh", "-c", &script])
+                .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|s| s.success());
+            (*name, ok)
+        })
+        .collect()
+}
+
+/// Plays all variants one after the other.
+pub fn play_all(
+    experiment: &Experiment,
+    seed: u64,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<Played>> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(Error::new(
+            "--native",
+            "only root may make network namespaces",
+            "run it with sudo, or in the virtual machine (without --native)",
+        ));
+    }
+    for name in wanted(experiment) {
+        if !native_qdiscs().contains(&(name, true)) {
+            return Err(Error::new(
+                format!("sch_{name}"),
+                "this kernel does not have the queue discipline that the experiment needs",
+                "run it in the virtual machine (without --native)",
+            ));
+        }
+    }
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_err(|e| Error::io("osrelease", &e))?
+        .trim()
+        .to_owned();
+    let prefix = format!("xcp{}-", std::process::id());
+    let mut played = Vec::new();
+    for variant in &experiment.variants {
+        let name = &variant.name;
+        // a thread of its own: it moves between namespaces
+        let outcome = thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    play::play(experiment, variant, seed, &prefix, &mut |done| {
+                        progress(Progress::Variant { name, done })
+                    })
+                })
+                .join()
+                .unwrap_or_else(|_| Err(interrupt::error()))
+        })?;
+        played.push(Played {
+            kernel: kernel.clone(),
+            result: outcome.0,
+            series: outcome.1,
+        });
+    }
+    Ok(played)
+}
+
+/// The disciplines that an experiment needs.
+fn wanted(experiment: &Experiment) -> Vec<&'static str> {
+    let mut wanted = vec!["tbf"];
+    if experiment.links.iter().any(|l| l.queue_packets.is_none()) {
+        wanted.push("netem");
+    }
+    for variant in &experiment.variants {
+        match variant.queue {
+            Queue::Red => wanted.push("red"),
+            Queue::FqCodel => wanted.push("fq_codel"),
+            Queue::Fifo | Queue::Xcp => {}
+        }
+    }
+    wanted
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The stage of an experiment: its nodes as network namespaces, its links as
+//! veth pairs with netem (paths) or tbf (bottlenecks). Gone when dropped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+
+use xcp_datapath::router;
+
+use crate::experiment::{Experiment, Link, Queue, Variant};
+use crate::{Error, Result};
+
+/// What a token bucket may send at once: one full frame.
+const BURST_BYTES: u32 = 1600;
+/// Room for what is under way on a path.
+const PATH_PACKETS: u32 = 1_000_000;
+const PACKET_BYTES: u32 = 1500;
+
+/// The built topology.
+pub struct Stage {
+    prefix: String,
+    /// Node name to its open namespace.
+    spaces: BTreeMap<String, File>,
+    home: File,
+    routers: Vec<(String, String)>,
+}
+
+impl Stage {
+    /// Builds it. `prefix` keeps the namespaces' names apart from others'.
+    pub fn build(experiment: &Experiment, variant: &Variant, prefix: &str) -> Result<Self> {
+        let home = "/proc/thread-self/ns/net";
+        let mut stage = Self {
+            prefix: prefix.to_owned(),
+            spaces: BTreeMap::new(),
+            home: File::open(home).map_err(|e| Error::io(home, &e))?,
+            routers: Vec::new(),
+        };
+        for node in experiment.nodes() {
+            stage.add_node(&node, experiment)?;
+        }
+        stage.connect(experiment)?;
+        stage.shape(experiment, variant)?;
+        Ok(stage)
+    }
+
+    fn space_name(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix)
+    }
+
+    fn add_node(&mut self, node: &str, experiment: &Experiment) -> Result<()> {
+        let name = self.space_name(node);
+        tool("ip", &["netns", "add", &name], "")?;
+        let path = format!("/run/netns/{name}");
+        let space = File::open(&path).map_err(|e| Error::io(path, &e))?;
+        self.spaces.insert(node.to_owned(), space);
+        let buffer = experiment.buffer_bytes;
+        self.within(node, || {
+            for (key, value) in [
+                ("ipv4/ip_forward", "1".to_owned()),
+                ("ipv6/conf/all/forwarding", "1".to_owned()),
+                ("ipv6/conf/default/accept_dad", "0".to_owned()),
+                ("ipv6/conf/all/accept_dad", "0".to_owned()),
+                ("ipv4/tcp_rmem", format!("4096 {buffer} {buffer}")),
+                ("ipv4/tcp_wmem", format!("4096 65536 {buffer}")),
+                ("ipv4/tcp_no_metrics_save", "1".to_owned()),
+            ] {
+                let path = format!("/proc/sys/net/{key}");
+                fs::write(&path, value).map_err(|e| Error::io(path, &e))?;
+            }
+            Ok(())
+        })?
+    }
+
+    /// Runs something in a node's namespace.
+    pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> Result<T> {
+        let space = self.spaces.get(node).ok_or_else(|| {
+            Error::new(node, "no such node", "see the experiment's links")
+        })?;
+        enter(space)?;
+        let result = work();
+        enter(&self.home)?;
+        Ok(result)
+    }
+
+    fn connect(&self, experiment: &Experiment) -> Result<()> {
+        let mut batch = String::new();
+        for link in &experiment.links {
+            let [a, b] = &link.between;
+            batch += &format!(
+                "link add name {} netns {} type veth peer name {} netns {}\n",
+                device(a, b),
+                self.space_name(a),
+                device(b, a),
+                self.space_name(b)
+            );
+        }
+        tool("ip", &["-batch", "-"], &batch)?;
+        for node in experiment.nodes() {
+            tool(
+                "ip",
+                &["-n", &self.space_name(&node), "-batch", "-"],
+                &addresses_and_routes(experiment, &node),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Queue disciplines and XCP routers.
+    fn shape(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
+        for link in &experiment.links {
+            let [a, b] = &link.between;
+            for (node, peer) in [(a, b), (b, a)] {
+                let dev = device(node, peer);
+                let batch = disciplines(link, &dev, variant.queue);
+                tool(
+                    "tc",
+                    &["-n", &self.space_name(node), "-batch", "-"],
+                    &batch,
+                )?;
+                if link.queue_packets.is_some() && variant.queue == Queue::Xcp {
+                    let options = router::Options {
+                        capacity_bytes_per_s: (link.rate_mbit * 1e6 / 8.0) as u64,
+                        overhead_bytes: 0,
+                    };
+                    self.within(node, || router::add(&dev, options))??;
+                    self.routers.push((node.clone(), dev));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for (node, dev) in &self.routers {
+            let _ = self.within(node, || router::del(dev));
+        }
+        for node in self.spaces.keys() {
+            let _ = tool("ip", &["netns", "del", &self.space_name(node)], "");
+        }
+    }
+}
+
+/// Name of a node's device towards a neighbour.
+pub fn device(node: &str, peer: &str) -> String {
+    format!("{node}-{peer}")
+}
+
+/// The address of a node: its end of its first link.
+pub fn address(experiment: &Experiment, node: &str) -> String {
+    experiment
+        .links
+        .iter()
+        .enumerate()
+        .find_map(|(i, l)| {
+            let side = l.between.iter().position(|n| n == node)?;
+            Some(link_address(experiment.ip, i, side))
+        })
+        .unwrap_or_default()
+}
+
+fn link_address(ip: u8, link: usize, side: usize) -> String {
+    match ip {
+        6 => format!("fd00:{link:x}::{}", side + 1),
+        _ => format!("10.0.{link}.{}", side + 1),
+    }
+}
+
+fn link_network(ip: u8, link: usize) -> String {
+    match ip {
+        6 => format!("fd00:{link:x}::/64"),
+        _ => format!("10.0.{link}.0/24"),
+    }
+}
+
+fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
+    let ip = experiment.ip;
+    let (length, nodad) = if ip == 6 { (64, " nodad") } else { (24, "") };
+    let mut batch = String::from("link set lo up\n");
+    for (i, link) in experiment.links.iter().enumerate() {
+        let Some(side) = link.between.iter().position(|n| n == node) else {
+            continue;
+        };
+        let dev = device(node, &link.between[1 - side]);
+        batch += &format!(
+            "addr add {}/{length} dev {dev}{nodad}\nlink set {dev} up\n",
+            link_address(ip, i, side)
+        );
+    }
+    let next_hops = next_hops(experiment, node);
+    for (i, link) in experiment.links.iter().enumerate() {
+        if link.between.iter().any(|n| n == node) {
+            continue;
+        }
+        let nearest = link
+            .between
+            .iter()
+            .filter_map(|n| next_hops.get(n.as_str()))
+            .min_by_key(|(_, distance)| *distance);
+        if let Some((via, _)) = nearest {
+            batch += &format!(
+                "route add {} via {via}\n",
+                link_network(ip, i)
+            );
+        }
+    }
+    batch
+}
+
+/// For every other node: the address to send to first, and how far it is.
+fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, (String, u32)> {
+    let mut found: BTreeMap<&str, (String, u32)> = BTreeMap::new();
+    let mut queue: VecDeque<(&str, Option<String>, u32)> = VecDeque::from([(node, None, 0)]);
+    while let Some((at, via, distance)) = queue.pop_front() {
+        for (i, link) in experiment.links.iter().enumerate() {
+            let Some(side) = link.between.iter().position(|n| n == at) else {
+                continue;
+            };
+            let peer = link.between[1 - side].as_str();
+            if peer == node || found.contains_key(peer) {
+                continue;
+            }
+            let via = via
+                .clone()
+                .unwrap_or_else(|| link_address(experiment.ip, i, 1 - side));
+            found.insert(peer, (via.clone(), distance + 1));
+            queue.push_back((peer, Some(via), distance + 1));
+        }
+    }
+    found
+}
+
+fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
+    let rate = (link.rate_mbit * 1e6) as u64;
+    let Some(limit) = link.queue_packets else {
+        return format!(
+            "qdisc add dev {dev} root netem delay {}us rate {rate}bit limit {PATH_PACKETS}\n",
+            (link.delay_ms * 1e3) as u64
+        );
+    };
+    let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
+    let inner = match queue {
+        Queue::Fifo | Queue::Xcp => format!("pfifo limit {limit}"),
+        // as Zhang & Henderson set it: a third and two thirds, probability 0.1
+        Queue::Red => format!(
+            "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1",
+            bytes / 3,
+            bytes * 2 / 3,
+            limit / 3 + 1
+        ),
+        Queue::FqCodel => format!("fq_codel limit {limit}"),
+    };
+    format!(
+        "qdisc add dev {dev} root handle 1: tbf rate {rate}bit burst {BURST_BYTES} limit {}\n\
+         qdisc add dev {dev} parent 1: handle 10: {inner}\n",
+        bytes * 2
+    )
+}
+
+fn enter(space: &File) -> Result<()> {
+    // SAFETY: the descriptor is open; only this thread moves.
+    if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+        return Err(Error::io("setns", &std::io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Runs ip or tc with a batch on its standard input.
+fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
+    let command = format!("{name} {}", args.join(" "));
+    let missing = |e: std::io::Error| {
+        Error::new(
+            command.clone(),
+            e.to_string(),
+            "install it: apt-get install iproute2",
+        )
+    };
+    let mut child = Command::new(name)
+        .args(args)
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(missing)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(batch.as_bytes());
+    }
+    let out = child.wait_with_output().map_err(missing)?;
+    if out.status.success() {
+        return Ok(());
+    }
+    Err(Error::new(
+        command,
+        String::from_utf8_lossy(&out.stderr).trim().to_owned(),
+        "`xcp doctor` tells which queue disciplines this kernel has; the virtual machine has all",
+    ))
+}

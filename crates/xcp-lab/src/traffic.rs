@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Traffic: real TCP connections between nodes, all served by one thread.
+
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::experiment::{Experiment, Flow};
+use crate::result::FlowSample;
+use crate::stage::{address, Stage};
+use crate::{Error, Result};
+
+const FIRST_PORT: u16 = 5001;
+const CHUNK: usize = 1 << 18;
+static ZEROES: [u8; CHUNK] = [0; CHUNK];
+
+/// One connection: the sender's end, the receiver's end, and the listener
+/// until the receiver's end exists.
+pub struct Connection {
+    sender: Option<OwnedFd>,
+    receiver: Option<OwnedFd>,
+    listener: Option<OwnedFd>,
+    received: u64,
+    last: FlowSample,
+}
+
+/// What a descriptor that became ready belongs to.
+#[derive(Clone, Copy)]
+pub enum End {
+    Sender,
+    Receiver,
+    Listener,
+}
+
+impl Connection {
+    /// Starts a flow: the receiver listens, the sender begins to connect.
+    pub fn start(
+        experiment: &Experiment,
+        stage: &Stage,
+        index: usize,
+        control: &str,
+    ) -> Result<Self> {
+        let flow: &Flow = &experiment.flows[index];
+        let to: SocketAddr = socket_address(
+            &address(experiment, &flow.to),
+            FIRST_PORT + index as u16,
+        )?;
+        let describe = |e: io::Error| Error::io(format!("flow {} ({control})", flow.name), &e);
+        let listener = stage
+            .within(&flow.to, || listen(to, control))?
+            .map_err(describe)?;
+        let sender = stage
+            .within(&flow.from, || connect(to, control))?
+            .map_err(describe)?;
+        Ok(Self {
+            sender: Some(sender),
+            receiver: None,
+            listener: Some(listener),
+            received: 0,
+            last: FlowSample::default(),
+        })
+    }
+
+    /// The open descriptors and the events that each waits for.
+    pub fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
+        [
+            (End::Sender, &self.sender, libc::POLLOUT),
+            (End::Receiver, &self.receiver, libc::POLLIN),
+            (End::Listener, &self.listener, libc::POLLIN),
+        ]
+        .into_iter()
+        .filter_map(|(end, fd, events)| Some((end, fd.as_ref()?.as_raw_fd(), events)))
+    }
+
+    /// Does what can be done at an end without waiting.
+    pub fn serve(&mut self, end: End) -> io::Result<()> {
+        match end {
+            End::Sender => self.send(),
+            End::Receiver => self.receive(),
+            End::Listener => self.accept(),
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while let Some(fd) = &self.sender {
+            // SAFETY: the buffer is static and of this length.
+            let sent = unsafe {
+                libc::send(
+                    fd.as_raw_fd(),
+                    ZEROES.as_ptr().cast(),
+                    CHUNK,
+                    libc::MSG_NOSIGNAL,
+                )
+            };
+            if sent < 0 {
+                return ignore_would_block();
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        while let Some(fd) = &self.receiver {
+            // SAFETY: with MSG_TRUNC TCP counts the bytes and copies none.
+            let got = unsafe {
+                libc::recv(
+                    fd.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    usize::MAX >> 33,
+                    libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+                )
+            };
+            match got {
+                0 => self.receiver = None,
+                1.. => self.received += got as u64,
+                _ => return ignore_would_block(),
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        if let Some(fd) = &self.listener {
+            let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+            // SAFETY: null addresses are allowed: the peer's is not wanted.
+            let fd = unsafe {
+                libc::accept4(
+                    fd.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    flags,
+                )
+            };
+            if fd < 0 {
+                return ignore_would_block();
+            }
+            // SAFETY: accept4 returned this descriptor to us alone.
+            self.receiver = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+            self.listener = None;
+        }
+        Ok(())
+    }
+
+    /// Ends the flow: what is in flight still arrives.
+    pub fn stop(&mut self) {
+        self.sample();
+        self.sender = None;
+    }
+
+    /// What the flow has done so far.
+    pub fn sample(&mut self) -> FlowSample {
+        if let Some(info) = self.sender.as_ref().and_then(tcp_info) {
+            self.last.cwnd_packets = info.tcpi_snd_cwnd;
+            self.last.rtt_us = info.tcpi_rtt;
+            self.last.retransmissions = info.tcpi_total_retrans;
+        }
+        self.last.received_bytes = self.received;
+        self.last.clone()
+    }
+}
+
+fn socket_address(host: &str, port: u16) -> Result<SocketAddr> {
+    host.parse()
+        .map(|ip| SocketAddr::new(ip, port))
+        .map_err(|_| Error::new(host, "not an address", "see the experiment's links"))
+}
+
+fn ignore_would_block() -> io::Result<()> {
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        // still connecting
+        e if e.raw_os_error() == Some(libc::ENOTCONN) => Ok(()),
+        e => Err(e),
+    }
+}
+
+fn socket(to: SocketAddr, control: &str) -> io::Result<OwnedFd> {
+    let family = if to.is_ipv6() {
+        libc::AF_INET6
+    } else {
+        libc::AF_INET
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: plain values; the result is checked and owned at once.
+    let fd = unsafe { libc::socket(family, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: socket returned this descriptor to us alone.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, control.as_bytes())?;
+    set_option(
+        &fd,
+        libc::SOL_SOCKET,
+        libc::SO_REUSEADDR,
+        &1i32.to_ne_bytes(),
+    )?;
+    Ok(fd)
+}
+
+fn set_option(fd: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe the slice.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as u32,
+        )
+    };
+    check(rc)
+}
+
+fn check(rc: i32) -> io::Result<()> {
+    if rc < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn listen(at: SocketAddr, control: &str) -> io::Result<OwnedFd> {
+    let fd = socket(at, control)?;
+    let (address, length) = raw_address(at);
+    // SAFETY: the address is initialised and of the given length.
+    unsafe {
+        check(libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            length,
+        ))?;
+        check(libc::listen(fd.as_raw_fd(), 8))?;
+    }
+    Ok(fd)
+}
+
+fn connect(to: SocketAddr, control: &str) -> io::Result<OwnedFd> {
+    let fd = socket(to, control)?;
+    let (address, length) = raw_address(to);
+    // SAFETY: the address is initialised and of the given length.
+    let rc = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
+    match check(rc) {
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(fd),
+        Err(e) => Err(e),
+        Ok(()) => Ok(fd),
+    }
+}
+
+fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeroes is a valid sockaddr_storage, and both address types
+    // fit into it and need no more alignment.
+    unsafe {
+        let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+        match address {
+            SocketAddr::V4(v4) => {
+                let raw = &mut *(&raw mut storage).cast::<libc::sockaddr_in>();
+                raw.sin_family = libc::AF_INET as _;
+                raw.sin_port = v4.port().to_be();
+                raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                (storage, size_of::<libc::sockaddr_in>() as _)
+            }
+            SocketAddr::V6(v6) => {
+                let raw = &mut *(&raw mut storage).cast::<libc::sockaddr_in6>();
+                raw.sin6_family = libc::AF_INET6 as _;
+                raw.sin6_port = v6.port().to_be();
+                raw.sin6_addr.s6_addr = v6.ip().octets();
+                (storage, size_of::<libc::sockaddr_in6>() as _)
+            }
+        }
+    }
+}
+
+fn tcp_info(fd: &OwnedFd) -> Option<libc::tcp_info> {
+    // SAFETY: the kernel writes at most the given length of a zeroed record.
+    unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as u32;
+        let rc = libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &mut length,
+        );
+        (rc == 0).then_some(info)
+    }
+}

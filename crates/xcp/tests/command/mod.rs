@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The real command, run as users run it, and what it leaves behind.
+
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use xcp_datapath::{cgroup_mount_point, testing};
+
+pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
+const PINS: &str = "/sys/fs/bpf/xcp";
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn of(command: &mut Command) -> Self {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command
+            .env_remove("NO_COLOR")
+            .output()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        Self {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert_eq!(self.err, "", "{self:?}");
+        self
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Failed with this status, and said exactly this.
+    pub fn failed(&self, code: i32, err: &str) {
+        assert_eq!((self.code, self.err.as_str()), (Some(code), err));
+        assert_eq!(self.out, "");
+    }
+}
+
+pub fn xcp(args: &str) -> Ran {
+    Ran::of(Command::new(XCP).args(args.split_whitespace()))
+}
+
+/// Everything that the command could leave behind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Traces {
+    programs: usize,
+    maps: usize,
+    pins: bool,
+    groups: Vec<String>,
+}
+
+impl Traces {
+    /// Waits for other users of XCP on this host; None if they stay.
+    pub fn before(test: &str) -> Option<Self> {
+        for _ in 0..60 {
+            if !Path::new(PINS).exists() {
+                return Some(Self::settled());
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+        println!("SKIPPED {test}: XCP is in use on this host: see {PINS}");
+        None
+    }
+
+    /// What there is when the kernel has freed what was given up earlier.
+    fn settled() -> Self {
+        let mut last = Self::now();
+        loop {
+            thread::sleep(Duration::from_millis(500));
+            let now = Self::now();
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
+    }
+
+    fn now() -> Self {
+        let (programs, maps) = testing::loaded().unwrap();
+        let mut groups: Vec<String> = fs::read_dir(cgroup_mount_point().unwrap())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("xcp"))
+            .collect();
+        groups.sort();
+        Self {
+            programs,
+            maps,
+            pins: Path::new(PINS).exists(),
+            groups,
+        }
+    }
+
+    /// Fails unless all is as it was. The kernel frees in its own time.
+    pub fn gone(&self) {
+        for _ in 0..100 {
+            if Self::now() == *self {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(Self::now(), *self);
+    }
+}
+
+/// A network namespace with a device `v0`, gone when dropped.
+pub struct Space {
+    name: String,
+}
+
+impl Space {
+    pub fn new(test: &str) -> Self {
+        let name = format!("xt{}{test}", std::process::id());
+        tool(&format!("ip netns add {name}"));
+        let space = Self { name };
+        space.device("add v0 type veth peer name v1");
+        space
+    }
+
+    /// `ip link` in there.
+    pub fn device(&self, action: &str) {
+        tool(&format!("ip -n {} link {action}", self.name));
+    }
+
+    /// What `tc` says in there.
+    pub fn tc(&self, args: &str) -> String {
+        tool(&format!("tc -n {} {args}", self.name))
+    }
+
+    /// The command in there; with `XCP_NO_TCX` if not `tcx`.
+    pub fn xcp(&self, tcx: bool, args: &str) -> Ran {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{}", self.name))
+            .arg(XCP)
+            .args(args.split_whitespace());
+        if !tcx {
+            command.env("XCP_NO_TCX", "1");
+        }
+        Ran::of(&mut command)
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        tool(&format!("ip netns del {}", self.name));
+    }
+}
+
+fn tool(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap();
+    Ran::of(Command::new(program).args(words)).ok().out
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A small network on this host for the tests: client - router - server, in
+//! namespaces of their own, real TCP. Gone when dropped.
+
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use xcp_datapath::{host, router, testing};
+
+/// Tests of one binary that change the host's programs take turns; several
+/// binaries do, because cargo runs one after the other.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Why whole-system tests cannot run here, printed; None if they can.
+pub fn can_run(test: &str) -> bool {
+    let reason = if unsafe { libc::geteuid() } != 0 {
+        Some("not root: run `sudo ./x test`".to_owned())
+    } else {
+        testing::can_load().err().map(|e| e.to_string())
+    };
+    if let Some(reason) = &reason {
+        println!("SKIPPED {test}: {reason}");
+    }
+    reason.is_none()
+}
+
+/// client (c) - router (r) - server (s). The router's link to the server is
+/// a 100 Mb/s token bucket.
+pub struct Net {
+    prefix: String,
+    home: File,
+}
+
+pub const CLIENT: &str = "10.77.1.1";
+pub const SERVER: &str = "10.77.2.2";
+/// What the link from the router to the server carries, bytes per second.
+pub const LINK_BPS: u64 = 12_500_000;
+
+impl Net {
+    pub fn new(name: &str) -> Self {
+        let net = Self {
+            prefix: format!("xt{}{name}-", std::process::id()),
+            home: File::open("/proc/thread-self/ns/net").unwrap(),
+        };
+        let (c, r, s) = (net.space("c"), net.space("r"), net.space("s"));
+        for space in [&c, &r, &s] {
+            ip(&format!("netns add {space}"));
+            ip(&format!("-n {space} link set lo up"));
+        }
+        ip(&format!(
+            "link add r netns {c} type veth peer name c netns {r}"
+        ));
+        ip(&format!(
+            "link add s netns {r} type veth peer name r netns {s}"
+        ));
+        for (space, dev, address) in [
+            (&c, "r", "10.77.1.1/24"),
+            (&r, "c", "10.77.1.2/24"),
+            (&r, "s", "10.77.2.1/24"),
+            (&s, "r", "10.77.2.2/24"),
+        ] {
+            ip(&format!("-n {space} addr add {address} dev {dev}"));
+            ip(&format!("-n {space} link set {dev} up"));
+        }
+        ip(&format!("-n {c} route add default via 10.77.1.2"));
+        ip(&format!("-n {s} route add default via 10.77.2.1"));
+        net.within("r", || {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        });
+        let shaper = "qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
+        run("tc", &format!("-n {r} {shaper}"));
+        net
+    }
+
+    pub fn space(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix)
+    }
+
+    /// Runs something in a node's namespace, on this thread.
+    pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> T {
+        let space = File::open(format!("/run/netns/{}", self.space(node))).unwrap();
+        enter(&space);
+        let result = work();
+        enter(&self.home);
+        result
+    }
+
+    /// XCP routers on the forward and the return link.
+    pub fn add_routers(&self, capacity_bytes_per_s: u64) {
+        let options = router::Options {
+            capacity_bytes_per_s,
+            overhead_bytes: 0,
+        };
+        self.within("r", || {
+            router::add("s", options).unwrap();
+            router::add("c", options).unwrap();
+        });
+    }
+
+    pub fn del_routers(&self) {
+        self.within("r", || {
+            for dev in ["s", "c"] {
+                let _ = router::del(dev);
+            }
+        });
+    }
+
+    /// A connection from the client to the server: (client's end, server's).
+    pub fn connect(&self, client_cc: &str, server_cc: &str) -> (TcpStream, TcpStream) {
+        let listener = self.within("s", || {
+            let listener = TcpListener::bind((SERVER, 0)).unwrap();
+            set_control(&listener, server_cc);
+            // listening again announces the choice, as a server that chose
+            // before it listened
+            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 8) }, 0);
+            listener
+        });
+        let to = listener.local_addr().unwrap();
+        let client = self.within("c", || connect(to, client_cc));
+        let (server, _) = listener.accept().unwrap();
+        (client, server)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.del_routers();
+        for node in ["c", "r", "s"] {
+            ip(&format!("netns del {}", self.space(node)));
+        }
+    }
+}
+
+/// XCP on this host until dropped.
+pub struct HostOn;
+
+impl HostOn {
+    pub fn new() -> Self {
+        let _ = host::off();
+        host::on(&host::Options::default()).unwrap();
+        Self
+    }
+}
+
+impl Drop for HostOn {
+    fn drop(&mut self) {
+        let _ = host::off();
+    }
+}
+
+fn enter(space: &File) {
+    let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+    assert_eq!(rc, 0, "setns: {}", std::io::Error::last_os_error());
+}
+
+fn ip(args: &str) {
+    run("ip", args);
+}
+
+pub fn run(tool: &str, args: &str) {
+    let out = Command::new(tool)
+        .args(args.split_whitespace())
+        .output()
+        .unwrap_or_else(|e| panic!("{tool}: {e}"));
+    assert!(
+        out.status.success(),
+        "{tool} {args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+/// A socket that chooses its congestion control before it connects.
+fn connect(to: SocketAddr, control: &str) -> TcpStream {
+    use std::os::fd::FromRawFd;
+    let SocketAddr::V4(v4) = to else {
+        panic!("IPv4 here")
+    };
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let stream = TcpStream::from_raw_fd(fd);
+        set_control(&stream, control);
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as _;
+        address.sin_port = v4.port().to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+        let rc = libc::connect(
+            fd,
+            (&raw const address).cast(),
+            std::mem::size_of_val(&address) as u32,
+        );
+        assert_eq!(rc, 0, "connect: {}", std::io::Error::last_os_error());
+        stream
+    }
+}
+
+pub fn set_control(socket: &impl AsRawFd, name: &str) {
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as u32,
+        )
+    };
+    assert_eq!(rc, 0, "{name}: {}", std::io::Error::last_os_error());
+}
+
+pub fn control(socket: &impl AsRawFd) -> String {
+    let mut name = [0u8; 16];
+    let mut length = 16;
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(rc, 0);
+    let end = name.iter().position(|b| *b == 0).unwrap_or(16);
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// The system's default congestion control.
+pub fn default_control() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+/// Bytes that differ from place to place, the same every time.
+pub fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+/// Sends bytes one way and checks that they arrive as they are.
+pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
+    let mut sender = from.try_clone().unwrap();
+    let sent = bytes.to_vec();
+    let thread = thread::spawn(move || sender.write_all(&sent).unwrap());
+    let mut got = vec![0; bytes.len()];
+    to.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    to.read_exact(&mut got).unwrap();
+    thread.join().unwrap();
+    assert!(got == bytes, "what arrived differs from what was sent");
+}
+
+/// Waits until nothing is on its way any more.
+pub fn settle() {
+    thread::sleep(Duration::from_millis(500));
+}

@@ -1,0 +1,140 @@
+//! `xcp router` on a device of a namespace: it stays when the command ends,
+//! changes only what differs, and leaves nothing behind.
+
+mod command;
+mod common;
+
+use command::{Space, Traces};
+use common::{can_run, turn};
+use serde_json::json;
+
+/// Add, add again, change, show, take off: with tcx or with clsact.
+fn life(test: &str, tcx: bool) {
+    let _turn = turn();
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("life");
+    let qdiscs = space.tc("qdisc show dev v0");
+    let xcp = |args: &str| space.xcp(tcx, args);
+
+    let added = xcp("router add v0 --capacity 10mbit --overhead 18 --json").ok();
+    assert_eq!(
+        added.json(),
+        json!({
+            "device": "v0",
+            "change": "added",
+            "capacity_bps": 10_000_000,
+            "overhead_bytes": 18,
+        })
+    );
+    if tcx {
+        assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
+    }
+    let again = xcp("router add v0 --capacity 10mbit --overhead 18").ok();
+    assert_eq!(
+        again.out,
+        "v0: was an XCP router already, nothing changed, 10.0 Mb/s\n"
+    );
+    let changed = xcp("router add v0 --capacity 2.5gbit").ok();
+    assert_eq!(changed.out, "v0: changed, 2.5 Gb/s\n");
+
+    let one = xcp("router show v0 --json").ok().json();
+    assert_eq!(one["capacity_bps"], 2_500_000_000_u64);
+    assert_eq!(one["overhead_bytes"], 0);
+    assert_eq!(one["attached"], if tcx { "tcx" } else { "clsact" });
+    assert_eq!(xcp("router show --json").ok().json(), json!([one]));
+    assert!(xcp("router show v0")
+        .ok()
+        .out
+        .starts_with("v0\n  capacity "));
+    xcp("router show v1").failed(
+        1,
+        "xcp: v1: no XCP router on this device\n  \
+         help: add one: xcp router add v1 --capacity 10mbit\n",
+    );
+
+    assert_eq!(
+        xcp("router del v0").ok().out,
+        "v0: no XCP router any more\n"
+    );
+    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
+    assert_eq!(xcp("router del v0").code, Some(1));
+    assert_eq!(xcp("router show --json").ok().json(), json!([]));
+    before.gone();
+}
+
+#[test]
+fn with_tcx() {
+    if xcp_datapath::features::has_tcx() {
+        life("router with tcx", true);
+    } else {
+        println!("SKIPPED router with tcx: not in this kernel (6.6 and later have it)");
+    }
+}
+
+#[test]
+fn with_clsact() {
+    life("router with clsact", false);
+}
+
+#[test]
+fn a_clsact_qdisc_of_others_stays() {
+    let _turn = turn();
+    let test = "clsact of others";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("cls");
+    space.tc("qdisc add dev v0 clsact");
+    let qdiscs = space.tc("qdisc show dev v0");
+    space.xcp(false, "router add v0 --capacity 10mbit").ok();
+    space.xcp(false, "router del v0").ok();
+    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
+    assert_eq!(space.tc("filter show dev v0 egress"), "");
+    before.gone();
+}
+
+#[test]
+fn a_device_that_has_gone_leaves_nothing_for_long() {
+    let _turn = turn();
+    let test = "device gone";
+    if !can_run(test) || !xcp_datapath::features::has_tcx() {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("gone");
+    space.xcp(true, "router add v0 --capacity 10mbit").ok();
+    space.device("del v0");
+    assert_eq!(space.xcp(true, "router show --json").ok().json(), json!([]));
+    space.device("add v2 type veth peer name v3");
+    space.xcp(true, "router add v2 --capacity 10mbit").ok();
+    space.xcp(true, "router del v2").ok();
+    before.gone();
+}
+
+#[test]
+fn unknown_devices_are_named() {
+    if !can_run("unknown device") {
+        return;
+    }
+    for action in [
+        "add xcp-none --capacity 1mbit",
+        "del xcp-none",
+        "show xcp-none",
+    ] {
+        command::xcp(&format!("router {action}")).failed(
+            1,
+            "xcp: xcp-none: no such network device here\n  \
+             help: list the devices with `ip link`\n",
+        );
+    }
+}
