@@ -24,6 +24,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
+#define TCP_SYN_SENT 2
 /* ACKs without feedback, in 3 RTTs or more, that mean the option is gone */
 #define SILENT_ACKS_MAX 100
 
@@ -75,16 +76,11 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	sk->sk_pacing_rate = xcp_max(rate, 1);
 }
 
-SEC("struct_ops")
-void BPF_PROG(xcp_init, struct sock *sk)
+/* The first window is the one that TCP has. */
+static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 {
-	struct xcp_socket *s = socket_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (!s) {
-		fall_back(sk, sk);
-		return;
-	}
 	if (sk->sk_pacing_status == SK_PACING_NONE) {
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		s->paced = 1;
@@ -94,7 +90,23 @@ void BPF_PROG(xcp_init, struct sock *sk)
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
 	s->silent_acks = 0;
+	s->started = 1;
 	apply(sk, s);
+}
+
+/*
+ * A socket that was given xcp while it connects, as `xcp run` does, is judged
+ * when the handshake is over, and starts with its first ACK.
+ */
+SEC("struct_ops")
+void BPF_PROG(xcp_init, struct sock *sk)
+{
+	struct xcp_socket *s = socket_of(sk);
+
+	if (s)
+		start(sk, s);
+	else if (sk->__sk_common.skc_state != TCP_SYN_SENT)
+		fall_back(sk, sk);
 }
 
 SEC("struct_ops")
@@ -166,6 +178,8 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		fall_back(sk, sk);
 		return;
 	}
+	if (!s->started)
+		start(sk, s);
 	observe(sk, s);
 	if (s->feedback_Bps) {
 		xcp_sender_feedback(&s->sender, s->feedback_Bps);

@@ -83,7 +83,8 @@ struct xcp_socket {
 	uint8_t paced;
 	uint8_t xcp_hops; /* as the other end reports of our direction */
 	uint8_t other_hops;
-	uint8_t unused[3];
+	uint8_t started; /* its congestion control has its first window */
+	uint8_t unused[2];
 };
 
 #define XCP_HOPS_UNKNOWN 255

@@ -77,6 +77,7 @@ typedef struct {
 
 struct sock_common {
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	possible_net_t skc_net;
 	struct sock *skc_listener; /* of a request socket */
 } XCP_KERNEL;

@@ -33,7 +33,7 @@ XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 {
 	bool down = r->pending_Bps < 0;
 	uint64_t size =
-		down ? (uint64_t)-r->pending_Bps : (uint64_t)r->pending_Bps;
+		down ? 0 - (uint64_t)r->pending_Bps : (uint64_t)r->pending_Bps;
 	int64_t feedback;
 
 	if (n > 1)

@@ -122,16 +122,20 @@ XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
 	law->max_rtt = XCP_MAX_RTT_TICKS;
 }
 
+/*
+ * Another CPU may have ended the interval since this one read its clock: then
+ * `now_ns` lies before the start, and nothing is due.
+ */
 XCP_INLINE bool xcp_router_interval_due(const struct xcp_router_state *s,
 					uint64_t now_ns)
 {
-	return now_ns - s->interval_start_ns >= s->interval_ns;
+	return xcp_excess(now_ns, s->interval_start_ns) >= s->interval_ns;
 }
 
 XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,
 				     uint64_t now_ns)
 {
-	return now_ns - s->queue_start_ns >= s->tq_ns;
+	return xcp_excess(now_ns, s->queue_start_ns) >= s->tq_ns;
 }
 
 /* Any packet, or a super-packet with the bytes of all its wire packets. */
@@ -201,19 +205,27 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			pool->carry += (uint64_t)(fb * n);
 		}
 		delta = (int32_t)grant;
-	} else if (delta < 0 &&
-		   -(int64_t)delta > (int64_t)(pool->neg >> law->shift)) {
-		/* gives back more than the whole pool of decreases */
-		m = n > 1 ? pool->neg / n : pool->neg;
-		p = 0;
 	} else {
-		int64_t want = delta * ((int64_t)1 << law->shift);
+		/* nothing below this makes a difference, or fits */
+		int64_t least = -(int64_t)((1ULL << XCP_POOL_BITS) >> law->shift);
+		int64_t want = (delta < least ? least : delta) *
+			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
 		if (fb > want)
 			m = xcp_min(left, m + (uint64_t)(fb - want));
 		want += (int64_t)m;
-		p = want > 0 ? (uint64_t)want : 0;
+		if (XCP_UNLIKELY(want < 0)) {
+			/* p < 0: gives back more than the whole pool of
+			 * decreases, which others may have; but an empty pool
+			 * stays empty until the next interval */
+			if (pool->pos)
+				pool->pos = xcp_min(
+					pool->pos + (uint64_t)-want * n,
+					(1ULL << XCP_POOL_BITS) - 1);
+			want = 0;
+		}
+		p = (uint64_t)want;
 	}
 	pool->pos = xcp_excess(pool->pos, p * n);
 	pool->neg = xcp_excess(pool->neg, m * n);
@@ -232,7 +244,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					uint64_t longest_rtt, uint64_t now_ns,
 					struct xcp_router_law *law)
 {
-	uint64_t elapsed_ns = xcp_max(now_ns - s->interval_start_ns, 1);
+	uint64_t elapsed_ns = xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
 	uint64_t traffic_B = sums->input_traffic_B - s->last.input_traffic_B;
 	uint64_t sum_x = sums->sum_x - s->last.sum_x;
 	uint64_t rtt_x_lo = sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo;

@@ -91,7 +91,7 @@ XCP_INLINE uint64_t xcp_sender_next_x(struct xcp_sender *s)
 /* Feedback came back: changes the throughput by fb, the window by fb RTT. */
 XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 {
-	uint64_t size = fb_Bps < 0 ? (uint64_t)-fb_Bps : (uint64_t)fb_Bps;
+	uint64_t size = fb_Bps < 0 ? 0 - (uint64_t)fb_Bps : (uint64_t)fb_Bps;
 	uint64_t high, low, bytes, frac, cwnd_B;
 
 	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */

@@ -30,7 +30,10 @@ fn main() {
             .arg(out.join(format!("{name}.bpf.o")))
             .status()
             .expect("clang starts: it did a moment ago");
-        assert!(status.success(), "{clang} could not compile bpf/{name}.bpf.c");
+        assert!(
+            status.success(),
+            "{clang} could not compile bpf/{name}.bpf.c"
+        );
     }
 }
 

@@ -46,7 +46,11 @@ impl Params {
     /// As ns-2.35 has them.
     #[must_use]
     pub fn ns2(capacity_Bps: f64) -> Self {
-        Params { initial_interval_s: 0.05, follow_longest_rtt: false, ..Params::core(capacity_Bps) }
+        Params {
+            initial_interval_s: 0.05,
+            follow_longest_rtt: false,
+            ..Params::core(capacity_Bps)
+        }
     }
 }
 
@@ -165,7 +169,10 @@ impl Model {
     pub fn departure(&mut self, packet: &Packet) -> Grant {
         let delta = packet.delta_Bps;
         if packet.rtt_s == 0.0 {
-            return Grant { delta_Bps: delta.min(0.0), rewritten: delta > 0.0 };
+            return Grant {
+                delta_Bps: delta.min(0.0),
+                rewritten: delta > 0.0,
+            };
         }
         let (pos, neg) = (self.pos_Bps / packet.n, self.neg_Bps / packet.n);
         let mut p = (self.cp * packet.x_s).min(pos);
@@ -184,13 +191,23 @@ impl Model {
         if self.neg_Bps == 0.0 {
             self.cn = 0.0;
         }
-        Grant { delta_Bps: if rewritten { fb } else { delta }, rewritten }
+        Grant {
+            delta_Bps: if rewritten { fb } else { delta },
+            rewritten,
+        }
     }
 
     /// Ends the control interval at `now_s`. False if it had no XCP packet:
     /// then d and what is left of the pools stay.
     pub fn interval_end(&mut self, now_s: f64) -> bool {
-        let Params { capacity_Bps, alpha, beta, gamma, min_interval_s, .. } = self.params;
+        let Params {
+            capacity_Bps,
+            alpha,
+            beta,
+            gamma,
+            min_interval_s,
+            ..
+        } = self.params;
         self.y_Bps = self.input_traffic_B / (now_s - self.interval_start_s).max(1e-9);
         self.interval_start_s = now_s;
         let (traffic_B, sum_x, sum_rtt_x) = (self.input_traffic_B, self.sum_x, self.sum_rtt_x);

@@ -169,7 +169,13 @@ impl Router {
         let mut law = Law::default();
         // SAFETY: two records of the right layout, borrowed for the call.
         unsafe { ffi::xcp_core_router_init(&mut state, &mut law, now_ns) };
-        Router { params, state, law, sums: Sums::default(), pool: Pool::default() }
+        Router {
+            params,
+            state,
+            law,
+            sums: Sums::default(),
+            pool: Pool::default(),
+        }
     }
 
     /// A packet of any kind arrives, or a super-packet with all its bytes.
@@ -183,14 +189,7 @@ impl Router {
     pub fn arrival_xcp(&mut self, n: u32, x: u64, rtt: u64) {
         // SAFETY: records of the right layout, borrowed for the call.
         unsafe {
-            ffi::xcp_core_router_arrival_xcp(
-                &mut self.sums,
-                &mut self.pool,
-                &self.law,
-                n,
-                x,
-                rtt,
-            );
+            ffi::xcp_core_router_arrival_xcp(&mut self.sums, &mut self.pool, &self.law, n, x, rtt);
         }
     }
 

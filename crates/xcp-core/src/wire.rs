@@ -36,10 +36,17 @@ pub enum Kind {
 
 impl Kind {
     fn of(v: u32) -> Kind {
-        [Kind::None, Kind::Malformed, Kind::Handshake, Kind::Return, Kind::Forward, Kind::Both]
-            .get(v as usize)
-            .copied()
-            .unwrap_or(Kind::Malformed)
+        [
+            Kind::None,
+            Kind::Malformed,
+            Kind::Handshake,
+            Kind::Return,
+            Kind::Forward,
+            Kind::Both,
+        ]
+        .get(v as usize)
+        .copied()
+        .unwrap_or(Kind::Malformed)
     }
 
     /// Length of the option, B; 0 for none.

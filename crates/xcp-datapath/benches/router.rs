@@ -7,8 +7,6 @@
 
 #[path = "../tests/support/pin.rs"]
 mod pin;
-#[path = "../tests/support/skip.rs"]
-mod skip;
 #[path = "../tests/wire/mod.rs"]
 mod wire;
 
@@ -16,7 +14,7 @@ use std::process::ExitCode;
 
 use wire::cases;
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::Bench;
+use xcp_datapath::testing::{self, Bench};
 use xcp_datapath::Error;
 
 /// Router to empty program, the usual packet.
@@ -71,8 +69,7 @@ fn run(repeats: u32, rounds: usize) -> Result<f64, Error> {
 }
 
 fn main() -> ExitCode {
-    if let Some(why) = skip::no_bpf() {
-        skip::say(&why);
+    if !testing::can_run("router bench") {
         return ExitCode::SUCCESS;
     }
     if !pin::stay_on_this_cpu() {

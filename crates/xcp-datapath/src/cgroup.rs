@@ -10,8 +10,8 @@ use crate::{Error, Result};
 
 /// Where the unified hierarchy is mounted.
 pub fn mount_point() -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts")
-        .map_err(|e| Error::io("/proc/self/mounts", &e))?;
+    let mounts =
+        fs::read_to_string("/proc/self/mounts").map_err(|e| Error::io("/proc/self/mounts", &e))?;
     mounts
         .lines()
         .filter_map(|line| {

@@ -89,8 +89,10 @@ pub fn probe() -> Vec<Feature> {
         },
         Feature {
             name: "queue disciplines in BPF",
-            present: Btf::from_vmlinux()
-                .is_ok_and(|btf| btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops").is_some()),
+            present: Btf::from_vmlinux().is_ok_and(|btf| {
+                btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
+                    .is_some()
+            }),
             required: false,
             detail: "6.16 and later with CONFIG_NET_SCH_BPF".into(),
             cost: "routers work on whatever qdisc the device has",

@@ -236,8 +236,7 @@ impl RunGroup {
             load()?;
             bpffs::mark(&bpffs::dir(PART).join(TRANSIENT))?;
         }
-        let path =
-            cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
+        let path = cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;
         let mut run = Self {
             group: Cgroup::open(Some(&path))?,
@@ -267,17 +266,26 @@ impl Drop for RunGroup {
     fn drop(&mut self) {
         self.links.clear();
         let _ = fs::remove_dir(self.group.path());
-        let others = self
-            .group
-            .path()
-            .parent()
-            .and_then(|p| fs::read_dir(p).ok())
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|e| e.file_name().to_string_lossy().starts_with(RUN_PREFIX));
+        let others = self.group.path().parent().is_some_and(any_run_left);
         if !others && object::exists(&bpffs::dir(PART).join(TRANSIENT)) {
             let _ = off();
         }
     }
+}
+
+/// Whether any `xcp run` goes on; removes the groups of those that were killed.
+fn any_run_left(groups: &Path) -> bool {
+    let mut left = false;
+    for entry in fs::read_dir(groups).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|n| n.strip_prefix(RUN_PREFIX)) else {
+            continue;
+        };
+        if Path::new("/proc").join(pid).exists() {
+            left = true;
+        } else {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    left
 }

@@ -15,18 +15,17 @@ pub fn attach_tcx_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedF
 
 /// Attaches a sock_ops program to a cgroup.
 pub fn attach_sock_ops(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(
-        program,
-        cgroup.as_raw_fd(),
-        libbpf_sys::BPF_CGROUP_SOCK_OPS,
-    )
+    create(program, cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
 }
 
-fn create(program: BorrowedFd<'_>, target: i32, kind: libbpf_sys::bpf_attach_type) -> Result<OwnedFd> {
+fn create(
+    program: BorrowedFd<'_>,
+    target: i32,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<OwnedFd> {
     // SAFETY: the descriptor is open, a null option pointer means defaults.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, std::ptr::null())
-    };
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, std::ptr::null()) };
     owned(fd, "attaching the program")
 }
 

@@ -153,4 +153,3 @@ pub fn cpus() -> Result<u32> {
 pub fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
-

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, Object};
 use serde::Serialize;
 
-use crate::intf::{
-    Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
-};
+use crate::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, clsact, error, features, link, object, Error, Result};
 

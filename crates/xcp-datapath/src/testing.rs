@@ -2,14 +2,17 @@
 //! For tests and benches: the router on single packets without a device, and
 //! accidents on a real one.
 
+use std::io::Write;
+use std::mem::size_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::{Object, ProgramInput};
+use libbpf_rs::{MapHandle, MapType, Object, ProgramInput};
+use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{Record, RouterCounters};
 use crate::rtnl::Device;
-use crate::{link, object, router, Error, Result};
+use crate::{link, object, router, Result};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -135,11 +138,27 @@ pub fn loaded() -> Result<(usize, usize)> {
     ))
 }
 
-/// Fails with a readable message unless programs can be loaded here.
-pub fn can_load() -> std::result::Result<(), Error> {
-    Bench::new(router::Options {
-        capacity_bytes_per_s: 1_250_000,
-        overhead_bytes: 0,
-    })
-    .map(drop)
+/// Says that a test does not run here, and why, past the test runner's
+/// capture of what passing tests print.
+pub fn skipped(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+}
+
+/// Whether the tests that load programs can run here; says so if not. A
+/// program that the kernel turns down is no reason to skip.
+pub fn can_run(test: &str) -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        skipped(test, "not root: run `sudo ./x test`");
+        return false;
+    }
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let probe = MapHandle::create(MapType::Array, Some("xcp_probe"), 4, 4, 1, &options);
+    if let Err(e) = &probe {
+        skipped(test, &format!("BPF is not permitted here: {e}"));
+    }
+    probe.is_ok()
 }

@@ -11,6 +11,7 @@ use libbpf_rs::ProgramInput;
 use support::{edit, pin, Router};
 use wire::cases;
 use wire::option::Forward;
+use xcp_datapath::testing;
 
 const CAPACITY_BPS: u64 = 12_500_000;
 const SEGMENTS: u32 = 10;
@@ -51,7 +52,10 @@ fn send(router: &Router, frame: &[u8]) -> Option<Vec<u8>> {
     match result {
         Ok(result) => assert_eq!(result.return_value as i32, -1),
         Err(e) => {
-            support::skip::say(&format!("no super-packets in test runs here: {e}"));
+            testing::skipped(
+                "super-packets",
+                &format!("not in this kernel's test runs: {e}"),
+            );
             return None;
         }
     }
@@ -82,7 +86,10 @@ fn every_wire_packet_takes_its_own_share() {
     let link = router.link();
     let law = &link.law[link.epoch as usize & 1];
     if link.state.intervals > 1 {
-        support::skip::say("too slow: two packets did not meet in one interval");
+        testing::skipped(
+            "shares of super-packets",
+            "two packets did not meet in one interval",
+        );
         return;
     }
     let neg = law.neg_pool as f64 / f64::from(law.shift).exp2();

@@ -19,7 +19,12 @@ pub fn write_csv(path: &Path, flow_names: &[String], series: &Series) -> io::Res
 fn text(flow_names: &[String], series: &Series) -> String {
     let mut out = String::from("time_s,queue_packets,queue_bytes,sent_bytes,drops");
     for name in flow_names {
-        for column in ["received_bytes", "cwnd_packets", "rtt_us", "retransmissions"] {
+        for column in [
+            "received_bytes",
+            "cwnd_packets",
+            "rtt_us",
+            "retransmissions",
+        ] {
             // a name with a comma or a quote must not become two columns
             let name = name.replace([',', '"', '\n'], "_");
             let _ = write!(out, ",{name}_{column}");

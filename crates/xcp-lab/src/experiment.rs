@@ -47,18 +47,26 @@ fn buffer_bytes() -> u64 {
     16_000_000
 }
 
-/// Two directions alike. Either a path, with a delay and a rate, or a
-/// bottleneck, with a rate and a queue.
+/// Two directions alike. Either a path, with a delay and a rate (or neither),
+/// or a bottleneck, with a rate and a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     pub between: [String; 2],
-    pub rate_mbit: f64,
+    /// As fast as the devices are if absent.
+    pub rate_mbit: Option<f64>,
     /// One way.
     #[serde(default)]
     pub delay_ms: f64,
     /// Limit of the queue at the bottleneck, in packets.
     pub queue_packets: Option<u32>,
+}
+
+impl Link {
+    /// Whether a path of its own kind must be emulated.
+    pub fn needs_netem(&self) -> bool {
+        self.queue_packets.is_none() && (self.rate_mbit.is_some() || self.delay_ms > 0.0)
+    }
 }
 
 /// One TCP connection that sends all it can.
@@ -203,12 +211,20 @@ impl Experiment {
             .iter()
             .find(|n| n.is_empty() || n.len() > 7 || !n.chars().all(|c| c.is_ascii_alphanumeric()))
         {
-            return wrong(format!("node {node:?}: 1 to 7 letters and digits make a name"));
+            return wrong(format!(
+                "node {node:?}: 1 to 7 letters and digits make a name"
+            ));
         }
         for link in &self.links {
             let [a, b] = &link.between;
-            if !(link.rate_mbit > 0.0 && link.rate_mbit <= 100_000.0) {
-                return wrong(format!("link {a}-{b}: rate_mbit must be above 0"));
+            if link
+                .rate_mbit
+                .is_some_and(|r| !(0.008..=100_000.0).contains(&r))
+            {
+                return wrong(format!("link {a}-{b}: rate_mbit must be 0.008 to 100000"));
+            }
+            if link.rate_mbit.is_none() && link.queue_packets.is_some() {
+                return wrong(format!("link {a}-{b}: a queue needs a rate_mbit"));
             }
             if !(0.0..=60_000.0).contains(&link.delay_ms) {
                 return wrong(format!("link {a}-{b}: delay_ms must be 0 to 60000"));
@@ -219,7 +235,10 @@ impl Experiment {
                 ));
             }
         }
-        if self.bottleneck_link().is_none_or(|l| l.queue_packets.is_none()) {
+        if self
+            .bottleneck_link()
+            .is_none_or(|l| l.queue_packets.is_none())
+        {
             return wrong("bottleneck: no link with queue_packets between these nodes".into());
         }
         for flow in &self.flows {
@@ -258,8 +277,28 @@ impl Experiment {
             .find(|l| l.between.contains(from) && l.between.contains(to))
     }
 
+    /// The same with only the variants named, and their checks.
+    pub fn keep(&self, names: &[String]) -> Result<Self> {
+        for name in names {
+            if !self.variants.iter().any(|v| v.name == *name) {
+                let known: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+                return Err(Error::new(
+                    format!("variant {name}"),
+                    format!("{} has none of this name", self.name),
+                    format!("it has {}", known.join(", ")),
+                ));
+            }
+        }
+        let mut kept = self.clone();
+        kept.variants.retain(|v| names.contains(&v.name));
+        kept.checks.retain(|c| names.contains(&c.variant));
+        Ok(kept)
+    }
+
     /// The bottleneck's rate, bits per second.
     pub fn capacity_bps(&self) -> f64 {
-        self.bottleneck_link().map_or(0.0, |l| l.rate_mbit * 1e6)
+        self.bottleneck_link()
+            .and_then(|l| l.rate_mbit)
+            .map_or(0.0, |r| r * 1e6)
     }
 }

@@ -22,9 +22,8 @@ pub const DEBUG_PORT: u16 = 0xe9;
 /// What the machine is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
+    /// With the one variant to play.
     pub experiment: Experiment,
-    /// Index of the variant to play.
-    pub variant: usize,
     pub seed: u64,
 }
 
@@ -96,13 +95,12 @@ pub fn guest_main() -> ! {
 
 fn work(voice: &Voice) -> Result<()> {
     load_modules()?;
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_err(|e| Error::io("osrelease", &e))?;
+    let release =
+        fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|e| Error::io("osrelease", &e))?;
     voice.say(&Word::Booted(release.trim().to_owned()));
     let text = fs::read(format!("/{REQUEST}")).map_err(|e| Error::io(REQUEST, &e))?;
     let request: Request = serde_json::from_slice(&text)
         .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
-    let variant = &request.experiment.variants[request.variant];
     let mut last = 0.0;
     let mut progress = |done: f64| {
         if done >= last + 0.02 {
@@ -110,14 +108,16 @@ fn work(voice: &Voice) -> Result<()> {
             voice.say(&Word::Done(done));
         }
     };
-    let result = play::play(
-        &request.experiment,
-        variant,
-        request.seed,
-        "",
-        &mut progress,
-    )?;
-    voice.say(&Word::Result(Box::new(result)));
+    for variant in &request.experiment.variants {
+        let result = play::play(
+            &request.experiment,
+            variant,
+            request.seed,
+            "",
+            &mut progress,
+        )?;
+        voice.say(&Word::Result(Box::new(result)));
+    }
     Ok(())
 }
 
@@ -167,14 +167,8 @@ fn load_modules() -> Result<()> {
         let name = path.display().to_string();
         let file = File::open(&path).map_err(|e| Error::io(&name, &e))?;
         // SAFETY: the descriptor is open and the parameters a C string.
-        let rc = unsafe {
-            libc::syscall(
-                libc::SYS_finit_module,
-                file.as_raw_fd(),
-                c"".as_ptr(),
-                0,
-            )
-        };
+        let rc =
+            unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
         let e = std::io::Error::last_os_error();
         if rc != 0 && e.raw_os_error() != Some(libc::EEXIST) {
             return Err(Error::io(format!("loading module {name}"), &e));

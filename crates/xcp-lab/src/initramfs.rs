@@ -105,11 +105,7 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
     program(&mut archive, &me, "init")?;
     for tool in TOOLS {
         let path = which(tool).ok_or_else(|| {
-            Error::new(
-                *tool,
-                "not found",
-                "install it: apt-get install iproute2",
-            )
+            Error::new(*tool, "not found", "install it: apt-get install iproute2")
         })?;
         program(&mut archive, &path, &format!("sbin/{tool}"))?;
     }

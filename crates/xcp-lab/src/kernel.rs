@@ -181,7 +181,10 @@ fn fetch(series: &str, suite: &str, place: &Path) -> Result<()> {
     fs::write(at("sources.list"), sources).map_err(|e| Error::io("sources.list", &e))?;
 
     apt(work.path(), "apt-get", &["-q", "update"])?;
-    let pattern = format!(r"^linux-image-{}\.[0-9.]+.*-cloud-amd64$", series.replace('.', r"\."));
+    let pattern = format!(
+        r"^linux-image-{}\.[0-9.]+.*-cloud-amd64$",
+        series.replace('.', r"\.")
+    );
     let names = apt(
         work.path(),
         "apt-cache",
@@ -234,7 +237,9 @@ fn version_key(name: &str) -> Vec<u64> {
 /// The Debian mirror that this machine is configured for.
 fn mirror() -> String {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
-    let more = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten();
+    let more = fs::read_dir("/etc/apt/sources.list.d")
+        .into_iter()
+        .flatten();
     files.extend(more.flatten().map(|e| e.path()));
     files.sort();
     files
@@ -245,9 +250,7 @@ fn mirror() -> String {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         })
-        .find(|word| {
-            word.contains("://") && word.trim_end_matches('/').ends_with("/debian")
-        })
+        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
         .unwrap_or_else(|| DEBIAN.to_owned())
 }
 

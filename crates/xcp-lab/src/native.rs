@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::experiment::{Experiment, Queue};
+use crate::experiment::{Experiment, Link, Queue};
 use crate::machine::Played;
 use crate::play;
 use crate::run::Progress;
@@ -93,7 +93,7 @@ pub fn play_all(
 /// The disciplines that an experiment needs.
 fn wanted(experiment: &Experiment) -> Vec<&'static str> {
     let mut wanted = vec!["tbf"];
-    if experiment.links.iter().any(|l| l.queue_packets.is_none()) {
+    if experiment.links.iter().any(Link::needs_netem) {
         wanted.push("netem");
     }
     for variant in &experiment.variants {

@@ -31,6 +31,8 @@ pub struct Options {
     /// A name from the list, or the path of a TOML file.
     pub experiment: String,
     pub seed: u64,
+    /// Only these variants; all if empty.
+    pub variants: Vec<String>,
     /// `6.12`, `6.18`, or the path of a kernel image (its modules beside it).
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
@@ -77,7 +79,10 @@ pub fn list() -> Vec<Entry> {
 /// an interrupt: see [`interrupted`].
 pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     interrupt::watch();
-    let experiment = Experiment::find(&options.experiment)?;
+    let mut experiment = Experiment::find(&options.experiment)?;
+    if !options.variants.is_empty() {
+        experiment = experiment.keep(&options.variants)?;
+    }
     let played = if options.native {
         native::play_all(&experiment, options.seed, progress)?
     } else {
@@ -87,9 +92,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         experiment: experiment.name.clone(),
         seed: options.seed,
         kernel: played.first().map(|p| p.kernel.clone()).unwrap_or_default(),
-        ok: played
-            .iter()
-            .all(|p| p.result.checks.iter().all(|c| c.ok)),
+        ok: played.iter().all(|p| p.result.checks.iter().all(|c| c.ok)),
         variants: played.iter().map(|p| p.result.clone()).collect(),
     };
     let series = played
@@ -125,7 +128,7 @@ fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Re
         Mutex::new((0..count).map(|_| None).collect());
     let workers = thread::available_parallelism().map_or(1, |n| n.get().min(count));
     thread::scope(|scope| {
-        for cpu in 0..workers {
+        for _ in 0..workers {
             let (next, results, work) = (&next, &results, &work);
             let (kernel, base) = (&kernel, &base);
             scope.spawn(move || loop {
@@ -134,19 +137,18 @@ fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Re
                     return;
                 }
                 let name = &experiment.variants[variant].name;
-                let request = Request {
-                    experiment: experiment.clone(),
-                    variant,
-                    seed: options.seed,
-                };
                 let place = work.path().join(variant.to_string());
-                let outcome = fs::create_dir(&place)
-                    .map_err(|e| Error::io(place.display().to_string(), &e))
-                    .and_then(|()| {
-                        machine::play(kernel, base, &request, &place, cpu, &|done| {
-                            progress(Progress::Variant { name, done })
-                        })
-                    });
+                let tell = |done| progress(Progress::Variant { name, done });
+                let play = || {
+                    fs::create_dir(&place)
+                        .map_err(|e| Error::io(place.display().to_string(), &e))?;
+                    let request = Request {
+                        experiment: experiment.keep(std::slice::from_ref(name))?,
+                        seed: options.seed,
+                    };
+                    machine::play(kernel, base, &request, &place, &tell)
+                };
+                let outcome = play();
                 if outcome.is_err() {
                     next.store(count, Ordering::Relaxed);
                 }

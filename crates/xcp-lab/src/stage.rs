@@ -76,9 +76,10 @@ impl Stage {
 
     /// Runs something in a node's namespace.
     pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> Result<T> {
-        let space = self.spaces.get(node).ok_or_else(|| {
-            Error::new(node, "no such node", "see the experiment's links")
-        })?;
+        let space = self
+            .spaces
+            .get(node)
+            .ok_or_else(|| Error::new(node, "no such node", "see the experiment's links"))?;
         enter(space)?;
         let result = work();
         enter(&self.home)?;
@@ -115,14 +116,11 @@ impl Stage {
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
                 let batch = disciplines(link, &dev, variant.queue);
-                tool(
-                    "tc",
-                    &["-n", &self.space_name(node), "-batch", "-"],
-                    &batch,
-                )?;
-                if link.queue_packets.is_some() && variant.queue == Queue::Xcp {
+                tool("tc", &["-n", &self.space_name(node), "-batch", "-"], &batch)?;
+                let bottleneck = link.rate_mbit.filter(|_| link.queue_packets.is_some());
+                if let (Some(rate_mbit), Queue::Xcp) = (bottleneck, variant.queue) {
                     let options = router::Options {
-                        capacity_bytes_per_s: (link.rate_mbit * 1e6 / 8.0) as u64,
+                        capacity_bytes_per_s: (rate_mbit * 1e6 / 8.0) as u64,
                         overhead_bytes: 0,
                     };
                     self.within(node, || router::add(&dev, options))??;
@@ -202,10 +200,7 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
             .filter_map(|n| next_hops.get(n.as_str()))
             .min_by_key(|(_, distance)| *distance);
         if let Some((via, _)) = nearest {
-            batch += &format!(
-                "route add {} via {via}\n",
-                link_network(ip, i)
-            );
+            batch += &format!("route add {} via {via}\n", link_network(ip, i));
         }
     }
     batch
@@ -235,10 +230,15 @@ fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str,
 }
 
 fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
-    let rate = (link.rate_mbit * 1e6) as u64;
+    let rate = link
+        .rate_mbit
+        .map_or(String::new(), |r| format!("rate {}bit", (r * 1e6) as u64));
     let Some(limit) = link.queue_packets else {
+        if !link.needs_netem() {
+            return String::new();
+        }
         return format!(
-            "qdisc add dev {dev} root netem delay {}us rate {rate}bit limit {PATH_PACKETS}\n",
+            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
             (link.delay_ms * 1e3) as u64
         );
     };
@@ -255,7 +255,7 @@ fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
         Queue::FqCodel => format!("fq_codel limit {limit}"),
     };
     format!(
-        "qdisc add dev {dev} root handle 1: tbf rate {rate}bit burst {BURST_BYTES} limit {}\n\
+        "qdisc add dev {dev} root handle 1: tbf {rate} burst {BURST_BYTES} limit {}\n\
          qdisc add dev {dev} parent 1: handle 10: {inner}\n",
         bytes * 2
     )

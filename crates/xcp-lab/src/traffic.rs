@@ -42,10 +42,8 @@ impl Connection {
         control: &str,
     ) -> Result<Self> {
         let flow: &Flow = &experiment.flows[index];
-        let to: SocketAddr = socket_address(
-            &address(experiment, &flow.to),
-            FIRST_PORT + index as u16,
-        )?;
+        let to: SocketAddr =
+            socket_address(&address(experiment, &flow.to), FIRST_PORT + index as u16)?;
         let describe = |e: io::Error| Error::io(format!("flow {} ({control})", flow.name), &e);
         let listener = stage
             .within(&flow.to, || listen(to, control))?
@@ -189,7 +187,12 @@ fn socket(to: SocketAddr, control: &str) -> io::Result<OwnedFd> {
     }
     // SAFETY: socket returned this descriptor to us alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, control.as_bytes())?;
+    set_option(
+        &fd,
+        libc::IPPROTO_TCP,
+        libc::TCP_CONGESTION,
+        control.as_bytes(),
+    )?;
     set_option(
         &fd,
         libc::SOL_SOCKET,

@@ -1,1 +1,61 @@
-fn main() {}
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The command `xcp`: XCP on this host, on its devices, and in the lab.
+
+mod capacity;
+mod cli;
+mod doctor;
+mod failure;
+mod host;
+mod lab;
+mod manual;
+mod out;
+mod progress;
+mod router;
+mod run;
+mod summary;
+mod table;
+mod units;
+mod value;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Action, Cli};
+use failure::Failure;
+use out::Out;
+
+/// Where the lab's machine finds this very program.
+const LAB_INIT: &str = "/init";
+
+fn main() -> ExitCode {
+    if is_lab_init() {
+        xcp_lab::guest_main();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return failure::usage(&e),
+    };
+    xcp_datapath::set_verbose(cli.verbose);
+    let out = Out::new(cli.json);
+    act(cli.action, &out).unwrap_or_else(|failure| failure.report(cli.json))
+}
+
+/// A container may start `xcp` as its process 1, too, but not by this name.
+fn is_lab_init() -> bool {
+    std::process::id() == 1
+        && std::env::args_os()
+            .next()
+            .is_some_and(|name| name == LAB_INIT)
+}
+
+fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
+    match action {
+        Action::Host(action) => host::act(action, out),
+        Action::Run { command } => run::act(&command),
+        Action::Router(action) => router::act(action, out),
+        Action::Doctor => doctor::act(out),
+        Action::Lab(action) => lab::act(action, out),
+        Action::Completions { shell } => manual::completions(shell, out),
+        Action::Man { out: dir } => manual::man(dir.as_deref(), out),
+    }
+}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp host`: it stays when the command ends, changes only what differs,
 //! and leaves nothing behind.
 

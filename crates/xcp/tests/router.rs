@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp router` on a device of a namespace: it stays when the command ends,
 //! changes only what differs, and leaves nothing behind.
 
@@ -5,7 +6,7 @@ mod command;
 mod common;
 
 use command::{Space, Traces};
-use common::{can_run, turn};
+use common::{can_run, skipped, turn};
 use serde_json::json;
 
 /// Add, add again, change, show, take off: with tcx or with clsact.
@@ -72,7 +73,10 @@ fn with_tcx() {
     if xcp_datapath::features::has_tcx() {
         life("router with tcx", true);
     } else {
-        println!("SKIPPED router with tcx: not in this kernel (6.6 and later have it)");
+        skipped(
+            "router with tcx",
+            "not in this kernel (6.6 and later have it)",
+        );
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp run`: the program's sockets use XCP, its end is ours, and nothing
 //! is left behind.
 

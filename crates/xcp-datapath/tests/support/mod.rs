@@ -5,12 +5,11 @@
 
 pub mod edit;
 pub mod pin;
-pub mod skip;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xcp_datapath::intf::{Record, RouterCounters, RouterLink};
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::Bench;
+use xcp_datapath::testing::{self, Bench};
 
 /// "Not mine to judge: ask the next program" (TCX_NEXT).
 const NEXT: i32 = -1;
@@ -23,8 +22,7 @@ impl Router {
     /// A fresh router, or `None` (and the reason on stderr) if this machine
     /// cannot load one.
     pub fn new(capacity_bytes_per_s: u64) -> Option<Self> {
-        if let Some(why) = skip::no_bpf() {
-            skip::say(&why);
+        if !testing::can_run("router on single packets") {
             return None;
         }
         let bench = Bench::new(Options {

@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::cases::Case;
 use super::decode::Decoded;
 
-const LICENSE: &str = "# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later\n";
+const LICENSE: &str = "BSD-2-Clause OR GPL-2.0-or-later";
 
 /// NAME.hex: the frame, layer by layer.
 pub fn hex(case: &Case) -> String {
-    let mut text = format!("{LICENSE}# {}\n", case.about);
+    let mut text = format!("# SPDX-License-Identifier: {LICENSE}\n# {}\n", case.about);
     for (layer, bytes) in &case.layers {
         text += &format!("# {layer}\n");
         for line in bytes.chunks(16) {
@@ -39,6 +39,8 @@ pub fn parse_hex(text: &str) -> Vec<u8> {
 
 #[derive(Serialize)]
 struct Twin<'a> {
+    #[serde(rename = "SPDX-License-Identifier")]
+    license: &'a str,
     name: &'a str,
     about: &'a str,
     length: usize,
@@ -49,6 +51,7 @@ struct Twin<'a> {
 /// NAME.json: what the frame means.
 pub fn json(case: &Case) -> String {
     let twin = Twin {
+        license: LICENSE,
         name: case.name,
         about: case.about,
         length: case.bytes().len(),

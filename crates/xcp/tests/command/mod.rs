@@ -73,13 +73,13 @@ pub struct Traces {
 impl Traces {
     /// Waits for other users of XCP on this host; None if they stay.
     pub fn before(test: &str) -> Option<Self> {
-        for _ in 0..60 {
+        for _ in 0..5 {
             if !Path::new(PINS).exists() {
                 return Some(Self::settled());
             }
             thread::sleep(Duration::from_secs(1));
         }
-        println!("SKIPPED {test}: XCP is in use on this host: see {PINS}");
+        testing::skipped(test, &format!("XCP is in use on this host: see {PINS}"));
         None
     }
 

@@ -13,26 +13,14 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use xcp_datapath::{host, router, testing};
+pub use xcp_datapath::testing::{can_run, skipped};
+use xcp_datapath::{host, router};
 
 /// Tests of one binary that change the host's programs take turns; several
 /// binaries do, because cargo runs one after the other.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Why whole-system tests cannot run here, printed; None if they can.
-pub fn can_run(test: &str) -> bool {
-    let reason = if unsafe { libc::geteuid() } != 0 {
-        Some("not root: run `sudo ./x test`".to_owned())
-    } else {
-        testing::can_load().err().map(|e| e.to_string())
-    };
-    if let Some(reason) = &reason {
-        println!("SKIPPED {test}: {reason}");
-    }
-    reason.is_none()
 }
 
 /// client (c) - router (r) - server (s). The router's link to the server is

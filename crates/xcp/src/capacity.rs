@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A link's capacity as it is written: a number and a unit of bits per second.
+
+use std::str::FromStr;
+
+use xcp_datapath::router::CAPACITY_RANGE_BPS as RANGE_BYTES_PER_S;
+
+use crate::value::BadValue;
+
+const UNITS: [(&str, f64); 5] = [
+    ("bit", 1.0),
+    ("kbit", 1e3),
+    ("mbit", 1e6),
+    ("gbit", 1e9),
+    ("tbit", 1e12),
+];
+
+/// What `--capacity` takes, such as `10mbit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    pub bytes_per_s: u64,
+}
+
+impl FromStr for Capacity {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let text = text.trim();
+        let letters = text.rfind(|c: char| !c.is_ascii_alphabetic());
+        let (digits, unit) = text.split_at(letters.map_or(0, |last| last + 1));
+        let number: f64 = digits.trim_end().parse().map_err(|_| not_a_number())?;
+        let factor = factor(digits, unit)?;
+        if number < 0.0 {
+            return Err(BadValue::new("negative", EXAMPLE));
+        }
+        if number == 0.0 {
+            return Err(BadValue::new(
+                "a link with no capacity sends nothing",
+                EXAMPLE,
+            ));
+        }
+        in_range(number * factor / 8.0)
+    }
+}
+
+const EXAMPLE: &str = "give what the link can send, e.g. 10mbit";
+
+fn not_a_number() -> BadValue {
+    BadValue::new("not a number with a unit", EXAMPLE)
+}
+
+fn factor(digits: &str, unit: &str) -> Result<f64, BadValue> {
+    if unit.is_empty() {
+        let digits = digits.trim_start_matches(['-', '+']);
+        let digits = if digits.trim_start_matches(['0', '.']).is_empty() {
+            "10"
+        } else {
+            digits
+        };
+        return Err(BadValue::new(
+            "without a unit",
+            format!("give one, e.g. {digits}mbit"),
+        ));
+    }
+    let lower = unit.to_ascii_lowercase();
+    UNITS
+        .iter()
+        .find(|(name, _)| *name == lower)
+        .map(|(_, factor)| *factor)
+        .ok_or_else(|| {
+            BadValue::new(
+                format!("unknown unit \"{unit}\""),
+                "give bit, kbit, mbit, gbit or tbit (per second), e.g. 10mbit",
+            )
+        })
+}
+
+fn in_range(bytes_per_s: f64) -> Result<Capacity, BadValue> {
+    let rounded = bytes_per_s.round(); // saturates below, so infinity is too large
+    let remedy = "give a capacity from 8kbit to 1tbit";
+    match rounded as u64 {
+        n if n < *RANGE_BYTES_PER_S.start() => Err(BadValue::new("too small", remedy)),
+        n if n > *RANGE_BYTES_PER_S.end() => Err(BadValue::new("too large", remedy)),
+        bytes_per_s => Ok(Capacity { bytes_per_s }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<u64, String> {
+        text.parse::<Capacity>()
+            .map(|c| c.bytes_per_s)
+            .map_err(|e| e.reason)
+    }
+
+    #[test]
+    fn numbers_with_units() {
+        for (text, bytes_per_s) in [
+            ("10mbit", 1_250_000),
+            ("10Mbit", 1_250_000),
+            ("10 MBIT", 1_250_000),
+            (" 10mbit ", 1_250_000),
+            ("+10mbit", 1_250_000),
+            ("2.5gbit", 312_500_000),
+            (".5gbit", 62_500_000),
+            ("10.1mbit", 1_262_500),
+            ("10000000bit", 1_250_000),
+            ("8kbit", 1_000),
+            ("1tbit", 125_000_000_000),
+            ("1000gbit", 125_000_000_000),
+        ] {
+            assert_eq!(parse(text), Ok(bytes_per_s), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_ones_say_why() {
+        for (text, reason) in [
+            ("", "not a number with a unit"),
+            ("mbit", "not a number with a unit"),
+            ("fast", "not a number with a unit"),
+            ("infmbit", "not a number with a unit"),
+            ("nan", "not a number with a unit"),
+            ("1,5mbit", "not a number with a unit"),
+            ("1 0mbit", "not a number with a unit"),
+            ("--overhead", "not a number with a unit"),
+            ("10", "without a unit"),
+            ("-5", "without a unit"),
+            ("0", "without a unit"),
+            ("-5mbit", "negative"),
+            ("0mbit", "a link with no capacity sends nothing"),
+            ("-0mbit", "a link with no capacity sends nothing"),
+            ("7kbit", "too small"),
+            ("1bit", "too small"),
+            ("1.1tbit", "too large"),
+            ("1e300tbit", "too large"),
+            ("10mb", "unknown unit \"mb\""),
+            ("10mbps", "unknown unit \"mbps\""),
+        ] {
+            assert_eq!(parse(text), Err(reason.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_unit_is_suggested() {
+        let remedy = |text: &str| text.parse::<Capacity>().expect_err(text).remedy;
+        assert_eq!(remedy("10"), "give one, e.g. 10mbit");
+        assert_eq!(remedy("-2.5"), "give one, e.g. 2.5mbit");
+        assert_eq!(remedy("0"), "give one, e.g. 10mbit");
+    }
+}

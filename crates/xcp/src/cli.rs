@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What can be said on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::capacity::Capacity;
+use crate::value;
+
+/// Explicit congestion control (XCP) for Linux, in eBPF on stock kernels
+#[derive(Parser)]
+#[command(name = "xcp", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  xcp lab run zh-validation                    see XCP at work, without root
+  sudo xcp router add eth0 --capacity 10mbit   hand out 10 Mb/s on eth0
+  sudo xcp run -- curl -O http://example.org/  use XCP for one program
+  sudo xcp host on --default                   use XCP for all programs
+
+Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 bad usage;
+130 interrupted. `xcp run` exits as its command does, 127 if there is none.")]
+pub struct Cli {
+    /// Print JSON, for programs; errors too
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Show what libbpf and the kernel's verifier say
+    #[arg(long, global = true)]
+    pub verbose: bool,
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+#[derive(Subcommand)]
+pub enum Action {
+    /// Make this host speak XCP
+    #[command(subcommand)]
+    Host(HostAction),
+    /// Run a program with XCP on its sockets
+    ///
+    /// Takes everything down again when the program ends. Needs root, which
+    /// the program gets too; give it up with, say, `xcp run -- setpriv
+    /// --reuid=1000 --clear-groups curl ...`.
+    Run {
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+        command: Vec<OsString>,
+    },
+    /// Make devices XCP routers
+    #[command(subcommand)]
+    Router(RouterAction),
+    /// Tell what this kernel can do, what it cannot, and what that costs
+    Doctor,
+    /// Run experiments
+    #[command(subcommand)]
+    Lab(LabAction),
+    /// Print completions for a shell
+    Completions { shell: Shell },
+    /// Print the man page
+    Man {
+        /// Write the pages of all subcommands into this folder instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum HostAction {
+    /// Make `xcp` selectable as a congestion control
+    ///
+    /// It stays when this command ends. Once more changes only what differs.
+    On {
+        /// Only for sockets of this control group and those below
+        #[arg(long, value_name = "PATH")]
+        cgroup: Option<PathBuf>,
+        /// Make it the default for new sockets
+        #[arg(long)]
+        default: bool,
+    },
+    /// Take everything down
+    ///
+    /// Sockets that use XCP keep it until they close.
+    Off,
+    /// Show what is set and what has happened so far
+    Show,
+}
+
+#[derive(Subcommand)]
+pub enum RouterAction {
+    /// Hand out a device's capacity to the XCP traffic that leaves by it
+    ///
+    /// It stays when this command ends. Once more changes only what differs.
+    Add(RouterAdd),
+    /// Take the router off a device
+    Del {
+        #[arg(value_name = "DEV")]
+        device: String,
+    },
+    /// Show one router, or all
+    Show {
+        #[arg(value_name = "DEV")]
+        device: Option<String>,
+    },
+}
+
+#[derive(Args)]
+pub struct RouterAdd {
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// Capacity of the link, such as 10mbit or 2.5gbit
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub capacity: Capacity,
+    /// Bytes that the link adds to every packet
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "0",
+        value_parser = value::overhead,
+        allow_hyphen_values = true
+    )]
+    pub overhead: u32,
+}
+
+#[derive(Subcommand)]
+pub enum LabAction {
+    /// List the experiments
+    List,
+    /// Run an experiment and check what it must show
+    Run(LabRun),
+}
+
+#[derive(Args)]
+pub struct LabRun {
+    /// An experiment from the list, or a TOML file
+    #[arg(value_name = "NAME")]
+    pub experiment: String,
+    /// The same seed gives the same result
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = value::seed,
+        allow_hyphen_values = true
+    )]
+    pub seed: u64,
+    /// Only this variant; may be given several times
+    #[arg(long = "variant", value_name = "NAME")]
+    pub variants: Vec<String>,
+    /// 6.12, 6.18, or the path of a kernel image
+    #[arg(long, conflicts_with = "native")]
+    pub kernel: Option<String>,
+    /// In namespaces of this host, in real time; needs root
+    #[arg(long)]
+    pub native: bool,
+    /// Folder for the report and the CSV files [default: report/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

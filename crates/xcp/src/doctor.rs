@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp doctor`: what is here, what is missing, and what that costs.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use xcp_datapath::features;
+
+use crate::failure::Failure;
+use crate::out::{Out, Style};
+use crate::table;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+#[derive(Serialize)]
+struct Report {
+    /// Nothing that is required is missing.
+    ok: bool,
+    features: Vec<Finding>,
+}
+
+/// One thing looked for.
+#[derive(Serialize)]
+struct Finding {
+    name: String,
+    present: bool,
+    required: bool,
+    detail: String,
+    /// What it costs to be without.
+    cost: String,
+}
+
+pub fn act(out: &Out) -> Result<ExitCode, Failure> {
+    let features = findings();
+    let report = Report {
+        ok: features.iter().all(|f| f.present || !f.required),
+        features,
+    };
+    out.print(&report, |style| describe(&report, style))?;
+    Ok(if report.ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn findings() -> Vec<Finding> {
+    let kernel = features::probe().into_iter().map(|f| Finding {
+        name: f.name.into(),
+        present: f.present,
+        required: f.required,
+        detail: f.detail,
+        cost: f.cost.into(),
+    });
+    let qdiscs = xcp_lab::native_qdiscs()
+        .into_iter()
+        .map(|(name, present)| Finding {
+            name: format!("queue discipline {name}"),
+            present,
+            required: false,
+            detail: "tried in a namespace".into(),
+            cost: "experiments that use it do not run with --native; in the machine they do".into(),
+        });
+    kernel.chain(qdiscs).chain([emulator()]).collect()
+}
+
+fn emulator() -> Finding {
+    let found = on_path(QEMU);
+    Finding {
+        name: QEMU.into(),
+        present: found.is_some(),
+        required: false,
+        detail: found.unwrap_or_else(|| "not on the PATH".into()),
+        cost: "no lab: apt-get install --no-install-recommends qemu-system-x86".into(),
+    }
+}
+
+fn on_path(program: &str) -> Option<String> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
+        .map(|path| path.display().to_string())
+}
+
+fn describe(report: &Report, style: &Style) -> String {
+    let rows: Vec<Vec<String>> = report
+        .features
+        .iter()
+        .map(|f| vec![f.name.clone(), f.detail.clone()])
+        .collect();
+    let mut text = String::new();
+    for (finding, line) in report.features.iter().zip(table::columns(&rows, 2).lines()) {
+        let mark = match (finding.present, finding.required) {
+            (true, _) => style.good("ok     "),
+            (false, false) => style.weak("without"),
+            (false, true) => style.bad("MISSING"),
+        };
+        text.push_str(&format!("{mark}  {line}\n"));
+        if !finding.present {
+            text.push_str(&format!("           {}\n", finding.cost));
+        }
+    }
+    text.push('\n');
+    text.push_str(&verdict(report, style));
+    text
+}
+
+fn verdict(report: &Report, style: &Style) -> String {
+    let missing = |name: &str| report.features.iter().any(|f| f.name == name && !f.present);
+    let datapath = if report.ok {
+        style.good("Hosts and routers work here.")
+    } else if missing("root") {
+        style.bad("Run it with sudo: without root, hosts and routers do not work, and most cannot be probed.")
+    } else {
+        style.bad("Hosts and routers do not all work here: see what is MISSING.")
+    };
+    let lab = if missing(QEMU) {
+        style.weak("The lab needs QEMU.")
+    } else {
+        style.good("The lab works here, without root.")
+    };
+    format!("{datapath}\n{lab}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(present: bool, required: bool) -> Finding {
+        Finding {
+            name: "tcx links".into(),
+            present,
+            required,
+            detail: "6.6 and later".into(),
+            cost: "clsact instead".into(),
+        }
+    }
+
+    #[test]
+    fn the_cost_is_told_of_what_is_missing() {
+        let report = Report {
+            ok: false,
+            features: vec![
+                finding(true, true),
+                finding(false, false),
+                finding(false, true),
+            ],
+        };
+        let text = describe(&report, &Style(false));
+        assert!(text.starts_with(
+            "ok       tcx links  6.6 and later\n\
+             without  tcx links  6.6 and later\n           clsact instead\n\
+             MISSING  tcx links  6.6 and later\n           clsact instead\n\n"
+        ));
+        assert!(text.contains("do not all work"));
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! How the command fails: what it tells on standard error, and its status.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use serde::Serialize;
+
+use crate::out;
+use crate::value::BadValue;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+pub const NOT_EXECUTABLE: u8 = 126;
+pub const NOT_FOUND: u8 = 127;
+const INTERRUPTED: u8 = 130;
+
+/// The end of a command that did not do what it was asked to.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    thing: String,
+    reason: String,
+    remedy: String,
+    #[serde(skip)]
+    status: u8,
+}
+
+/// A failure as programs get it.
+#[derive(Serialize)]
+struct Report<'a> {
+    error: &'a Failure,
+}
+
+impl From<xcp_datapath::Error> for Failure {
+    fn from(e: xcp_datapath::Error) -> Self {
+        Self {
+            thing: e.thing,
+            reason: e.reason,
+            remedy: e.remedy,
+            status: FAILED,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.thing, self.reason)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl miette::Diagnostic for Failure {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.remedy))
+    }
+}
+
+impl Failure {
+    pub fn new(
+        thing: impl Into<String>,
+        reason: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        xcp_datapath::Error::new(thing, reason, remedy).into()
+    }
+
+    /// An operating system error on a thing.
+    pub fn io(thing: impl Into<String>, e: &io::Error) -> Self {
+        xcp_datapath::Error::io(thing, e).into()
+    }
+
+    /// Standard output took nothing more.
+    pub fn output(e: &io::Error) -> Self {
+        Self::new(
+            "standard output",
+            e.to_string(),
+            "see where it goes: is the disk full?",
+        )
+    }
+
+    /// The user asked for the end.
+    pub fn interrupted(self) -> Self {
+        self.with_status(INTERRUPTED)
+    }
+
+    pub fn with_status(self, status: u8) -> Self {
+        Self { status, ..self }
+    }
+
+    /// Tells the user; returns the exit status.
+    pub fn report(self, json: bool) -> ExitCode {
+        let status = self.status;
+        let text = if json {
+            serde_json::to_string(&Report { error: &self }).unwrap_or_default()
+        } else if out::wants_colour(&io::stderr()) {
+            format!("{:?}", miette::Report::new(self))
+        } else {
+            format!("xcp: {self}\n  help: {}", self.remedy)
+        };
+        tell(&text);
+        ExitCode::from(status)
+    }
+}
+
+/// Writes to standard error, whether or not anyone reads it.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+}
+
+/// Tells what is wrong with the command line (or the help that it asks for).
+pub fn usage(e: &clap::Error) -> ExitCode {
+    let json = std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json");
+    match e.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = e.print();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => {}
+        _ => {
+            if let Some(failure) = bad_value(e) {
+                return failure.report(json);
+            }
+            if json {
+                return bad_line(e).report(true);
+            }
+        }
+    }
+    let _ = e.print();
+    ExitCode::from(USAGE)
+}
+
+/// A value that one of our own parsers turned down.
+fn bad_value(e: &clap::Error) -> Option<Failure> {
+    let bad = std::error::Error::source(e)?.downcast_ref::<BadValue>()?;
+    let context = |kind| match e.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let option = context(ContextKind::InvalidArg);
+    let option = option.split(' ').next().unwrap_or_default();
+    let value = context(ContextKind::InvalidValue);
+    let thing = format!("{option} {value}");
+    Some(Failure::new(thing.trim_end(), &bad.reason, &bad.remedy).with_status(USAGE))
+}
+
+/// Any other error of the command line, from clap's first paragraph.
+fn bad_line(e: &clap::Error) -> Failure {
+    let text = e.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let end = lines.iter().position(|line| line.is_empty());
+    let told = lines[..end.unwrap_or(lines.len())].join(" ");
+    let reason = told.strip_prefix("error: ").unwrap_or(&told);
+    Failure::new("command line", reason, "see xcp --help").with_status(USAGE)
+}

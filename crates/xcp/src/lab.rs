@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp lab`: experiments in the virtual-time machine.
+
+use std::process::ExitCode;
+
+use xcp_lab::{Entry, Options};
+
+use crate::cli::{LabAction, LabRun};
+use crate::failure::Failure;
+use crate::out::{Out, Style};
+use crate::progress::Progress;
+use crate::summary;
+use crate::table;
+
+pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
+    match action {
+        LabAction::List => {
+            let all = xcp_lab::list();
+            out.print(&all, |style| describe(&all, style))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabAction::Run(asked) => run(asked, out),
+    }
+}
+
+fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
+    let options = Options {
+        experiment: asked.experiment,
+        seed: asked.seed,
+        variants: asked.variants,
+        kernel: asked.kernel,
+        native: asked.native,
+        out: asked.out,
+    };
+    let progress = Progress::new();
+    let outcome = xcp_lab::run(&options, &|news| progress.hear(news)).map_err(|e| {
+        let failure = Failure::from(e);
+        if xcp_lab::interrupted() {
+            failure.interrupted()
+        } else {
+            failure
+        }
+    })?;
+    drop(progress);
+    out.print(&outcome.result, |style| {
+        let table = summary::render(&outcome.result, style);
+        format!("{table}\nReport: {}\n", outcome.report.display())
+    })?;
+    Ok(if outcome.result.ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn describe(all: &[Entry], style: &Style) -> String {
+    let entry = |e: &Entry| {
+        let name = style.bold(&e.name);
+        format!(
+            "{name}\n{}",
+            table::pairs(&[("", e.about.clone()), ("", e.source.clone())])
+        )
+    };
+    all.iter().map(entry).collect()
+}

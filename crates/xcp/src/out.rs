@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Standard output: text for people or JSON for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Where results go, and in which form.
+pub struct Out {
+    json: bool,
+    colour: bool,
+}
+
+impl Out {
+    pub fn new(json: bool) -> Self {
+        Self {
+            json,
+            colour: wants_colour(&io::stdout()),
+        }
+    }
+
+    /// Prints `value` as JSON, or what `text` makes of it.
+    pub fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&Style) -> String,
+    ) -> Result<(), Failure> {
+        let mut page = if self.json {
+            serde_json::to_string_pretty(value).map_err(|e| Failure::output(&e.into()))?
+        } else {
+            text(&Style(self.colour))
+        };
+        if !page.ends_with('\n') {
+            page.push('\n');
+        }
+        self.raw(page.as_bytes())
+    }
+
+    /// Prints bytes as they are. A reader that has gone is no failure.
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::output(&e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a stream is a terminal whose user has nothing against colours.
+pub fn wants_colour(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    stream.is_terminal() && !set("NO_COLOR") && !is_dumb()
+}
+
+/// Whether the terminal cannot move its cursor.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
+}
+
+/// Paints, where colours are wanted.
+pub struct Style(pub bool);
+
+impl Style {
+    pub fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    pub fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub fn bad(&self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+
+    pub fn weak(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.0 {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}

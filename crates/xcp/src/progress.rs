@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What a lab run is doing, on standard error: on a terminal a line per
+//! variant that updates itself, else a plain line now and then.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+
+use xcp_lab::Progress as News;
+
+use crate::out;
+
+const BAR_WIDTH: usize = 30;
+/// Plain lines come at every such part.
+const PLAIN_STEP_PERCENT: u32 = 25;
+
+/// Tells how far each variant has got.
+pub struct Progress {
+    live: bool,
+    variants: Mutex<Vec<Variant>>,
+}
+
+struct Variant {
+    name: String,
+    percent: u32,
+}
+
+impl Progress {
+    pub fn new() -> Self {
+        Self {
+            live: io::stderr().is_terminal() && !out::is_dumb(),
+            variants: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Takes news from any thread.
+    pub fn hear(&self, news: News<'_>) {
+        // a panic elsewhere leaves the list usable
+        let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
+        let text = match news {
+            News::Step(step) if self.live => step_above(step, &variants),
+            News::Step(step) => format!("{step}\n"),
+            News::Variant { name, done } => {
+                let drawn = variants.len();
+                let Some(before) = update(&mut variants, name, done) else {
+                    return;
+                };
+                if self.live {
+                    redraw(drawn, &variants)
+                } else {
+                    plain(name, before, (done * 100.0) as u32)
+                }
+            }
+        };
+        let _ = io::stderr().write_all(text.as_bytes()); // whether or not anyone reads it
+    }
+}
+
+/// Notes the news; returns the former percentage if it is another now.
+fn update(variants: &mut Vec<Variant>, name: &str, done: f64) -> Option<Option<u32>> {
+    let percent = (done.clamp(0.0, 1.0) * 100.0) as u32;
+    match variants.iter_mut().find(|v| v.name == name) {
+        Some(variant) if variant.percent == percent => None,
+        Some(variant) => Some(Some(std::mem::replace(&mut variant.percent, percent))),
+        None => {
+            variants.push(Variant {
+                name: name.to_owned(),
+                percent,
+            });
+            Some(None)
+        }
+    }
+}
+
+/// The lines of all variants, over the `drawn` ones that are there.
+fn redraw(drawn: usize, variants: &[Variant]) -> String {
+    let up = if drawn > 0 {
+        format!("\x1b[{drawn}A")
+    } else {
+        String::new()
+    };
+    let width = variants.iter().map(|v| v.name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let lines: String = variants
+        .iter()
+        .map(|v| {
+            let full = v.percent as usize * BAR_WIDTH / 100;
+            let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR_WIDTH - full));
+            format!("\r\x1b[K{:<width$}  [{bar}] {:>3} %\n", v.name, v.percent)
+        })
+        .collect();
+    up + &lines
+}
+
+/// A step's line in the place of the variants' first, and these below it.
+fn step_above(step: &str, variants: &[Variant]) -> String {
+    if variants.is_empty() {
+        return format!("{step}\n");
+    }
+    let up = format!("\x1b[{}A", variants.len());
+    format!("{up}\r\x1b[K{step}\n{}", redraw(0, variants))
+}
+
+fn plain(name: &str, before: Option<u32>, percent: u32) -> String {
+    let step = |percent: u32| percent / PLAIN_STEP_PERCENT;
+    match before {
+        Some(before) if step(before) >= step(percent) => String::new(),
+        _ => format!("{name}: {} %\n", step(percent) * PLAIN_STEP_PERCENT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_come_at_every_quarter() {
+        let mut variants = Vec::new();
+        let mut text = String::new();
+        for percent in 0..=100 {
+            let done = f64::from(percent) / 100.0 + 1e-9;
+            if let Some(before) = update(&mut variants, "XCP", done) {
+                text += &plain("XCP", before, (done * 100.0) as u32);
+            }
+        }
+        assert_eq!(
+            text,
+            "XCP: 0 %\nXCP: 25 %\nXCP: 50 %\nXCP: 75 %\nXCP: 100 %\n"
+        );
+    }
+
+    #[test]
+    fn the_same_percentage_is_no_news() {
+        let mut variants = Vec::new();
+        assert_eq!(update(&mut variants, "XCP", 0.5), Some(None));
+        assert_eq!(update(&mut variants, "XCP", 0.501), None);
+        assert_eq!(update(&mut variants, "XCP", 1.5), Some(Some(50)));
+    }
+
+    #[test]
+    fn live_lines_replace_themselves() {
+        let variants = [("XCP", 50), ("CUBIC", 0)].map(|(name, percent)| Variant {
+            name: name.into(),
+            percent,
+        });
+        let text = redraw(1, &variants);
+        assert!(text.starts_with("\x1b[1A\r\x1b[KXCP    [###############...............]  50 %\n"));
+        assert_eq!(text.lines().count(), 2);
+    }
+}

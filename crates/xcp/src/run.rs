@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp run`: one program with XCP on its sockets, everything taken down
+//! when it ends.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use xcp_datapath::host::RunGroup;
+
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+
+/// Those that end programs, which must not end us first.
+const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
+pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Failure::new("CMD", "nothing to run", "name a program"));
+    };
+    let signals = Signals::block()?;
+    let group = RunGroup::new()?;
+    let mut child = start(program, arguments, &group.procs(), &signals)?;
+    let status = signals.attend(&mut child)?;
+    drop(group);
+    Ok(ExitCode::from(code(status)))
+}
+
+/// Starts the program inside the control group.
+fn start(
+    program: &OsStr,
+    arguments: &[OsString],
+    procs: &Path,
+    signals: &Signals,
+) -> Result<Child, Failure> {
+    let door = OpenOptions::new()
+        .write(true)
+        .open(procs)
+        .map_err(|e| Failure::io(procs.display().to_string(), &e))?;
+    let (fd, mask) = (door.as_raw_fd(), signals.before);
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // SAFETY: both calls may be made between fork and exec; `door` is open
+    // until the child has been started, and `mask` is a copy.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::write(fd, c"0".as_ptr().cast(), 1) != 1 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    command.spawn().map_err(|e| not_started(program, &e))
+}
+
+fn not_started(program: &OsStr, e: &io::Error) -> Failure {
+    let name = program.to_string_lossy();
+    match e.kind() {
+        io::ErrorKind::NotFound if Path::new(program).exists() => Failure::new(
+            name,
+            "the interpreter that its first line names is missing",
+            "install it, or mend the line",
+        )
+        .with_status(NOT_FOUND),
+        io::ErrorKind::NotFound => Failure::new(
+            name,
+            "no such command",
+            "check the name, or give the path of the program",
+        )
+        .with_status(NOT_FOUND),
+        io::ErrorKind::PermissionDenied => {
+            Failure::new(name, "not executable", "name a program, or chmod +x it")
+                .with_status(NOT_EXECUTABLE)
+        }
+        _ => Failure::io(name, e).with_status(NOT_EXECUTABLE),
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    code as u8 // a process's status is one byte
+}
+
+/// Signals held back, to be taken one by one: none can come at a bad moment.
+struct Signals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    fn block() -> Result<Self, Failure> {
+        let mut set = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: the calls initialise both sets before they are assumed to
+        // be; the disposition of SIGCHLD is ours, no handler is involved.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            let set = set.assume_init();
+            if libc::sigprocmask(libc::SIG_BLOCK, &set, before.as_mut_ptr()) != 0 {
+                return Err(Failure::io("signals", &io::Error::last_os_error()));
+            }
+            // whoever started us may have asked not to be told of children
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            Ok(Self {
+                set,
+                before: before.assume_init(),
+            })
+        }
+    }
+
+    /// Passes signals on until the child has ended.
+    fn attend(&self, child: &mut Child) -> Result<ExitStatus, Failure> {
+        loop {
+            let ended = child.try_wait().map_err(|e| Failure::io("child", &e))?;
+            if let Some(status) = ended {
+                return Ok(status);
+            }
+            let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+            // SAFETY: the set is initialised, and so is the record if the
+            // call succeeds.
+            let (signal, origin) = unsafe {
+                match libc::sigwaitinfo(&self.set, info.as_mut_ptr()) {
+                    -1 => continue, // interrupted, by a stop for example
+                    signal => (signal, info.assume_init().si_code),
+                }
+            };
+            // what the terminal sends reaches the child by itself
+            let from_terminal = origin == libc::SI_KERNEL;
+            if signal != libc::SIGCHLD && !from_terminal {
+                // SAFETY: the child has not been waited for, so its number
+                // is still its own.
+                unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_status_of_the_command() {
+        assert_eq!(code(ExitStatus::from_raw(0)), 0);
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(libc::SIGTERM)), 143);
+    }
+}

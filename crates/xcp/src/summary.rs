@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The table of a lab run, and its checks.
+
+use xcp_lab::result::{CheckResult, RunResult, VariantResult};
+
+use crate::out::Style;
+use crate::table;
+
+/// More flows than that are told by their range.
+const FLOWS_IN_FULL: usize = 8;
+
+const HEAD: [&str; 7] = [
+    "",
+    "utilisation",
+    "goodput per flow (Mb/s)",
+    "Jain",
+    "queue mean / p99 / max (packets)",
+    "drops",
+    "retransmissions",
+];
+
+/// One row per variant, then the checks.
+pub fn render(result: &RunResult, style: &Style) -> String {
+    let mut rows = vec![HEAD.map(String::from).to_vec()];
+    rows.extend(result.variants.iter().map(row));
+    let table = table::columns(&rows, 1);
+    let (head, body) = table.split_once('\n').unwrap_or_default();
+    let title = format!(
+        "{}, seed {}, Linux {}",
+        result.experiment, result.seed, result.kernel
+    );
+    let checks = checks(result, style);
+    let head = style.bold(head);
+    format!("{}\n\n{head}\n{body}{checks}", style.bold(&title))
+}
+
+fn row(v: &VariantResult) -> Vec<String> {
+    let queue = &v.queue_packets;
+    vec![
+        v.name.clone(),
+        format!("{:.3}", v.link_utilisation),
+        goodputs(v),
+        format!("{:.4}", v.jain),
+        format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max),
+        v.drops.to_string(),
+        v.retransmissions.to_string(),
+    ]
+}
+
+fn goodputs(v: &VariantResult) -> String {
+    let mbps = v.flows.iter().map(|flow| flow.goodput_bps / 1e6);
+    if v.flows.len() <= FLOWS_IN_FULL {
+        let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();
+        return each.join(" ");
+    }
+    let least = mbps.clone().fold(f64::INFINITY, f64::min);
+    let most = mbps.fold(0.0, f64::max);
+    format!("{least:.2} to {most:.2} ({} flows)", v.flows.len())
+}
+
+fn checks(result: &RunResult, style: &Style) -> String {
+    let all = || {
+        let of = |v: &'_ VariantResult| v.checks.len();
+        result.variants.iter().filter(move |v| of(v) > 0)
+    };
+    let rows: Vec<Vec<String>> = all()
+        .flat_map(|v| v.checks.iter().map(|c| line(&v.name, c)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let marks = all().flat_map(|v| &v.checks).map(|c| {
+        if c.ok {
+            style.good("ok    ")
+        } else {
+            style.bad("FAILED")
+        }
+    });
+    let lines = table::columns(&rows, usize::MAX);
+    let lines: Vec<String> = marks
+        .zip(lines.lines())
+        .map(|(mark, line)| format!("{mark}  {line}\n"))
+        .collect();
+    format!("\n{}", lines.concat())
+}
+
+fn line(variant: &str, check: &CheckResult) -> Vec<String> {
+    vec![
+        variant.to_owned(),
+        check.name.clone(),
+        format!("measured {}", short(check.measured)),
+    ]
+}
+
+/// Up to four decimals, no trailing zeros.
+fn short(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xcp_lab::result::{FlowResult, QueueStats};
+
+    fn variant(name: &str, flows: usize, ok: bool) -> VariantResult {
+        VariantResult {
+            name: name.into(),
+            link_utilisation: 0.9871,
+            queue_packets: QueueStats {
+                mean: 1.25,
+                p99: 4.0,
+                max: 9.0,
+            },
+            drops: 0,
+            retransmissions: 12,
+            jain: 0.99995,
+            flows: (0..flows)
+                .map(|n| FlowResult {
+                    name: n.to_string(),
+                    goodput_bps: 2.4e6 + n as f64 * 1e4,
+                    cwnd_packets: 100.0,
+                    rtt_ms: 500.0,
+                    convergence_s: None,
+                })
+                .collect(),
+            checks: vec![CheckResult {
+                name: "link_utilisation >= 0.98".into(),
+                required: 0.98,
+                measured: 0.9871,
+                ok,
+            }],
+        }
+    }
+
+    fn result(variants: Vec<VariantResult>) -> RunResult {
+        RunResult {
+            experiment: "zh-validation".into(),
+            seed: 1,
+            kernel: "6.18.5".into(),
+            variants,
+            ok: true,
+        }
+    }
+
+    #[test]
+    fn a_row_per_variant_and_its_checks() {
+        let text = render(
+            &result(vec![variant("xcp", 4, true), variant("cubic", 4, false)]),
+            &Style(false),
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "zh-validation, seed 1, Linux 6.18.5");
+        assert!(lines[2].contains("utilisation"));
+        for cell in ["xcp", "0.987", "2.40 2.41 2.42 2.43", "1.2 / 4 / 9", "12"] {
+            assert!(lines[3].contains(cell), "{}", lines[3]);
+        }
+        assert_eq!(lines[2].chars().count(), lines[3].chars().count());
+        assert_eq!(
+            lines[6],
+            "ok      xcp    link_utilisation >= 0.98  measured 0.9871"
+        );
+        assert_eq!(
+            lines[7],
+            "FAILED  cubic  link_utilisation >= 0.98  measured 0.9871"
+        );
+    }
+
+    #[test]
+    fn many_flows_are_a_range() {
+        assert_eq!(
+            goodputs(&variant("xcp", 32, true)),
+            "2.40 to 2.71 (32 flows)"
+        );
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(5.0), "5");
+        assert_eq!(short(0.98), "0.98");
+        assert_eq!(short(0.0), "0");
+    }
+}

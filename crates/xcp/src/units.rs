@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Numbers as people read them.
+
+const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
+
+fn scaled(value: f64, unit: &str) -> String {
+    let mut scaled = value;
+    let mut prefix = 0;
+    // 999.95 would print as 1000.0
+    while scaled.abs() >= 999.95 && prefix + 1 < PREFIXES.len() {
+        scaled /= 1000.0;
+        prefix += 1;
+    }
+    let digits = usize::from(prefix > 0);
+    format!("{scaled:.digits$} {}{unit}", PREFIXES[prefix])
+}
+
+/// A rate in bits per second, such as `10.0 Mb/s`.
+pub fn rate(bps: f64) -> String {
+    scaled(bps, "b/s")
+}
+
+/// A change of a rate, with its sign.
+pub fn signed_rate(bps: f64) -> String {
+    let sign = if bps > 0.0 { "+" } else { "" };
+    format!("{sign}{}", rate(bps))
+}
+
+/// An amount of data, such as `15.0 kB`.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, "B")
+}
+
+/// A time, such as `502.1 ms`.
+pub fn milliseconds(ms: f64) -> String {
+    format!("{ms:.1} ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        assert_eq!(rate(0.0), "0 b/s");
+        assert_eq!(rate(999.0), "999 b/s");
+        assert_eq!(rate(1e3), "1.0 kb/s");
+        assert_eq!(rate(1e7), "10.0 Mb/s");
+        assert_eq!(rate(999_960.0), "1.0 Mb/s");
+        assert_eq!(rate(2.5e9), "2.5 Gb/s");
+        assert_eq!(rate(1e12), "1.0 Tb/s");
+        assert_eq!(rate(1e16), "10000.0 Tb/s");
+    }
+
+    #[test]
+    fn signs() {
+        assert_eq!(signed_rate(120_000.0), "+120.0 kb/s");
+        assert_eq!(signed_rate(-120_000.0), "-120.0 kb/s");
+        assert_eq!(signed_rate(0.0), "0 b/s");
+    }
+
+    #[test]
+    fn amounts() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(15_000), "15.0 kB");
+        assert_eq!(milliseconds(502.14), "502.1 ms");
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Values on the command line: bad ones with their reason and remedy, and
+//! the whole numbers.
+
+use std::ops::RangeInclusive;
+
+use xcp_datapath::router::OVERHEAD_MAX_B;
+
+/// Why a value will not do, and what would.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {remedy}")]
+pub struct BadValue {
+    pub reason: String,
+    pub remedy: String,
+}
+
+impl BadValue {
+    pub fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// Bytes that a link adds to every packet.
+pub fn overhead(text: &str) -> Result<u32, BadValue> {
+    whole(text, "whole bytes", 0..=u64::from(OVERHEAD_MAX_B)).map(|n| n as u32)
+}
+
+/// The seed of a lab run.
+pub fn seed(text: &str) -> Result<u64, BadValue> {
+    whole(text, "a whole number", 0..=u64::MAX)
+}
+
+fn whole(text: &str, unit: &str, range: RangeInclusive<u64>) -> Result<u64, BadValue> {
+    let bad = |reason: &str| {
+        let (low, high) = (range.start(), range.end());
+        BadValue::new(reason, format!("give {unit} from {low} to {high}"))
+    };
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad("not a whole number"));
+    }
+    if text.starts_with('-') {
+        return Err(bad("negative"));
+    }
+    match digits.parse() {
+        Ok(n) if range.contains(&n) => Ok(n),
+        _ => Err(bad("too large")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_in_range() {
+        assert_eq!(overhead("0"), Ok(0));
+        assert_eq!(overhead("+18"), Ok(18));
+        assert_eq!(overhead("4096"), Ok(4096));
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn reasons_differ() {
+        for (text, reason) in [
+            ("", "not a whole number"),
+            ("-", "not a whole number"),
+            ("1.5", "not a whole number"),
+            ("18b", "not a whole number"),
+            ("-1", "negative"),
+            ("4097", "too large"),
+            ("99999999999999999999", "too large"),
+        ] {
+            let bad = overhead(text).expect_err(text);
+            assert_eq!(bad.reason, reason, "{text}");
+            assert_eq!(bad.remedy, "give whole bytes from 0 to 4096");
+        }
+    }
+}

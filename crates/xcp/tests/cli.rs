@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The command line: what it turns down and how it says so, and what it
+//! prints without touching the system.
+
+mod command;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use command::{xcp, Ran, XCP};
+use serde_json::json;
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn bad_capacities_tell_reason_and_remedy() {
+    let example = "give what the link can send, e.g. 10mbit";
+    let range = "give a capacity from 8kbit to 1tbit";
+    for (text, reason, remedy) in [
+        ("0mbit", "a link with no capacity sends nothing", example),
+        ("-5mbit", "negative", example),
+        ("10", "without a unit", "give one, e.g. 10mbit"),
+        ("fast", "not a number with a unit", example),
+        ("2tbit", "too large", range),
+        ("1kbit", "too small", range),
+        (
+            "10mb",
+            "unknown unit \"mb\"",
+            "give bit, kbit, mbit, gbit or tbit (per second), e.g. 10mbit",
+        ),
+    ] {
+        xcp(&format!("router add lo --capacity {text}")).failed(
+            2,
+            &format!("xcp: --capacity {text}: {reason}\n  help: {remedy}\n"),
+        );
+    }
+}
+
+#[test]
+fn bad_whole_numbers_tell_reason_and_remedy() {
+    for (text, reason) in [
+        ("-1", "negative"),
+        ("5000", "too large"),
+        ("x", "not a whole number"),
+    ] {
+        xcp(&format!("router add lo --capacity 1mbit --overhead {text}")).failed(
+            2,
+            &format!("xcp: --overhead {text}: {reason}\n  help: give whole bytes from 0 to 4096\n"),
+        );
+    }
+    assert_eq!(xcp("lab run x --seed -1").code, Some(2));
+}
+
+#[test]
+fn errors_are_json_where_asked() {
+    let error = |args: &str| {
+        let ran = xcp(args);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        serde_json::from_str::<serde_json::Value>(&ran.err).unwrap()
+    };
+    assert_eq!(
+        error("--json router add lo --capacity 10"),
+        json!({ "error": {
+            "thing": "--capacity 10",
+            "reason": "without a unit",
+            "remedy": "give one, e.g. 10mbit",
+        }})
+    );
+    assert_eq!(
+        error("router add lo --json"),
+        json!({ "error": {
+            "thing": "command line",
+            "reason": "the following required arguments were not provided: --capacity <RATE>",
+            "remedy": "see xcp --help",
+        }})
+    );
+}
+
+#[test]
+fn unknown_words_are_usage_errors() {
+    for (args, part) in [
+        ("frob", "unrecognized subcommand 'frob'"),
+        ("host", "Usage: xcp host"),
+        ("router add", "<DEV>"),
+        ("run", "<CMD>"),
+        ("lab run x --frob", "unexpected argument '--frob'"),
+        ("", "Usage: xcp"),
+    ] {
+        let ran = xcp(args);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(part), "{ran:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    assert!(xcp("--help").ok().out.contains("Exit status:"));
+    assert!(xcp("router add --help")
+        .ok()
+        .out
+        .contains("--capacity <RATE>"));
+    let version = format!("xcp {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(xcp("--version").ok().out, version);
+}
+
+#[test]
+fn unknown_experiments_are_named() {
+    xcp("lab run no-such-experiment").failed(
+        1,
+        "xcp: no-such-experiment: no such experiment\n  \
+         help: list them with `xcp lab list`, or name a .toml file\n",
+    );
+    let all = xcp("lab list --json").ok().json();
+    assert!(all.as_array().is_some_and(|all| !all.is_empty()), "{all}");
+}
+
+#[test]
+fn without_root_it_says_so() {
+    // nobody may not look into the build folder
+    let dir = Scratch::new();
+    let copy = dir.0.join("xcp");
+    fs::copy(XCP, &copy).unwrap();
+    for (args, what) in [
+        ("host on", "xcp host on"),
+        ("host off", "xcp host off"),
+        ("host show", "xcp host show"),
+        ("run -- true", "xcp run"),
+        ("router add lo --capacity 1mbit", "xcp router add"),
+        ("router del lo", "xcp router del"),
+        ("router show", "xcp router show"),
+    ] {
+        let mut command = Command::new(&copy);
+        command.args(args.split(' ')).current_dir("/");
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Ran::of(&mut command).failed(
+            1,
+            &format!("xcp: {what}: only root may change the network\n  help: run it with sudo\n"),
+        );
+    }
+}
+
+#[test]
+fn completions_for_three_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = xcp(&format!("completions {shell}")).ok().out;
+        assert!(script.contains("capacity"), "{shell}");
+    }
+}
+
+#[test]
+fn man_pages_for_all_subcommands() {
+    assert!(xcp("man").ok().out.contains(".TH xcp 1"));
+    let dir = Scratch::new();
+    xcp(&format!("man --out {}", dir.0.display())).ok();
+    for name in [
+        "xcp",
+        "xcp-host-on",
+        "xcp-router-add",
+        "xcp-lab-run",
+        "xcp-run",
+    ] {
+        let page = fs::read_to_string(dir.0.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_panic() {
+    let mut child = Command::new(XCP)
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+    assert_eq!(out.status.code(), Some(0));
+}
+
+/// A folder that anyone may read, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("xcp-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
