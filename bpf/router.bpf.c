@@ -13,6 +13,9 @@
  *   4. a forward header counts in the sums, gets its delta, and the TCP
  *      checksum is mended by the difference
  *   5. anything else, malformed packets included, passes untouched
+ *
+ * Functions that are not static are verified once, whatever their arguments,
+ * and not again for every path that calls them: that keeps loading fast.
  */
 #include "kernel.h"
 #include "intf.h"
@@ -78,7 +81,7 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 	}
 }
 
-static __noinline void interval_end(__u64 now)
+__noinline int interval_end(__u64 now)
 {
 	struct xcp_router_sums sums = {}, last;
 	struct xcp_router_law *law;
@@ -87,7 +90,7 @@ static __noinline void interval_end(__u64 now)
 	__u32 epoch, i;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
-		return;
+		return 0;
 	if (!link.started) {
 		xcp_router_init(&link.state, &link.law[0], now);
 		link.law[1] = link.law[0];
@@ -120,17 +123,19 @@ static __noinline void interval_end(__u64 now)
 out:
 	barrier();
 	link.claimed = 0;
+	return 0;
 }
 
-static __noinline void queue_end(__u64 now, __u64 backlog_B)
+__noinline int queue_end(__u64 now, __u64 backlog_B)
 {
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
-		return;
+		return 0;
 	if (link.started && xcp_router_queue_due(&link.state, now))
 		xcp_router_queue_end(&link.state, &config.params, backlog_B,
 				     now);
 	barrier();
 	link.claimed = 0;
+	return 0;
 }
 
 /* Walks Ethernet type and VLAN tags; the network protocol, -1 if cut. */
@@ -214,14 +219,31 @@ static __always_inline enum xcp_kind find_tcp6(struct __sk_buff *skb, __u32 at,
 	return XCP_FORWARD;
 }
 
-/* The slow way to the header, through copies. */
-static __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
+/* A TCP header of a packet, and where our option stands in it. */
+struct tcp_copy {
+	__u8 bytes[XCP_TCP_HEADER_MAX + 4];
+	__u32 header_len;
+	__u32 option;
+};
+
+__noinline int find_option(struct tcp_copy *tcp)
 {
-	__u8 tcp[XCP_TCP_HEADER_MAX + 4] = {};
+	if (!tcp)
+		return XCP_NONE;
+	return xcp_option_find(tcp->bytes, tcp->header_len,
+			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
+}
+
+/* The slow way to the header, through copies. */
+__noinline int find_slowly(struct __sk_buff *skb, struct found *f)
+{
+	struct tcp_copy tcp = {};
 	__u32 at = options.l2_len, payload = 0, header;
 	enum xcp_kind kind;
 	int proto;
 
+	if (!f)
+		return XCP_NONE;
 	proto = find_network(skb, &at);
 	if (proto < 0)
 		return XCP_MALFORMED;
@@ -235,9 +257,9 @@ static __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 		return kind;
 
 	if (payload < XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, f->tcp, tcp, XCP_TCP_HEADER_LEN))
+	    bpf_skb_load_bytes(skb, f->tcp, tcp.bytes, XCP_TCP_HEADER_LEN))
 		return XCP_MALFORMED;
-	header = (tcp[12] >> 4) * 4;
+	header = (tcp.bytes[12] >> 4) * 4;
 	if (header < XCP_TCP_HEADER_LEN || header > payload)
 		return XCP_MALFORMED;
 	header -= XCP_TCP_HEADER_LEN;
@@ -246,10 +268,12 @@ static __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 		return XCP_NONE;
 	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
 	    bpf_skb_load_bytes(skb, f->tcp + XCP_TCP_HEADER_LEN,
-			       tcp + XCP_TCP_HEADER_LEN, header))
+			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
 		return XCP_MALFORMED;
-	return xcp_option_find(tcp, header + XCP_TCP_HEADER_LEN,
-			       tcp + sizeof(tcp), &f->option);
+	tcp.header_len = header + XCP_TCP_HEADER_LEN;
+	kind = find_option(&tcp);
+	f->option = tcp.option;
+	return kind;
 }
 
 /* Steps 4: sums, delta and counters of a forward header. */
@@ -278,9 +302,8 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 	return delta;
 }
 
-static __noinline int edit_slowly(struct __sk_buff *skb,
-				  struct xcp_router_cpu *cpu, __u32 n,
-				  __u64 bytes)
+__noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			   __u32 n, __u64 bytes)
 {
 	struct found f = {};
 	/* on the stack, words must be aligned; the option's stand at 4 n + 2 */

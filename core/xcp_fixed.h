@@ -89,6 +89,16 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #define XCP_OPAQUE(v) ((void)(v))
 #endif
 
+/*
+ * The same for a value in memory, which the verifier forgets too where it
+ * does not follow what memory holds: all but the stack.
+ */
+#ifdef __bpf__
+#define XCP_FORGET(v) __asm__ volatile("" : "+m"(v))
+#else
+#define XCP_FORGET(v) ((void)(v))
+#endif
+
 /* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0
  */
 XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)

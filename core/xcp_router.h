@@ -207,7 +207,8 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 		delta = (int32_t)grant;
 	} else {
 		/* nothing below this makes a difference, or fits */
-		int64_t least = -(int64_t)((1ULL << XCP_POOL_BITS) >> law->shift);
+		int64_t least =
+			-(int64_t)((1ULL << XCP_POOL_BITS) >> law->shift);
 		int64_t want = (delta < least ? least : delta) *
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
@@ -220,9 +221,9 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			 * decreases, which others may have; but an empty pool
 			 * stays empty until the next interval */
 			if (pool->pos)
-				pool->pos = xcp_min(
-					pool->pos + (uint64_t)-want * n,
-					(1ULL << XCP_POOL_BITS) - 1);
+				pool->pos =
+					xcp_min(pool->pos + (uint64_t)-want * n,
+						(1ULL << XCP_POOL_BITS) - 1);
 			want = 0;
 		}
 		p = (uint64_t)want;
@@ -244,7 +245,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					uint64_t longest_rtt, uint64_t now_ns,
 					struct xcp_router_law *law)
 {
-	uint64_t elapsed_ns = xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
+	uint64_t elapsed_ns =
+		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
 	uint64_t traffic_B = sums->input_traffic_B - s->last.input_traffic_B;
 	uint64_t sum_x = sums->sum_x - s->last.sum_x;
 	uint64_t rtt_x_lo = sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo;

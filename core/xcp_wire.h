@@ -169,10 +169,13 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 					 const uint8_t *data_end,
 					 uint32_t *offset)
 {
-	uint32_t at = XCP_TCP_HEADER_LEN, length, i;
+	uint32_t at, length, i;
 	const uint8_t *p;
 
+	*offset = XCP_TCP_HEADER_LEN;
 	for (i = 0; i < XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN; i++) {
+		XCP_FORGET(*offset); /* one state an option, not one a path */
+		at = *offset;
 		if (at >= header_len || at >= XCP_TCP_HEADER_MAX)
 			return XCP_NONE;
 		p = tcp + at;
@@ -181,7 +184,7 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 		if (p[0] == 0) /* end of options */
 			return XCP_NONE;
 		if (p[0] == 1) { /* no operation */
-			at++;
+			*offset = at + 1;
 			continue;
 		}
 		if (p + 2 > data_end || at + 2 > header_len)
@@ -194,7 +197,6 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 				return XCP_MALFORMED;
 			if (p[2] == XCP_OPT_ID >> 8 &&
 			    p[3] == (XCP_OPT_ID & 0xff)) {
-				*offset = at;
 				if (length == XCP_OPT_HANDSHAKE_LEN)
 					return XCP_HANDSHAKE;
 				if (p + XCP_OPT_FLAGS + 1 > data_end)
@@ -203,7 +205,7 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 						       p[XCP_OPT_FLAGS]);
 			}
 		}
-		at += length;
+		*offset = at + length;
 	}
 	return XCP_NONE;
 }

@@ -133,6 +133,7 @@ fn program(archive: &mut Archive, path: &Path, name: &str) -> Result<()> {
     archive.file(name, true, &read(path)?);
     let out = Command::new("ldd")
         .arg(path)
+        .env_remove("LD_LIBRARY_PATH") // the machine has none
         .output()
         .map_err(|e| Error::io("ldd", &e))?;
     let text = String::from_utf8_lossy(&out.stdout);

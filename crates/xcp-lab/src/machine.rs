@@ -119,7 +119,7 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, seed: u64) -> Result<Ch
         .arg(initrd)
         .args([
             "-append",
-            "console=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off",
+            "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off",
         ])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))

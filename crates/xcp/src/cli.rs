@@ -162,10 +162,36 @@ pub struct LabRun {
 #[cfg(test)]
 mod tests {
     use super::Cli;
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documents_commands_are_understood() {
+        let documents = concat!(
+            include_str!("../../../README.md"),
+            include_str!("../../../docs/use.md"),
+            include_str!("../../../docs/lab.md"),
+        );
+        let blocks = documents.split("```").skip(1).step_by(2);
+        let lines = blocks
+            .filter_map(|b| b.strip_prefix("sh\n"))
+            .flat_map(str::lines);
+        let mut seen = 0;
+        for line in lines {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            let line = line.strip_prefix("sudo ").unwrap_or(line);
+            if !line.starts_with("xcp ") {
+                continue;
+            }
+            seen += 1;
+            if let Err(e) = Cli::try_parse_from(line.split_whitespace()) {
+                panic!("{line}: {e}");
+            }
+        }
+        assert!(seen >= 15, "{seen}");
     }
 }

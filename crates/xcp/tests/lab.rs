@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp lab`: real kernels in the virtual-time machine, run as users run it.
+
+mod command;
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use command::{Ran, Traces, XCP};
+use common::{can_run, skipped, turn};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two flows over 10 Mb/s and 100 ms, 10 s; what follows is up to the test.
+const SHORT: &str = r#"
+name = "short"
+source = "a test"
+about = "two flows"
+duration_s = 10
+warmup_s = 4
+bottleneck = ["r", "d"]
+
+[[link]]
+between = ["s", "r"]
+rate_mbit = 100
+delay_ms = 50
+
+[[link]]
+between = ["r", "d"]
+rate_mbit = 10
+queue_packets = 100
+
+[[flow]]
+name = "1"
+from = "s"
+to = "d"
+
+[[flow]]
+name = "2"
+from = "s"
+to = "d"
+
+[[variant]]
+name = "xcp"
+control = "xcp"
+queue = "xcp"
+"#;
+
+/// A folder of a test's own, which is all that its lab may use.
+struct Lab {
+    dir: TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("tmp")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(XCP);
+        command
+            .args(["lab", "run"])
+            .args(args)
+            .arg("--out")
+            .arg(self.path("out"))
+            .env("TMPDIR", self.path("tmp"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        let ran = Ran::of(&mut self.command(args));
+        assert_eq!(self.left(), Vec::<PathBuf>::new(), "temporary files");
+        ran
+    }
+
+    /// Temporary files that are still there.
+    fn left(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path("tmp")).unwrap();
+        entries.map(|e| e.unwrap().path()).collect()
+    }
+
+    fn csv(&self) -> String {
+        fs::read_to_string(self.path("out").join("xcp.csv")).unwrap()
+    }
+}
+
+fn validated(kernel: &str) -> (Lab, String) {
+    let lab = Lab::new();
+    let args = ["zh-validation", "--variant", "xcp", "--json", "--kernel"];
+    let ran = lab.run(&[&args[..], &[kernel]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let result = ran.json();
+    assert_eq!(result["experiment"], "zh-validation");
+    assert!(result["kernel"].as_str().unwrap().starts_with(kernel));
+    assert_eq!(result["ok"], true);
+    let xcp = &result["variants"][0];
+    assert_eq!(xcp["name"], "xcp");
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert!(number(&xcp["link_utilisation"]) >= 0.98, "{xcp}");
+    assert!(number(&xcp["jain"]) >= 0.995, "{xcp}");
+    assert!(number(&xcp["queue_packets"]["mean"]) <= 5.0, "{xcp}");
+    assert_eq!(xcp["drops"], 0, "{xcp}");
+    assert_eq!(xcp["flows"].as_array().unwrap().len(), 4);
+    assert_eq!(xcp["checks"].as_array().unwrap().len(), 4);
+    (lab, ran.out)
+}
+
+#[test]
+fn zh_validation_holds_on_6_12() {
+    validated("6.12");
+}
+
+#[test]
+fn zh_validation_holds_on_6_18_and_is_the_same_twice() {
+    let (first, first_json) = validated("6.18");
+    let (second, second_json) = validated("6.18");
+    assert!(first_json == second_json, "{first_json}\n{second_json}");
+    assert!(first.csv() == second.csv(), "the samples differ");
+    let page = fs::read_to_string(first.path("out").join("report.html")).unwrap();
+    assert!(page.contains("zh-validation"));
+}
+
+#[test]
+fn a_seed_changes_the_run_and_ipv6_is_as_good() {
+    let checks = r#"
+[[check]]
+variant = "xcp"
+metric = "link_utilisation"
+min = 0.95
+
+[[check]]
+variant = "xcp"
+metric = "drops"
+max = 0
+"#;
+    let lab = Lab::new();
+    let ipv4 = lab.file("4.toml", &format!("{SHORT}{checks}"));
+    let ipv6 = lab.file("6.toml", &format!("ip = 6\n{SHORT}{checks}"));
+    let mut seen = Vec::new();
+    for args in [&[ipv4.as_str()][..], &[&ipv4, "--seed", "2"], &[&ipv6]] {
+        let ran = lab.run(args);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        seen.push(lab.csv());
+    }
+    assert!(seen[0] != seen[1], "another seed, another run");
+    assert!(seen[0] != seen[2], "IPv6 headers are longer");
+}
+
+#[test]
+fn the_guides_example_runs() {
+    let guide = include_str!("../../../docs/lab.md");
+    let example = guide.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let lab = Lab::new();
+    let ran = lab.run(&[&lab.file("short.toml", example), "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let drops = |variant: usize| ran.json()["variants"][variant]["drops"].clone();
+    assert_eq!(drops(0), 0, "XCP");
+    assert_ne!(drops(1), 0, "CUBIC fills the queue");
+}
+
+#[test]
+fn a_check_that_fails_is_status_1() {
+    let lab = Lab::new();
+    let check = "[[check]]\nvariant = \"xcp\"\nmetric = \"queue_max\"\nmax = 0\n";
+    let short = SHORT.replace("duration_s = 10", "duration_s = 5");
+    let ran = lab.run(&[&lab.file("x.toml", &format!("{short}{check}"))]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.out.contains("FAILED  xcp  queue_packets.max <= 0"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn broken_files_are_told_by_line_and_column() {
+    let lab = Lab::new();
+    let form = "see the files in experiments/ for the form";
+    for (text, place, reason) in [
+        ("name = \"x\"\nabout = oops\n", ":2:9", ""),
+        ("nam = \"x\"\n", ":1:1", "unknown field `nam`"),
+        (
+            &SHORT.replace("delay_ms = 50", "delay_ms = \"50\""),
+            ":12:12",
+            "invalid type",
+        ),
+        (
+            &SHORT.replace("\"r\", \"d\"]\n\n", "\"r\", \"e\"]\n\n"),
+            "",
+            "bottleneck: no link",
+        ),
+    ] {
+        let name = lab.file("x.toml", text);
+        let ran = lab.run(&[&name]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(
+            ran.err
+                .starts_with(&format!("xcp: {name}{place}: {reason}")),
+            "{ran:?}"
+        );
+        assert!(ran.err.ends_with(&format!("\n  help: {form}\n")), "{ran:?}");
+    }
+    let name = lab.path("none.toml").display().to_string();
+    let ran = lab.run(&[&name]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.starts_with(&format!("xcp: {name}: ")), "{ran:?}");
+}
+
+#[test]
+fn unknown_variants_and_kernels_are_named() {
+    let lab = Lab::new();
+    lab.run(&["zh-validation", "--variant", "vegas"]).failed(
+        1,
+        "xcp: variant vegas: zh-validation has none of this name\n  \
+         help: it has xcp, cubic, bbr, reno, cubic-red, cubic-fq_codel\n",
+    );
+    lab.run(&["zh-validation", "--kernel", "2.4"]).failed(
+        1,
+        "xcp: 2.4: no such kernel\n  help: name 6.12, 6.18 or the path of an image\n",
+    );
+    let text = lab.file("vmlinuz", "no kernel");
+    let ran = lab.run(&["zh-validation", "--kernel", &text]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("not a Linux kernel image"), "{ran:?}");
+}
+
+#[test]
+fn a_kernel_that_does_not_boot_is_told() {
+    // any run fetches the kernel; this one is over at once
+    let lab = Lab::new();
+    let kernels = Path::new(&cache()).join("xcp/kernels/6.18");
+    let short = lab.file(
+        "x.toml",
+        &SHORT.replace("10\nwarmup_s = 4", "1\nwarmup_s = 0"),
+    );
+    assert_eq!(lab.run(&[&short]).code, Some(0));
+
+    let boot = fs::read_dir(kernels.join("boot")).unwrap().flatten();
+    let image = boot
+        .map(|e| e.path())
+        .find(|p| p.display().to_string().contains("vmlinuz-"))
+        .unwrap();
+    let release = image.display().to_string();
+    let release = release.split("vmlinuz-").nth(1).unwrap();
+    let broken = lab.path("vmlinuz");
+    fs::copy(&image, &broken).unwrap();
+    let file = fs::File::options().write(true).open(&broken).unwrap();
+    // its compressed kernel
+    file.write_all_at(&[0; 100_000], 1_000_000).unwrap();
+    let modules = kernels.join("lib/modules").join(release);
+    let named = format!("{}:{}", broken.display(), modules.display());
+    let ran = lab.run(&[&short, "--kernel", &named]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("does not boot in the machine"), "{ran:?}");
+    assert!(ran.err.contains("help: "), "{ran:?}");
+}
+
+fn cache() -> String {
+    std::env::var("XDG_CACHE_HOME")
+        .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").unwrap()))
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    let lab = Lab::new();
+    let mut child = lab
+        .command(&["zh-validation"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().ends_with(" %")), "it runs");
+    let machines = children(child.id());
+    assert!(!machines.is_empty());
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    for pid in machines {
+        assert!(!Path::new("/proc").join(pid.to_string()).exists());
+    }
+    assert_eq!(lab.left(), Vec::<PathBuf>::new());
+    assert!(!lab.path("out").exists());
+    let last = said.last().unwrap().unwrap();
+    assert_eq!(last, "  help: everything was cleaned up");
+}
+
+/// Processes that a process has started.
+fn children(of: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{of}/task")).unwrap();
+    tasks
+        .map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap())
+        .flat_map(|text| {
+            let pids = text.split_whitespace().map(|pid| pid.parse().unwrap());
+            pids.collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+#[test]
+fn the_same_file_runs_natively() {
+    let _turn = turn();
+    let test = "native run";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    // no path to emulate: that would need netem
+    let direct = SHORT
+        .replace("rate_mbit = 100\ndelay_ms = 50\n", "")
+        .replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
+    let ran = lab.run(&[&lab.file("x.toml", &direct), "--native", "--json"]);
+    if ran
+        .err
+        .contains("this kernel does not have the queue discipline")
+    {
+        return skipped(test, &ran.err);
+    }
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let result = ran.json();
+    assert_eq!(result["kernel"], release.trim());
+    let xcp = &result["variants"][0];
+    assert_eq!(xcp["drops"], 0, "{xcp}");
+    assert!(xcp["link_utilisation"].as_f64().unwrap() > 0.5, "{xcp}");
+    assert_eq!(spaces(), 0, "namespaces of the lab");
+    before.gone();
+}
+
+/// Namespaces that labs have left.
+fn spaces() -> usize {
+    fs::read_dir("/run/netns").map_or(0, |all| {
+        let names = all.map(|e| e.unwrap().file_name());
+        names
+            .filter(|n| n.to_string_lossy().starts_with("xcp"))
+            .count()
+    })
+}
