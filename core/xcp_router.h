@@ -188,8 +188,12 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 
 	p = xcp_share_cut(&law->pos, x);
 	m = xcp_share_cut(&law->neg, size_B);
-	if (XCP_UNLIKELY(p * n > pool->pos))
+	if (XCP_UNLIKELY(p * n > pool->pos)) {
+		/* all of it, so that it is empty: the rest goes to the carry */
 		p = n > 1 ? pool->pos / n : pool->pos;
+		pool->carry += pool->pos - p * n;
+		pool->pos = p * n;
+	}
 	if (XCP_UNLIKELY(m * n > pool->neg))
 		m = n > 1 ? pool->neg / n : pool->neg;
 
@@ -213,9 +217,14 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
-		if (fb > want)
+		if (want > fb) {
+			/* no more than the share and what the carry adds */
+			pool->carry -= (uint64_t)((want - fb) * n);
+			want = (int64_t)p;
+		} else {
 			m = xcp_min(left, m + (uint64_t)(fb - want));
-		want += (int64_t)m;
+			want += (int64_t)m;
+		}
 		if (XCP_UNLIKELY(want < 0)) {
 			/* p < 0: gives back more than the whole pool of
 			 * decreases, which others may have; but an empty pool

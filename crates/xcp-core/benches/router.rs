@@ -1,3 +1,122 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! placeholder
-fn main() {}
+//! Nanoseconds per packet, arrival and departure, of core/ and of the f64
+//! model, on 1024 packets in turn (hot caches). ns-2's router in double
+//! precision takes 6.0 ns, which is the budget of core/.
+
+#![allow(non_snake_case)] // units in names
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use xcp_core::model::{self, Model};
+use xcp_core::{Packet, Params, Router, TICKS_PER_SEC};
+
+const BUDGET_NS: f64 = 6.0;
+const PACKETS: usize = 1024;
+const CAPACITY_BPS: u64 = 1_250_000_000;
+const INTERVAL_NS: u64 = 100_000_000;
+
+/// Flows of a few rates and sizes; each asks for all it can get.
+fn packets() -> Vec<Packet> {
+    (0..PACKETS as u64)
+        .map(|i| Packet {
+            size_B: [40, 1500, 1500, 9000][i as usize % 4],
+            x: 20_000 + i * 37 % 5_000,
+            rtt: TICKS_PER_SEC / 10 + i * 1_003 % 100_000,
+            n: 1,
+            delta: i32::MAX,
+            ..Packet::default()
+        })
+        .collect()
+}
+
+fn of_model(p: &Packet) -> model::Packet {
+    model::Packet {
+        n: 1.0,
+        size_B: p.size_B as f64,
+        x_s: p.x as f64 / TICKS_PER_SEC as f64,
+        rtt_s: p.rtt as f64 / TICKS_PER_SEC as f64,
+        delta_Bps: f64::from(p.delta),
+    }
+}
+
+/// Times about `count` packets in rounds; `end` ends an interval in between,
+/// so that the pools are never empty, and is not timed.
+fn time<S>(
+    count: u64,
+    subject: &mut S,
+    mut round: impl FnMut(&mut S),
+    mut end: impl FnMut(&mut S, u64),
+) -> Duration {
+    let rounds = count.div_ceil(PACKETS as u64);
+    let mut total = Duration::ZERO;
+    for i in 1..=rounds {
+        let begin = Instant::now();
+        round(subject);
+        total += begin.elapsed();
+        end(subject, i);
+    }
+    total.mul_f64(count as f64 / (rounds * PACKETS as u64) as f64)
+}
+
+fn core(count: u64) -> Duration {
+    let params = Params {
+        capacity_Bps: CAPACITY_BPS,
+        min_interval_ns: 1_000_000,
+    };
+    let mut packets = packets();
+    time(
+        count,
+        &mut Router::new(params, 0),
+        |router| router.batch(black_box(&mut packets)),
+        |router, i| {
+            router.interval_end(i * INTERVAL_NS);
+        },
+    )
+}
+
+fn in_f64(count: u64) -> Duration {
+    let packets: Vec<_> = packets().iter().map(of_model).collect();
+    time(
+        count,
+        &mut Model::new(model::Params::core(CAPACITY_BPS as f64), 0.0),
+        |model| {
+            for p in black_box(&packets) {
+                model.arrival(p.size_B);
+                model.arrival_xcp(p);
+                black_box(model.departure(p));
+            }
+        },
+        |model, i| {
+            model.interval_end((i * INTERVAL_NS) as f64 / 1e9);
+        },
+    )
+}
+
+fn main() -> ExitCode {
+    let best_ns = Cell::new(f64::INFINITY);
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(3))
+        .without_plots()
+        .configure_from_args();
+    criterion.bench_function("router in core/, per packet", |b| {
+        b.iter_custom(|count| {
+            let time = core(count);
+            best_ns.set(best_ns.get().min(time.as_secs_f64() * 1e9 / count as f64));
+            time
+        });
+    });
+    criterion.bench_function("router in f64, per packet", |b| b.iter_custom(in_f64));
+    criterion.final_summary();
+    let best = best_ns.get();
+    let verdict = if best <= BUDGET_NS { "ok" } else { "FAILED" };
+    println!("{verdict}: {best:.2} ns per packet at best, at most {BUDGET_NS} allowed");
+    if std::env::args().any(|a| a == "--bench") && best > BUDGET_NS {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

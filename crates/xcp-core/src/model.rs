@@ -183,8 +183,10 @@ impl Model {
             n = neg.min(n + (fb - delta));
             p = delta + n;
         }
-        self.pos_Bps = (self.pos_Bps - p * packet.n).max(0.0);
-        self.neg_Bps = (self.neg_Bps - n * packet.n).max(0.0);
+        // the last of a pool leaves nothing, in floating point too
+        let rest = |all: f64, part: f64| if part < all { all - part } else { 0.0 };
+        self.pos_Bps = rest(pos, p) * packet.n;
+        self.neg_Bps = rest(neg, n) * packet.n;
         if self.pos_Bps == 0.0 {
             self.cp = 0.0;
         }
