@@ -302,6 +302,12 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 	return delta;
 }
 
+__noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
+			    __u32 n, __u64 bytes)
+{
+	return cpu && h ? grant(cpu, h, n, bytes) : 0;
+}
+
 __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			   __u32 n, __u64 bytes)
 {
@@ -327,7 +333,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		return 0;
 	}
 	h = xcp_parse_forward(option);
-	h.delta = grant(cpu, &h, n, bytes);
+	h.delta = grant_slowly(cpu, &h, n, bytes);
 	sum = xcp_edit_forward(option, f.option, h.delta, f.ttl);
 	if (!bpf_skb_store_bytes(skb, at, option, sizeof(copy.option), 0))
 		bpf_l4_csum_replace(skb, f.tcp + TCP_CHECK, 0, sum, 0);

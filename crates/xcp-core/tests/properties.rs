@@ -13,9 +13,8 @@ use xcp_core::wire::{self, Forward, Kind, Return};
 use xcp_core::{Params, Receiver, Router, Sender, TICKS_PER_SEC};
 
 const TICK: f64 = TICKS_PER_SEC as f64;
-/// Largest X of the wire, and largest RTT that core/ knows (64 s), ticks.
-const X_MAX: f64 = u32::MAX as f64;
-const RTT_MAX: f64 = ((1u64 << 34) - 1) as f64;
+/// The longest time that core/ knows (64 s), ticks; the wire has 16 s.
+const TICKS_MAX: f64 = ((1u64 << 34) - 1) as f64;
 
 /// Largest super-packet, B.
 const SUPER_B: f64 = 524_288.0;
@@ -131,7 +130,7 @@ struct Units {
 
 impl Trace {
     fn units(&self, p: &Drawn) -> Units {
-        let ticks = |s: f64, most: f64| (s * TICK).round().clamp(1.0, most) as u64;
+        let ticks = |s: f64| (s * TICK).round().clamp(1.0, TICKS_MAX) as u64;
         let rate_Bps = self.capacity_Bps as f64 * self.load / self.flows;
         // all together never give back more than the capacity
         let share_Bps = self.capacity_Bps as f64 / 60.0 / f64::from(p.n);
@@ -139,10 +138,10 @@ impl Trace {
             n: p.n,
             size_B: p.size_B as u64,
             rtt: match p.kind {
-                0 => ticks((self.rtt_s * p.rtt).clamp(10e-6, 60.0), RTT_MAX),
+                0 => ticks((self.rtt_s * p.rtt).clamp(10e-6, 60.0)),
                 _ => 0,
             },
-            x: ticks(p.size_B / rate_Bps * p.x, X_MAX),
+            x: ticks(p.size_B / rate_Bps * p.x),
             delta: p
                 .request
                 .map_or(i32::MAX, |share| (share * share_Bps).round() as i32),
