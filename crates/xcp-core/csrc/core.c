@@ -224,9 +224,8 @@ EXPORT(int64_t, edit_batch, uint8_t *headers, size_t count, uint8_t ip_ttl)
 			continue;
 		f = xcp_parse_forward(tcp + 32);
 		seen += (int64_t)f.rtt + f.x;
-		sum = xcp_edit_forward(tcp + 32, 32,
-				       (int32_t)((uint32_t)f.delta - 1),
-				       ip_ttl);
+		sum = xcp_edit_forward(
+			tcp + 32, 32, (int32_t)((uint32_t)f.delta - 1), ip_ttl);
 		__builtin_memcpy(&check, tcp + 16, sizeof(check));
 		check = xcp_mend_checksum(check, sum);
 		__builtin_memcpy(tcp + 16, &check, sizeof(check));

@@ -191,7 +191,7 @@ impl Forward {
 /// `delta` (B/s), counts the hop, and mends the TCP checksum. False, and
 /// nothing done, if the option is cut or overlaps the fixed header.
 pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
-    if offset < HEADER_MIN || offset >= HEADER_MAX || offset + FORWARD_LEN > segment.len() {
+    if !(HEADER_MIN..HEADER_MAX).contains(&offset) || offset + FORWARD_LEN > segment.len() {
         return false;
     }
     // SAFETY: changes FORWARD_LEN bytes from `offset` on, checked above.

@@ -35,9 +35,9 @@ trait Subject {
 fn play(subject: &mut impl Subject) -> [usize; 3] {
     let mut packets: HashMap<&str, Arrived> = HashMap::new();
     let (mut backlog_B, mut queued, mut idle_at) = (0u64, 0u64, f64::INFINITY);
-    let mut rows = [0; 3];
+    let mut seen = [0; 3];
     let capacity = capacity();
-    for line in VECTORS.lines().skip(1) {
+    for line in rows().skip(1) {
         let field: Vec<&str> = line.split(',').collect();
         let number = |i: usize| -> f64 { field[i].parse().expect("a number") };
         let t = number(1);
@@ -68,27 +68,31 @@ fn play(subject: &mut impl Subject) -> [usize; 3] {
                 queued -= 1;
                 idle_at = t + p.size_B as f64 / capacity;
                 subject.departure(&p, number(3), field[4] == "1");
-                rows[0] += 1;
+                seen[0] += 1;
             }
             "E" => {
                 let want: Vec<f64> = (2..9).map(number).collect();
                 subject.interval_end(t, &want);
-                rows[1] += 1;
+                seen[1] += 1;
             }
             "Q" => {
                 let want: Vec<f64> = (2..5).map(number).collect();
                 assert_eq!(backlog_B, want[2] as u64, "{line}");
                 subject.queue_end(t, &want);
-                rows[2] += 1;
+                seen[2] += 1;
             }
             other => panic!("row {other}"),
         }
     }
-    rows
+    seen
+}
+
+fn rows() -> impl Iterator<Item = &'static str> {
+    VECTORS.lines().filter(|line| !line.starts_with('#'))
 }
 
 fn capacity() -> f64 {
-    let first = VECTORS.lines().next().expect("not empty");
+    let first = rows().next().expect("not empty");
     first
         .split(',')
         .nth(1)

@@ -55,7 +55,7 @@ pub fn play(
         if due > warmup {
             queue.add(state.packets);
         }
-        if tick % SAMPLE_EVERY == 0 {
+        if tick.is_multiple_of(SAMPLE_EVERY) {
             series.samples.push(Sample {
                 time_s: due.as_secs_f64(),
                 queue_packets: state.packets,

@@ -1,11 +1,386 @@
-use crate::result::*;
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The report of a run: one HTML page that needs nothing beside it, with the
+//! figures, the checks, and what happened over time.
+
+mod chart;
+
+use crate::result::{RunResult, Series, FLOWS_IN_FULL, HEAD};
+use crate::{Error, Result};
+use chart::{Chart, Line};
+
+/// Throughput is looked at over spans of this many seconds.
+const SPAN_S: f64 = 1.0;
+const STYLE: &str = include_str!("report/style.css");
+
+/// What a report is made of.
 pub struct ReportInput<'a> {
     pub about: &'a str,
     pub source: &'a str,
+    /// The bottleneck's rate.
     pub capacity_bps: f64,
     pub result: &'a RunResult,
+    /// The samples of each variant, by its name.
     pub series: &'a [(String, Series)],
 }
-pub fn render(_i: &ReportInput) -> Result<String, std::fmt::Error> {
-    Ok(String::new())
+
+/// The page.
+///
+/// # Errors
+/// A chart cannot be drawn.
+pub fn render(input: &ReportInput) -> Result<String> {
+    let result = input.result;
+    let scales = Scales::of(input);
+    let mut charts = String::new();
+    for (variant, series) in input.series {
+        charts += &section(input, variant, series, &scales)?;
+    }
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{name}</title>\n<style>\n{STYLE}</style>\n\
+         <h1>{name}</h1>\n<p>{about}.</p>\n\
+         <p class=\"weak\">{source}; Linux {kernel}, seed {seed}</p>\n\
+         {table}{checks}{legend}{charts}</html>\n",
+        name = escape(&result.experiment),
+        about = escape(input.about),
+        source = escape(input.source),
+        kernel = escape(&result.kernel),
+        seed = result.seed,
+        table = table(result),
+        checks = checks(result),
+        legend = legend(result),
+    ))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+fn row(cell: &str, cells: &[String]) -> String {
+    let cells: Vec<String> = cells
+        .iter()
+        .map(|text| format!("<{cell}>{text}</{cell}>"))
+        .collect();
+    format!("<tr>{}</tr>\n", cells.concat())
+}
+
+fn table(result: &RunResult) -> String {
+    let rows: String = result
+        .variants
+        .iter()
+        .map(|v| row("td", &v.cells().map(|text| escape(&text))))
+        .collect();
+    format!(
+        "<div class=\"wide\"><table>\n{}{rows}</table></div>\n",
+        row("th", &HEAD.map(String::from))
+    )
+}
+
+fn checks(result: &RunResult) -> String {
+    let lines: String = result
+        .variants
+        .iter()
+        .flat_map(|v| v.checks.iter().map(move |c| (v, c)))
+        .map(|(v, c)| {
+            let (class, word) = if c.ok {
+                ("ok", "ok")
+            } else {
+                ("failed", "FAILED")
+            };
+            format!(
+                "<li><b class=\"{class}\">{word}</b> {}: {}, measured {}</li>\n",
+                escape(&v.name),
+                escape(&c.name),
+                c.measured
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("<h2>Checks</h2>\n<ul class=\"checks\">\n{lines}</ul>\n")
+}
+
+fn legend(result: &RunResult) -> String {
+    let flows = result.variants.first().map_or(&[][..], |v| &v.flows);
+    if flows.len() > FLOWS_IN_FULL {
+        return format!(
+            "<h2>Over time</h2>\n<p>{} flows, a line each.</p>\n",
+            flows.len()
+        );
+    }
+    let names: String = flows
+        .iter()
+        .enumerate()
+        .map(|(i, flow)| {
+            let colour = chart::colour(i);
+            let name = escape(&flow.name);
+            format!("<span style=\"color:{colour}\">&#9632;</span> flow {name}&ensp;\n")
+        })
+        .collect();
+    format!("<h2>Over time</h2>\n<p>{names}</p>\n")
+}
+
+/// The same for all variants, so that they can be compared by eye.
+struct Scales {
+    seconds: f64,
+    mbps: f64,
+    queue: f64,
+}
+
+impl Scales {
+    fn of(input: &ReportInput) -> Self {
+        let samples = || input.series.iter().flat_map(|(_, s)| &s.samples);
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let throughput = &mut input.series.iter().flat_map(|(_, s)| {
+            (0..flow_count(s)).flat_map(|flow| throughput(s, flow).into_iter().map(|p| p.1))
+        });
+        Self {
+            seconds: most(&mut samples().map(|s| s.time_s)),
+            mbps: most(throughput),
+            queue: most(&mut samples().map(|s| f64::from(s.queue_packets))),
+        }
+    }
+}
+
+fn flow_count(series: &Series) -> usize {
+    series.samples.last().map_or(0, |s| s.flows.len())
+}
+
+/// The charts of one variant.
+fn section(input: &ReportInput, variant: &str, series: &Series, scales: &Scales) -> Result<String> {
+    let flows = flow_count(series);
+    let over_time = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
+        let times = series.samples.iter().map(|s| s.time_s);
+        times.enumerate().map(|(i, t)| (t, value(i))).collect()
+    };
+    let cwnd = |flow: usize| {
+        over_time(&|i| {
+            let flow = series.samples[i].flows.get(flow);
+            flow.map_or(0.0, |f| f64::from(f.cwnd_packets))
+        })
+    };
+    let of_flows = |points: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
+        let lines = (0..flows).map(|flow| Line {
+            colour: flow,
+            points: points(flow),
+        });
+        lines.collect()
+    };
+    let queue = Line {
+        colour: 0,
+        points: over_time(&|i| f64::from(series.samples[i].queue_packets)),
+    };
+    let charts = [
+        Chart {
+            title: "throughput, Mb/s (dashed: fair share)",
+            seconds: scales.seconds,
+            top: Some(scales.mbps),
+            guide: (flows > 0).then(|| input.capacity_bps / 1e6 / flows as f64),
+            lines: of_flows(&|flow| throughput(series, flow)),
+        },
+        Chart {
+            title: "congestion window, packets",
+            seconds: scales.seconds,
+            top: None,
+            guide: None,
+            lines: of_flows(&cwnd),
+        },
+        Chart {
+            title: "queue at the bottleneck, packets",
+            seconds: scales.seconds,
+            top: Some(scales.queue),
+            guide: None,
+            lines: vec![queue],
+        },
+    ];
+    let mut figures = String::new();
+    for chart in charts {
+        let svg = chart
+            .svg()
+            .map_err(|e| Error::new("chart", e, "report this"))?;
+        figures += &format!(
+            "<figure><figcaption>{}</figcaption>{svg}</figure>\n",
+            chart.title
+        );
+    }
+    let name = escape(variant);
+    Ok(format!(
+        "<h3>{name}</h3>\n<div class=\"charts\">\n{figures}</div>\n"
+    ))
+}
+
+/// What a flow's receiver read, Mb/s, over the second before each moment.
+fn throughput(series: &Series, flow: usize) -> Vec<(f64, f64)> {
+    let samples = &series.samples;
+    let bytes = |i: usize| samples[i].flows.get(flow).map_or(0, |f| f.received_bytes);
+    let mut first = 0;
+    let mut points = Vec::new();
+    for (i, sample) in samples.iter().enumerate() {
+        while first + 1 < i && sample.time_s - samples[first + 1].time_s >= SPAN_S {
+            first += 1;
+        }
+        let span_s = sample.time_s - samples[first].time_s;
+        if span_s > 0.0 {
+            let got = bytes(i).saturating_sub(bytes(first));
+            points.push((sample.time_s, got as f64 * 8.0 / span_s / 1e6));
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{CheckResult, FlowResult, FlowSample, QueueStats, Sample, VariantResult};
+
+    fn run(names: &[&str], flow: &str) -> RunResult {
+        let variant = |name: &&str| VariantResult {
+            name: (*name).into(),
+            link_utilisation: 0.98765,
+            queue_packets: QueueStats {
+                mean: 1.25,
+                p99: 4.0,
+                max: 9.0,
+            },
+            drops: 31,
+            retransmissions: 12,
+            jain: 0.99991,
+            flows: vec![
+                FlowResult {
+                    name: flow.into(),
+                    goodput_bps: 2_345_678.0,
+                    cwnd_packets: 100.0,
+                    rtt_ms: 500.0,
+                    convergence_s: None,
+                };
+                4
+            ],
+            checks: vec![CheckResult {
+                name: "drops <= 0".into(),
+                required: 0.0,
+                measured: 31.0,
+                ok: false,
+            }],
+        };
+        RunResult {
+            experiment: "<b>x".into(),
+            seed: 7,
+            kernel: "6.18.5".into(),
+            variants: names.iter().map(variant).collect(),
+            ok: false,
+        }
+    }
+
+    /// Restless samples, which compress badly.
+    fn series(samples: usize) -> Series {
+        let flow = |i: usize, f: usize| FlowSample {
+            received_bytes: (i * 31_250 + i * i % (f + 2) * 9_000) as u64,
+            cwnd_packets: ((i * (f + 7)) % 400) as u32,
+            rtt_us: 500_000,
+            retransmissions: 0,
+        };
+        Series {
+            samples: (0..samples)
+                .map(|i| Sample {
+                    time_s: i as f64 / 10.0,
+                    queue_packets: (i * 37 % 800) as u32,
+                    flows: (0..4).map(|f| flow(i, f)).collect(),
+                    ..Sample::default()
+                })
+                .collect(),
+        }
+    }
+
+    fn page(names: &[&str], flow: &str, samples: usize) -> String {
+        let all: Vec<(String, Series)> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), series(samples)))
+            .collect();
+        render(&ReportInput {
+            about: "a & b",
+            source: "nobody",
+            capacity_bps: 10e6,
+            result: &run(names, flow),
+            series: &all,
+        })
+        .expect("renders")
+    }
+
+    #[test]
+    fn figures_and_checks_are_there() {
+        let page = page(&["xcp", "cubic"], "1", 100);
+        for part in [
+            "<td>xcp</td><td>0.988</td><td>2.35 2.35 2.35 2.35</td><td>0.9999</td>",
+            "<td>1.2 / 4 / 9</td><td>31</td><td>12</td>",
+            "FAILED</b> cubic: drops &lt;= 0, measured 31",
+            "Linux 6.18.5, seed 7",
+            "<p>a &amp; b.</p>",
+        ] {
+            assert!(page.contains(part), "{part}\n{}", &page[..3000]);
+        }
+        assert_eq!(page.matches("<svg").count(), 6);
+    }
+
+    #[test]
+    fn it_needs_nothing_beside_it_and_is_small() {
+        let page = page(&["a", "b", "c", "d", "e", "f"], "1", 1001);
+        for part in ["http", "<script", "src=", "href=", "url(", "@import"] {
+            assert!(!page.contains(part), "{part}");
+        }
+        assert!(page.len() < 1_000_000, "{}", page.len());
+    }
+
+    #[test]
+    fn names_are_text() {
+        let page = page(&["<script>alert(1)</script>"], "\"><img>", 20);
+        assert!(!page.contains("<script>") && !page.contains("<img>"));
+        assert!(page.contains("<h3>&lt;script&gt;"));
+        assert!(page.contains("<title>&lt;b&gt;x</title>"));
+    }
+
+    #[test]
+    fn little_or_odd_data_draws_too() {
+        for samples in 0..3 {
+            page(&["x"], "1", samples);
+        }
+        let mut odd = series(3);
+        odd.samples[1].time_s = f64::NAN;
+        odd.samples[2].flows.clear();
+        render(&ReportInput {
+            about: "",
+            source: "",
+            capacity_bps: f64::NAN,
+            result: &run(&[], "1"),
+            series: &[("x".into(), odd)],
+        })
+        .expect("renders");
+    }
+
+    #[test]
+    fn throughput_is_over_a_second() {
+        let points = throughput(
+            &Series {
+                samples: (0..40)
+                    .map(|i| Sample {
+                        time_s: f64::from(i) / 10.0,
+                        flows: vec![FlowSample {
+                            received_bytes: 12_500 * i as u64,
+                            ..FlowSample::default()
+                        }],
+                        ..Sample::default()
+                    })
+                    .collect(),
+            },
+            0,
+        );
+        assert_eq!(points.len(), 39);
+        assert!(
+            points.iter().all(|p| (p.1 - 1.0).abs() < 1e-9),
+            "{points:?}"
+        );
+    }
 }

@@ -33,6 +33,47 @@ pub struct VariantResult {
     pub checks: Vec<CheckResult>,
 }
 
+/// More flows than that are told by their range.
+pub const FLOWS_IN_FULL: usize = 8;
+
+/// What [`VariantResult::cells`] are.
+pub const HEAD: [&str; 7] = [
+    "",
+    "utilisation",
+    "goodput per flow (Mb/s)",
+    "Jain",
+    "queue mean / p99 / max (packets)",
+    "drops",
+    "retransmissions",
+];
+
+impl VariantResult {
+    /// Its row in a table for people.
+    pub fn cells(&self) -> [String; 7] {
+        let queue = &self.queue_packets;
+        [
+            self.name.clone(),
+            format!("{:.3}", self.link_utilisation),
+            self.goodputs(),
+            format!("{:.4}", self.jain),
+            format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max),
+            self.drops.to_string(),
+            self.retransmissions.to_string(),
+        ]
+    }
+
+    fn goodputs(&self) -> String {
+        let mbps = self.flows.iter().map(|flow| flow.goodput_bps / 1e6);
+        if self.flows.len() <= FLOWS_IN_FULL {
+            let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();
+            return each.join(" ");
+        }
+        let least = mbps.clone().fold(f64::INFINITY, f64::min);
+        let most = mbps.fold(0.0, f64::max);
+        format!("{least:.2} to {most:.2} ({} flows)", self.flows.len())
+    }
+}
+
 /// The bottleneck's queue in packets, sampled after the warm-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct QueueStats {

@@ -181,8 +181,7 @@ fn write(
         capacity_bps: experiment.capacity_bps(),
         result,
         series: &series,
-    })
-    .map_err(|e| Error::new("report", e.to_string(), "report this"))?;
+    })?;
     let path = out.join("report.html");
     fs::write(&path, page).map_err(|e| describe(&path, &e))?;
     Ok(path)

@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The table of a lab run, and its checks.
 
-use xcp_lab::result::{CheckResult, RunResult, VariantResult};
+use xcp_lab::result::{CheckResult, RunResult, VariantResult, HEAD};
 
 use crate::out::Style;
 use crate::table;
 
-/// More flows than that are told by their range.
-const FLOWS_IN_FULL: usize = 8;
-
-const HEAD: [&str; 7] = [
-    "",
-    "utilisation",
-    "goodput per flow (Mb/s)",
-    "Jain",
-    "queue mean / p99 / max (packets)",
-    "drops",
-    "retransmissions",
-];
-
 /// One row per variant, then the checks.
 pub fn render(result: &RunResult, style: &Style) -> String {
     let mut rows = vec![HEAD.map(String::from).to_vec()];
-    rows.extend(result.variants.iter().map(row));
+    rows.extend(result.variants.iter().map(|v| v.cells().to_vec()));
     let table = table::columns(&rows, 1);
     let (head, body) = table.split_once('\n').unwrap_or_default();
     let title = format!(
@@ -32,30 +19,6 @@ pub fn render(result: &RunResult, style: &Style) -> String {
     let checks = checks(result, style);
     let head = style.bold(head);
     format!("{}\n\n{head}\n{body}{checks}", style.bold(&title))
-}
-
-fn row(v: &VariantResult) -> Vec<String> {
-    let queue = &v.queue_packets;
-    vec![
-        v.name.clone(),
-        format!("{:.3}", v.link_utilisation),
-        goodputs(v),
-        format!("{:.4}", v.jain),
-        format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max),
-        v.drops.to_string(),
-        v.retransmissions.to_string(),
-    ]
-}
-
-fn goodputs(v: &VariantResult) -> String {
-    let mbps = v.flows.iter().map(|flow| flow.goodput_bps / 1e6);
-    if v.flows.len() <= FLOWS_IN_FULL {
-        let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();
-        return each.join(" ");
-    }
-    let least = mbps.clone().fold(f64::INFINITY, f64::min);
-    let most = mbps.fold(0.0, f64::max);
-    format!("{least:.2} to {most:.2} ({} flows)", v.flows.len())
 }
 
 fn checks(result: &RunResult, style: &Style) -> String {
@@ -169,7 +132,7 @@ mod tests {
     #[test]
     fn many_flows_are_a_range() {
         assert_eq!(
-            goodputs(&variant("xcp", 32, true)),
+            variant("xcp", 32, true).cells()[2],
             "2.40 to 2.71 (32 flows)"
         );
     }

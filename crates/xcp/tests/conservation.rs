@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{can_run, pattern, settle, transfer, turn, HostOn, Net, LINK_BPS};
+use common::{pattern, settle, transfer, turn, HostOn, Net, LINK_BPS};
+use xcp_datapath::testing::can_run;
 use xcp_datapath::testing::{Accident, AccidentAccount, AccidentPlan};
 use xcp_datapath::{host, router};
 

@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{can_run, control, default_control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use common::{control, default_control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
 use xcp_datapath::host;
+use xcp_datapath::testing::can_run;
 use xcp_datapath::testing::{Accident, AccidentPlan};
 
 const BYTES: usize = 2_000_000;

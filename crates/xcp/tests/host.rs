@@ -6,7 +6,8 @@ mod command;
 mod common;
 
 use command::{xcp, Traces};
-use common::{can_run, turn};
+use common::turn;
+use xcp_datapath::testing::can_run;
 
 #[test]
 fn on_twice_changed_and_off() {

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use command::{Ran, Traces, XCP};
-use common::{can_run, skipped, turn};
+use common::turn;
 use serde_json::Value;
 use tempfile::TempDir;
+use xcp_datapath::testing::{can_run, skipped};
 
 /// Two flows over 10 Mb/s and 100 ms, 10 s; what follows is up to the test.
 const SHORT: &str = r#"

@@ -6,8 +6,9 @@ mod command;
 mod common;
 
 use command::{Space, Traces};
-use common::{can_run, skipped, turn};
+use common::turn;
 use serde_json::json;
+use xcp_datapath::testing::{can_run, skipped};
 
 /// Add, add again, change, show, take off: with tcx or with clsact.
 fn life(test: &str, tcx: bool) {

@@ -10,7 +10,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use command::{xcp, Ran, Traces, XCP};
-use common::{can_run, control, turn};
+use common::{control, turn};
+use xcp_datapath::testing::can_run;
 
 fn run(script: &str) -> Ran {
     Ran::of(Command::new(XCP).args(["run", "--", "sh", "-c", script]))

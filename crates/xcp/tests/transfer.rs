@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use command::{Traces, XCP};
-use common::{can_run, pattern, skipped, turn, Net, CLIENT, LINK_BPS};
+use common::{pattern, turn, Net, CLIENT, LINK_BPS};
+use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{host, router};
 
 const BYTES: usize = 20_000_000;

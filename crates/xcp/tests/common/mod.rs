@@ -13,7 +13,6 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-pub use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{host, router};
 
 /// Tests of one binary that change the host's programs take turns; several
