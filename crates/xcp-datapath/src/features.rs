@@ -59,17 +59,17 @@ pub fn probe() -> Vec<Feature> {
             cost: "programs cannot be loaded: use a kernel with CONFIG_DEBUG_INFO_BTF",
         },
         loads(
-            "congestion control in BPF (struct_ops)",
-            object::open("cc", object::CC).and_then(|o| object::load("cc", o)),
+            &object::CC,
+            object::open(&object::CC).and_then(|o| object::load(&object::CC, o)),
             "no sender here: needs 6.4 or later with CONFIG_BPF_JIT",
         ),
         loads(
-            "TCP options in BPF (sock_ops)",
-            object::open("option", object::OPTION).and_then(|o| object::load("option", o)),
+            &object::OPTION,
+            object::open(&object::OPTION).and_then(|o| object::load(&object::OPTION, o)),
             "no host here: needs 6.4 or later with CONFIG_CGROUP_BPF",
         ),
         loads(
-            "packet programs on egress (tc)",
+            &object::ROUTER,
             router::load(
                 14,
                 router::Options {
@@ -114,14 +114,14 @@ pub fn probe() -> Vec<Feature> {
     ]
 }
 
-fn loads<T>(name: &'static str, result: crate::Result<T>, cost: &'static str) -> Feature {
+fn loads<T>(image: &object::Image, result: crate::Result<T>, cost: &'static str) -> Feature {
     Feature {
-        name,
+        name: image.feature,
         present: result.is_ok(),
         required: true,
         detail: match result {
             Ok(_) => "loads".into(),
-            Err(e) => e.to_string(),
+            Err(e) => e.reason,
         },
         cost,
     }

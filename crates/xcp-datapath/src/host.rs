@@ -140,7 +140,7 @@ fn load() -> Result<()> {
 }
 
 fn load_into(dir: &Path) -> Result<()> {
-    let mut option = object::load("option", object::open("option", object::OPTION)?)?;
+    let mut option = object::load(&object::OPTION, object::open(&object::OPTION)?)?;
     for (map, pin) in [
         ("sockets", "sockets"),
         ("counters", "counters"),
@@ -152,13 +152,13 @@ fn load_into(dir: &Path) -> Result<()> {
         let program = object::program(&option, program)?;
         link::pin(program.as_fd(), &dir.join(pin))?;
     }
-    let mut open = object::open("cc", object::CC)?;
+    let mut open = object::open(&object::CC)?;
     for map in ["sockets", "counters"] {
         object::open_map(&mut open, map)?
             .reuse_pinned_map(dir.join(map))
             .map_err(|e| object::failure(map, &e))?;
     }
-    let mut cc = object::load("cc", open)?;
+    let mut cc = object::load(&object::CC, open)?;
     let mut registered = object::map_mut(&mut cc, "xcp")?
         .attach_struct_ops()
         .map_err(|e| object::failure("congestion control xcp", &e))?;

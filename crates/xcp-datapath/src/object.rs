@@ -14,10 +14,28 @@ use libbpf_rs::{
 use crate::intf::Record;
 use crate::{Error, Result};
 
-pub const CC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cc.bpf.o"));
-pub const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
-pub const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
-pub const TEST_TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_tc.bpf.o"));
+/// One of the files in bpf/, compiled.
+pub struct Image {
+    name: &'static str,
+    /// The kernel feature that it stands on, in people's words.
+    pub feature: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! image {
+    ($name:literal, $feature:literal) => {
+        Image {
+            name: $name,
+            feature: $feature,
+            bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")),
+        }
+    };
+}
+
+pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
+pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
+pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
+pub const TEST_TC: Image = image!("test_tc", "packet programs on egress (tc)");
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
@@ -32,20 +50,34 @@ fn print(_level: PrintLevel, text: String) {
     }
 }
 
-/// Opens an object whose ELF image is `image`.
-pub fn open(name: &str, image: &[u8]) -> Result<OpenObject> {
+/// Opens an object.
+pub fn open(image: &Image) -> Result<OpenObject> {
     static PRINT: Once = Once::new();
     PRINT.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Debug, print)));
     });
     ObjectBuilder::default()
-        .name(name)
-        .and_then(|builder| builder.open_memory(image))
-        .map_err(|e| failure(name, &e))
+        .name(image.name)
+        .and_then(|builder| builder.open_memory(image.bytes))
+        .map_err(|e| failure(image.feature, &e))
 }
 
-pub fn load(name: &str, object: OpenObject) -> Result<Object> {
-    object.load().map_err(|e| failure(name, &e))
+/// Loads what [`open`] opened; the kernel may lack what it needs.
+pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
+    object.load().map_err(|e| {
+        let refused = failure(image.feature, &e);
+        if e.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+            return refused;
+        }
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Error {
+            reason: format!("Linux {} lacks what it needs ({e})", release.trim()),
+            remedy: "use Linux 6.4 or later; `xcp doctor` tells what is missing, --verbose what \
+                     the kernel says"
+                .into(),
+            ..refused
+        }
+    })
 }
 
 /// What went wrong with a BPF operation, and the likely way out.

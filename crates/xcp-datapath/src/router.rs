@@ -93,7 +93,7 @@ fn no_router(dev: &str) -> Error {
 /// A router program, loaded but not attached.
 pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
     let cpus = object::cpus()?;
-    let mut open = object::open("router", object::ROUTER)?;
+    let mut open = object::open(&object::ROUTER)?;
     object::open_map(&mut open, "cpus")?
         .set_max_entries(cpus)
         .map_err(|e| object::failure("map of CPUs", &e))?;
@@ -107,7 +107,7 @@ pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
     object::open_map(&mut open, ".data.config")?
         .set_initial_value(options.config().bytes())
         .map_err(|e| object::failure("configuration", &e))?;
-    object::load("router", open)
+    object::load(&object::ROUTER, open)
 }
 
 /// Makes a device an XCP router's output, or changes its options.

@@ -105,11 +105,11 @@ pub struct Accident {
 impl Accident {
     pub fn start(dev: &str, plan: AccidentPlan) -> Result<Self> {
         let device = Device::find(dev)?;
-        let mut open = object::open("test_tc", object::TEST_TC)?;
+        let mut open = object::open(&object::TEST_TC)?;
         object::open_map(&mut open, ".data.config")?
             .set_initial_value(plan.bytes())
             .map_err(|e| object::failure("plan", &e))?;
-        let object = object::load("test_tc", open)?;
+        let object = object::load(&object::TEST_TC, open)?;
         let program = object::program(&object, "xcp_accident")?;
         let link = link::attach_tcx_egress(program.as_fd(), device.index)?;
         Ok(Self {
