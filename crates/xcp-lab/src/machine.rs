@@ -128,6 +128,7 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, seed: u64) -> Result<Ch
             "-device",
             &format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice"),
         ])
+        .process_group(0) // Ctrl-C is for us, who end it
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

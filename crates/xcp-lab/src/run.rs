@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Running an experiment by name: the lab's front door.
 
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -83,6 +85,11 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     if !options.variants.is_empty() {
         experiment = experiment.keep(&options.variants)?;
     }
+    let out = options
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("report").join(&experiment.name));
+    require_writable(&out)?;
     let played = if options.native {
         native::play_all(&experiment, options.seed, progress)?
     } else {
@@ -99,10 +106,6 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         .into_iter()
         .map(|p| (p.result.name, p.series))
         .collect();
-    let out = options
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("report").join(&experiment.name));
     let report = write(&experiment, &result, series, &out)?;
     Ok(Outcome { result, report })
 }
@@ -160,6 +163,26 @@ fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Re
     });
     let results = results.into_inner().unwrap_or_default();
     results.into_iter().flatten().collect()
+}
+
+/// Fails if a folder cannot be made or written, before the run rather than
+/// after it.
+fn require_writable(folder: &Path) -> Result<()> {
+    let absolute = std::path::absolute(folder).map_err(|e| Error::io("--out", &e))?;
+    let there = absolute.ancestors().find(|p| p.exists()).unwrap_or(folder);
+    let describe = |reason: String| {
+        let name = there.display().to_string();
+        Error::new(name, reason, "name a folder that you may write: --out DIR")
+    };
+    if !there.is_dir() {
+        return Err(describe("not a folder".into()));
+    }
+    let path = CString::new(there.as_os_str().as_bytes()).map_err(|e| describe(e.to_string()))?;
+    // SAFETY: a C string that lives through the call.
+    if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        return Err(describe(std::io::Error::last_os_error().to_string()));
+    }
+    Ok(())
 }
 
 fn write(

@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -281,6 +282,7 @@ fn ctrl_c_leaves_nothing() {
     let lab = Lab::new();
     let mut child = lab
         .command(&["zh-validation"])
+        .process_group(0)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -289,7 +291,8 @@ fn ctrl_c_leaves_nothing() {
     assert!(said.any(|line| line.unwrap().ends_with(" %")), "it runs");
     let machines = children(child.id());
     assert!(!machines.is_empty());
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    // to the whole group, as a terminal does
+    assert_eq!(unsafe { libc::kill(-(child.id() as i32), libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for pid in machines {
         assert!(!Path::new("/proc").join(pid.to_string()).exists());
@@ -298,6 +301,56 @@ fn ctrl_c_leaves_nothing() {
     assert!(!lab.path("out").exists());
     let last = said.last().unwrap().unwrap();
     assert_eq!(last, "  help: everything was cleaned up");
+}
+
+#[test]
+fn ctrl_c_ends_a_native_run_as_cleanly() {
+    let _turn = turn();
+    let test = "native run and Ctrl-C";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    let mut child = lab
+        .command(&[&lab.file("x.toml", &direct(SHORT)), "--native"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let Some(line) = said.next() else {
+        panic!("it says nothing")
+    };
+    let line = line.unwrap();
+    if line.contains("this kernel does not have the queue discipline") {
+        child.wait().unwrap();
+        return skipped(test, &line);
+    }
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(spaces(), 0, "namespaces of the lab");
+    assert!(!lab.path("out").exists());
+    before.gone();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_before_the_run() {
+    let lab = Lab::new();
+    let file = lab.file("out", "");
+    lab.run(&["zh-validation"]).failed(
+        1,
+        &format!(
+            "xcp: {file}: not a folder\n  help: name a folder that you may write: --out DIR\n"
+        ),
+    );
+}
+
+/// Without a path to emulate, which would need netem.
+fn direct(experiment: &str) -> String {
+    experiment.replace("rate_mbit = 100\ndelay_ms = 50\n", "")
 }
 
 /// Processes that a process has started.
@@ -323,11 +376,8 @@ fn the_same_file_runs_natively() {
         return;
     };
     let lab = Lab::new();
-    // no path to emulate: that would need netem
-    let direct = SHORT
-        .replace("rate_mbit = 100\ndelay_ms = 50\n", "")
-        .replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
-    let ran = lab.run(&[&lab.file("x.toml", &direct), "--native", "--json"]);
+    let brief = direct(SHORT).replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
+    let ran = lab.run(&[&lab.file("x.toml", &brief), "--native", "--json"]);
     if ran
         .err
         .contains("this kernel does not have the queue discipline")
