@@ -100,11 +100,8 @@ impl Stage {
         }
         tool("ip", &["-batch", "-"], &batch)?;
         for node in experiment.nodes() {
-            tool(
-                "ip",
-                &["-n", &self.space_name(&node), "-batch", "-"],
-                &addresses_and_routes(experiment, &node),
-            )?;
+            let batch = addresses_and_routes(experiment, &node);
+            self.within(&node, || tool("ip", &["-batch", "-"], &batch))??;
         }
         Ok(())
     }
@@ -116,7 +113,7 @@ impl Stage {
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
                 let batch = disciplines(link, &dev, variant.queue);
-                tool("tc", &["-n", &self.space_name(node), "-batch", "-"], &batch)?;
+                self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
                 let bottleneck = link.rate_mbit.filter(|_| link.queue_packets.is_some());
                 if let (Some(rate_mbit), Queue::Xcp) = (bottleneck, variant.queue) {
                     let options = router::Options {

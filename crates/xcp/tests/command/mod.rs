@@ -138,14 +138,18 @@ impl Space {
         space
     }
 
+    fn tool(&self, line: &str) -> String {
+        tool(&format!("nsenter --net=/run/netns/{} {line}", self.name))
+    }
+
     /// `ip link` in there.
     pub fn device(&self, action: &str) {
-        tool(&format!("ip -n {} link {action}", self.name));
+        self.tool(&format!("ip link {action}"));
     }
 
     /// What `tc` says in there.
     pub fn tc(&self, args: &str) -> String {
-        tool(&format!("tc -n {} {args}", self.name))
+        self.tool(&format!("tc {args}"))
     }
 
     /// The command in there; with `XCP_NO_TCX` if not `tcx`.

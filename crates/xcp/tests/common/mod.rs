@@ -43,7 +43,7 @@ impl Net {
         let (c, r, s) = (net.space("c"), net.space("r"), net.space("s"));
         for space in [&c, &r, &s] {
             ip(&format!("netns add {space}"));
-            ip(&format!("-n {space} link set lo up"));
+            within_space(space, "ip link set lo up");
         }
         ip(&format!(
             "link add r netns {c} type veth peer name c netns {r}"
@@ -57,16 +57,16 @@ impl Net {
             (&r, "s", "10.77.2.1/24"),
             (&s, "r", "10.77.2.2/24"),
         ] {
-            ip(&format!("-n {space} addr add {address} dev {dev}"));
-            ip(&format!("-n {space} link set {dev} up"));
+            within_space(space, &format!("ip addr add {address} dev {dev}"));
+            within_space(space, &format!("ip link set {dev} up"));
         }
-        ip(&format!("-n {c} route add default via 10.77.1.2"));
-        ip(&format!("-n {s} route add default via 10.77.2.1"));
+        within_space(&c, "ip route add default via 10.77.1.2");
+        within_space(&s, "ip route add default via 10.77.2.1");
         net.within("r", || {
             std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         });
-        let shaper = "qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
-        run("tc", &format!("-n {r} {shaper}"));
+        let shaper = "tc qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
+        within_space(&r, shaper);
         net
     }
 
@@ -149,6 +149,12 @@ impl Drop for HostOn {
 fn enter(space: &File) {
     let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
     assert_eq!(rc, 0, "setns: {}", std::io::Error::last_os_error());
+}
+
+/// Runs a tool in a namespace. (`ip -n` would mount /sys anew, which not every
+/// container allows.)
+fn within_space(space: &str, line: &str) {
+    run("nsenter", &format!("--net=/run/netns/{space} {line}"));
 }
 
 fn ip(args: &str) {
