@@ -5,7 +5,6 @@
 
 #![allow(non_snake_case)] // units in names
 
-use std::cell::Cell;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -96,27 +95,43 @@ fn in_f64(count: u64) -> Duration {
     )
 }
 
+/// Runs one bench; its median, ns per packet.
+fn median_ns(criterion: &mut Criterion, name: &str, run: fn(u64) -> Duration) -> f64 {
+    let mut samples = Vec::new();
+    criterion.bench_function(name, |b| {
+        b.iter_custom(|count| {
+            let time = run(count);
+            // the shortest warm up the caches
+            if time > Duration::from_millis(1) {
+                samples.push(time.as_secs_f64() * 1e9 / count as f64);
+            }
+            time
+        });
+    });
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 fn main() -> ExitCode {
-    let best_ns = Cell::new(f64::INFINITY);
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3))
         .without_plots()
         .configure_from_args();
-    criterion.bench_function("router in core/, per packet", |b| {
-        b.iter_custom(|count| {
-            let time = core(count);
-            best_ns.set(best_ns.get().min(time.as_secs_f64() * 1e9 / count as f64));
-            time
-        });
-    });
-    criterion.bench_function("router in f64, per packet", |b| b.iter_custom(in_f64));
+    let core_ns = median_ns(&mut criterion, "router in core/, per packet", core);
+    let f64_ns = median_ns(&mut criterion, "router in f64, per packet", in_f64);
     criterion.final_summary();
-    let best = best_ns.get();
-    let verdict = if best <= BUDGET_NS { "ok" } else { "FAILED" };
-    println!("{verdict}: {best:.2} ns per packet at best, at most {BUDGET_NS} allowed");
-    if std::env::args().any(|a| a == "--bench") && best > BUDGET_NS {
-        return ExitCode::FAILURE;
+    if core_ns.is_nan() {
+        return ExitCode::SUCCESS; // run as a test, or filtered out
     }
-    ExitCode::SUCCESS
+    let within = core_ns <= BUDGET_NS;
+    println!(
+        "router in core/: {core_ns:.2} ns per packet, {} the budget of {BUDGET_NS} ns (f64: {f64_ns:.2} ns)",
+        if within { "within" } else { "over" },
+    );
+    if within {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

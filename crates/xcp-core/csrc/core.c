@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * core/ with C linkage: each function calls the inline one of its name.
- * Besides those, two loops over many packets, for measuring what a packet
- * costs without the call.
+ * Besides those, a loop over many packets, for measuring what one costs without
+ * the call.
  */
 #include <stddef.h>
 
@@ -10,6 +10,17 @@
 #include "xcp_router.h"
 #include "xcp_sender.h"
 #include "xcp_wire.h"
+
+/* A forward XCP packet, as the loop below takes it. */
+struct packet {
+	uint64_t size_B;
+	uint64_t x;
+	uint64_t rtt;
+	uint32_t n;
+	int32_t delta;
+	int32_t granted; /* result */
+	uint32_t unused;
+};
 
 /* For the Rust mirror's tests: size, and offset of the last field. */
 struct layout {
@@ -19,8 +30,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[10];
-const struct layout xcp_core_layout[10] = {
+extern const struct layout xcp_core_layout[12];
+const struct layout xcp_core_layout[12] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -31,6 +42,8 @@ const struct layout xcp_core_layout[10] = {
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
 	LAYOUT(xcp_forward, xcp_hops),
+	LAYOUT(xcp_return, other_hops),
+	LAYOUT(packet, unused),
 };
 
 /* Declares and opens a function that other languages call. */
@@ -126,17 +139,6 @@ EXPORT(void, router_queue_end, struct xcp_router_state *s,
 	xcp_router_queue_end(s, params, backlog_B, now_ns);
 }
 
-/* A forward XCP packet, as the loop below takes it. */
-struct packet {
-	uint64_t size_B;
-	uint64_t x;
-	uint64_t rtt;
-	uint32_t n;
-	int32_t delta;
-	int32_t granted; /* result */
-	uint32_t unused;
-};
-
 EXPORT(void, router_batch, const struct xcp_router_law *law,
        struct xcp_router_pool *pool, struct xcp_router_sums *sums,
        struct packet *packets, size_t count)
@@ -209,30 +211,6 @@ EXPORT(uint32_t, edit_forward, uint8_t *o, uint32_t offset, int32_t delta,
 	return xcp_edit_forward(o, offset, delta, ip_ttl);
 }
 
-/* Headers of 60 bytes each: parsed, one B/s less, checksum mended. */
-EXPORT(int64_t, edit_batch, uint8_t *headers, size_t count, uint8_t ip_ttl)
-{
-	int64_t seen = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		uint8_t *tcp = headers + i * XCP_TCP_HEADER_MAX;
-		struct xcp_forward f;
-		uint16_t check;
-		uint32_t sum;
-
-		if (xcp_option_at_32(tcp, XCP_TCP_HEADER_MAX) < XCP_FORWARD)
-			continue;
-		f = xcp_parse_forward(tcp + 32);
-		seen += (int64_t)f.rtt + f.x;
-		sum = xcp_edit_forward(
-			tcp + 32, 32, (int32_t)((uint32_t)f.delta - 1), ip_ttl);
-		__builtin_memcpy(&check, tcp + 16, sizeof(check));
-		check = xcp_mend_checksum(check, sum);
-		__builtin_memcpy(tcp + 16, &check, sizeof(check));
-	}
-	return seen;
-}
-
 /* Receiver */
 
 EXPORT(void, receiver_add, struct xcp_receiver *r, int32_t delta, uint32_t n)
@@ -275,13 +253,4 @@ EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
 EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)
 {
 	return xcp_sender_packets(s);
-}
-
-EXPORT(void, sender_batch, struct xcp_sender *s, const int32_t *fb_Bps,
-       size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		xcp_sender_feedback(s, fb_Bps[i]);
-		xcp_sender_update(s);
-	}
 }

@@ -15,7 +15,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 10];
+    pub(crate) static xcp_core_layout: [Layout; 12];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -82,7 +82,6 @@ extern "C" {
     pub(crate) fn xcp_core_parse_return(o: *const u8, kind: u32, r: *mut Return);
     pub(crate) fn xcp_core_mend_checksum(check: u16, sum: u32) -> u16;
     pub(crate) fn xcp_core_edit_forward(o: *mut u8, offset: u32, delta: i32, ip_ttl: u8) -> u32;
-    pub(crate) fn xcp_core_edit_batch(headers: *mut u8, count: usize, ip_ttl: u8) -> i64;
 
     pub(crate) fn xcp_core_receiver_add(r: *mut Receiver, delta: i32, n: u32);
     pub(crate) fn xcp_core_receiver_take(r: *mut Receiver, n: u32) -> i32;
@@ -93,7 +92,6 @@ extern "C" {
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
     pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
     pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
-    pub(crate) fn xcp_core_sender_batch(s: *mut Sender, fb_Bps: *const i32, count: usize);
 }
 
 #[cfg(test)]
@@ -115,6 +113,8 @@ mod tests {
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
+            Layout(size_of::<Return>(), offset_of!(Return, other_hops)),
+            Layout(size_of::<Packet>(), offset_of!(Packet, unused)),
         ];
         // SAFETY: a constant of C, never written.
         assert_eq!(ours, unsafe { xcp_core_layout });

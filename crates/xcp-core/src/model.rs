@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The router's control laws in floating point: the reference for core/.
+//! Source: Katabi, Handley, Rohrs (SIGCOMM 2002), draft-falk-xcp-spec-03.
 //! Symbols and formulas are those of core/xcp_router.h; here times are in
 //! seconds, sizes in bytes, rates in B/s, and nothing is rounded.
 

@@ -81,12 +81,6 @@ impl Sender {
         unsafe { ffi::xcp_core_sender_feedback(self, fb_Bps) }
     }
 
-    /// Feedback and update for each, in one call; B/s.
-    pub fn batch(&mut self, fb_Bps: &[i32]) {
-        // SAFETY: a record of the right layout and a slice, borrowed for the call.
-        unsafe { ffi::xcp_core_sender_batch(self, fb_Bps.as_ptr(), fb_Bps.len()) }
-    }
-
     /// Sets the window to a number of packets, for a start or after a timeout.
     pub fn reset(&mut self, packets: u64) {
         // SAFETY: a record of the right layout, borrowed for the call.

@@ -51,7 +51,7 @@ impl Kind {
 
     /// Length of the option, B; 0 for none.
     #[must_use]
-    pub fn len(self) -> usize {
+    pub fn option_len(self) -> usize {
         match self {
             Kind::None | Kind::Malformed => 0,
             Kind::Handshake => HANDSHAKE_LEN,
@@ -59,12 +59,6 @@ impl Kind {
             Kind::Forward => FORWARD_LEN,
             Kind::Both => BOTH_LEN,
         }
-    }
-
-    /// No option at all?
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -145,7 +139,7 @@ impl Return {
     /// Reads an option of kind return or both; None if it is another, or cut.
     #[must_use]
     pub fn parse(option: &[u8], kind: Kind) -> Option<Return> {
-        if !matches!(kind, Kind::Return | Kind::Both) || option.len() < kind.len() {
+        if !matches!(kind, Kind::Return | Kind::Both) || option.len() < kind.option_len() {
             return None;
         }
         let mut r = Return::default();
@@ -204,11 +198,4 @@ pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
     let check = unsafe { ffi::xcp_core_mend_checksum(check, sum) };
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check.to_ne_bytes());
     true
-}
-
-/// Finds, parses and edits the option of each header: one B/s less. Returns a
-/// sum over what was read. For benches.
-pub fn edit_batch(headers: &mut [[u8; HEADER_MAX]], ip_ttl: u8) -> i64 {
-    // SAFETY: as many headers of 60 bytes as the slice has.
-    unsafe { ffi::xcp_core_edit_batch(headers.as_mut_ptr().cast(), headers.len(), ip_ttl) }
 }

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! testdata/router-1.csv: what ns-2's router computed for 6,218 packets. The
-//! model reproduces it to 1e-9; core/ follows it.
+//! testdata/router-1.csv: what ns-2.35's router computed, in double precision,
+//! for 6,218 scripted packets. The model reproduces it to 1e-9; core/ follows
+//! it to 1e-5, but for whole B/s on the wire. Its rows:
+//!
+//! - `P,capacity_Bps,queue_limit`
+//! - `A,t,id,size_B,kind,rtt_s,x_s,delta_in_Bps,queue_packets_before`: arrival;
+//!   kind 1 is a forward packet, 2 a return packet
+//! - `D,t,id,delta_out_Bps,rewritten`: departure
+//! - `E,t,next_interval_s,d_s,pos_Bps,neg_Bps,Cp,Cn,Q_B`: control interval end,
+//!   with the values after it
+//! - `Q,t,next_Tq_s,Q_B,backlog_B`: queue estimate, after it
 
 #![allow(non_snake_case)] // units in names
 
