@@ -362,7 +362,7 @@ XCP_INLINE void xcp_router_queue_end(struct xcp_router_state *s,
 				     uint64_t backlog_B, uint64_t now_ns)
 {
 	uint64_t d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
-	/* 16.7 s of backlog at 1 KB/s up to 1 TB of it fit in 64 bits */
+	/* 2^34 B * 10^9 fits in 64 bits; more backlog (17 GB) counts as that */
 	uint64_t drain_ns = xcp_min(backlog_B, 1ULL << 34) * XCP_NSEC_PER_SEC /
 			    xcp_max(params->capacity_Bps, 1);
 

@@ -33,8 +33,10 @@ fn cases(count: u32) -> ProptestConfig {
     }
 }
 
+/// Both ends included, and drawn by themselves too.
 fn log_uniform(low: f64, high: f64) -> impl Strategy<Value = f64> {
-    (low.ln()..=high.ln()).prop_map(f64::exp)
+    let between = (low.ln()..=high.ln()).prop_map(move |v| v.exp().clamp(low, high));
+    prop_oneof![18 => between, 1 => Just(low), 1 => Just(high)]
 }
 
 /// A packet, relative to its trace.
@@ -84,7 +86,7 @@ struct Interval {
 
 fn interval() -> impl Strategy<Value = Interval> {
     (
-        prop_oneof![9 => 1..120usize, 1 => Just(0)],
+        prop_oneof![6 => 1..120usize, 3 => 1..4usize, 1 => Just(0)],
         prop_oneof![9 => Just(None), 1 => Just(Some(2u8))],
         prop_oneof![3 => Just(1.0), 1 => log_uniform(1.0, 100.0)],
         prop::option::weighted(0.6, log_uniform(0.5, 2.0)),
@@ -172,6 +174,7 @@ struct Pair {
     core: Router,
     model: Model,
     now_ns: u64,
+    rtt_s: f64,
     /// Sum of X of the interval that the pools come from, s.
     sum_x_s: f64,
     /// Both pools as that interval ended.
@@ -206,6 +209,7 @@ impl Pair {
             core: Router::new(params, 0),
             model: Model::new(in_f64, 0.0),
             now_ns: 0,
+            rtt_s: trace.rtt_s,
             sum_x_s: 0.0,
             pools_Bps: 0.0,
             bytes: 0,
@@ -274,8 +278,10 @@ impl Pair {
         prop_assert!(!self.core.interval_due(start_ns.saturating_sub(1)));
         prop_assert!(self.core.interval_due(self.now_ns));
 
-        // the kernel counts it in 32 bits
-        let backlog_B = (capacity * self.model.d_s * interval.backlog) as u32 as u64;
+        // Q / d stays below 2^43 B/s, where core/ saturates; the kernel counts
+        // the backlog in 32 bits
+        let backlog_B = (capacity * self.rtt_s * interval.backlog) as u64;
+        let backlog_B = backlog_B.min(u64::from(u32::MAX));
         self.core.backlog(backlog_B);
         self.core.queue_end(backlog_B, self.now_ns);
         self.model.backlog(backlog_B as f64);
@@ -287,9 +293,12 @@ impl Pair {
         prop_assert!(self.core.queue_due(self.now_ns + tq_ns));
 
         let sum_x_s = self.model.sum_x;
+        let carry_Bps = self.core.pool().carry_Bps();
         let renewed = self.core.interval_end(self.now_ns);
         prop_assert_eq!(renewed, self.model.interval_end(self.now_ns as f64 / 1e9));
         let m = &self.model;
+        let unit_Bps = self.core.unit_Bps();
+        near("carry", self.core.pool().carry_Bps(), carry_Bps, unit_Bps)?;
         near("d", self.core.d_s(), m.d_s, 1e-5 * m.d_s)?;
         near("y", self.core.y_Bps() as f64, m.y_Bps, 1e-5 * m.y_Bps + 1.0)?;
         if renewed {
@@ -416,7 +425,7 @@ proptest! {
             min_interval_ns: min_interval_ns.clamp(50_000, 1_000_000_000),
         };
         let mut router = Router::new(params, 0);
-        let mut now_ns = 0u64;
+        let (mut now_ns, mut least_B) = (0u64, 0u64);
         for (what, a, b, c, delta) in steps {
             let n = (c as u32 & 0xffff).max(1);
             match what % 5 {
@@ -431,6 +440,11 @@ proptest! {
                 3 => {
                     router.backlog(a);
                     router.queue_end(b, now_ns);
+                    prop_assert_eq!(router.queue_B(), least_B.min(a).min(b));
+                    least_B = b;
+                    let drain_s = b.min(1 << 34) as f64 / params.capacity_Bps as f64;
+                    let tq_s = ((router.d_s() - drain_s) / 2.0).max(0.002);
+                    near("Tq", router.tq_ns() as f64 / 1e9, tq_s, 1e-5 * tq_s)?;
                 }
                 _ => {
                     now_ns = now_ns.saturating_add(a >> 16);
@@ -444,19 +458,39 @@ proptest! {
 }
 
 /// A packet takes out of the pools what it leaves with, to the last unit, and
-/// they stay within their bits; only what 32 bits cannot hold is lost.
+/// they stay within their bits. Only a decrease may cost it more, if no pool
+/// can take it, and what 32 bits cannot hold is lost.
 fn balance(before: &Pool, after: &Pool, n: u32, got: i32) -> Result<(), TestCaseError> {
     let less = |a: u64, b: u64| i128::from(a) - i128::from(b);
     let written = (i128::from(got) * i128::from(n)) << after.shift;
     let granted = written - less(before.carry, after.carry);
     let spent = less(before.pos, after.pos) - less(before.neg, after.neg);
     prop_assert!(
-        granted <= spent || got == i32::MIN,
+        granted == spent || granted < spent && got < 0 || got == i32::MIN,
         "{granted} of {spent}: {before:?} {after:?}"
     );
     prop_assert!(after.neg <= before.neg && before.neg < 1 << 44 && after.pos < 1 << 44);
     prop_assert!(after.carry >> after.shift <= 1 << 16, "{after:?}");
     Ok(())
+}
+
+/// Whatever its X, a packet takes no more and no less than the whole pool.
+#[test]
+fn a_packet_longer_than_the_interval_takes_the_pool() {
+    let params = Params {
+        capacity_Bps: 1_000_000_000,
+        min_interval_ns: 1_000_000,
+    };
+    let mut router = Router::new(params, 0);
+    router.arrival(1500);
+    router.arrival_xcp(1, 1000, 1 << 20);
+    assert!(router.interval_end(INITIAL_NS));
+    let pool = router.pos_Bps().floor();
+    assert!(pool > 0.0);
+    for x in (0..=24).flat_map(|b| [1000 << b, (1000 << b) + 377]) {
+        let got = router.clone().departure(1, 1500, x, 1 << 20, i32::MAX);
+        assert_eq!(f64::from(got), pool, "X {x}");
+    }
 }
 
 fn extreme_u64() -> impl Strategy<Value = u64> {
@@ -480,6 +514,7 @@ proptest! {
         let total: u64 = parts.iter().sum();
         prop_assume!(total > 0);
         let sum: u64 = parts.iter().map(|p| xcp_core::split(pool, *p, total)).sum();
+        prop_assert_eq!(xcp_core::split(pool, total, total), pool);
         let lost = pool.abs_diff(sum) as f64;
         prop_assert!(lost <= pool as f64 * 1e-8 + parts.len() as f64, "{sum} of {pool}");
     }
@@ -562,9 +597,9 @@ proptest! {
         let mut sender = Sender::new(wire_B, packets.min((1 << 45) / u64::from(wire_B)), limit_B, rtt);
         for fb in feedback {
             sender.feedback(fb);
-            sender.update();
             prop_assert!(sender.cwnd_B >= u64::from(wire_B));
             prop_assert!(sender.cwnd_B <= Sender::CWND_MAX_B);
+            sender.update();
             prop_assert!(sender.packets() >= 1);
             if rtt > 0 {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
@@ -654,24 +689,26 @@ proptest! {
     /// Any bytes at all are read within their bounds: what lies beyond makes
     /// no difference, and what is found lies within the header.
     #[test]
-    fn any_bytes_are_parsed_within_bounds(bytes in segment(), cut in 0..80usize, len in header_len()) {
+    fn any_bytes_are_parsed_within_bounds(
+        mut bytes in segment(),
+        cut in prop_oneof![Just(80), 0..80usize],
+        len in header_len(),
+    ) {
         let readable = bytes.len().min(cut);
-        let (mut zeros, mut ones) = (bytes.clone(), bytes);
-        zeros[readable..].fill(0);
+        bytes.resize(160, 0);
+        let mut ones = bytes.clone();
         ones[readable..].fill(0xff);
-        zeros.resize(160, 0);
-        ones.resize(160, 0xff);
-        let found = wire::find(&zeros[..readable], len);
+        let found = wire::find(&bytes[..readable], len);
         prop_assert_eq!(found, wire::find(&ones[..readable], len));
-        prop_assert_eq!(wire::at_32(&zeros[..readable]), wire::at_32(&ones[..readable]));
+        prop_assert_eq!(wire::at_32(&bytes[..readable]), wire::at_32(&ones[..readable]));
         let (kind, offset) = found;
         if !matches!(kind, Kind::None | Kind::Malformed) {
             prop_assert!(offset >= 20 && offset + kind.option_len() <= len);
-            prop_assert_eq!(&zeros[offset..offset + 4], &[254, zeros[offset + 1], 0x58, 0x43]);
+            prop_assert_eq!(&bytes[offset..offset + 4], &[254, bytes[offset + 1], 0x58, 0x43]);
         }
         // the usual place is found by both ways, or by none
         if readable >= len && (20..=60).contains(&len) {
-            let quick = wire::at_32(&zeros[..len]);
+            let quick = wire::at_32(&bytes[..len]);
             prop_assert!(quick == Kind::None || found == (quick, 32));
         }
     }
@@ -682,9 +719,12 @@ proptest! {
     fn an_edit_mends_the_checksum(
         f in forward(),
         (delta, ip_ttl) in any::<(i32, u8)>(),
+        // a small change is the last to be carried round in the checksum
+        change in prop::option::of(-260..4i32),
         mut bytes in prop::collection::vec(any::<u8>(), 40..80),
         offset in 0..70usize,
     ) {
+        let delta = change.map_or(delta, |c| f.delta.wrapping_add(c));
         let option = f.build();
         let fits = (20..60).contains(&offset) && offset + option.len() <= bytes.len();
         if fits {
@@ -751,12 +791,45 @@ fn segment() -> impl Strategy<Value = Vec<u8>> {
         3 => experiment,
         1 => prop::collection::vec(any::<u8>(), 1..4),
     ];
-    (any::<[u8; 20]>(), prop::collection::vec(option, 0..5))
-        .prop_map(|(fixed, options)| [&fixed[..], &options.concat()].concat())
+    let before = prop_oneof![
+        Just(vec![]),
+        Just(vec![1, 1, 8, 10, 0, 1, 2, 3, 4, 5, 6, 7])
+    ];
+    (
+        any::<[u8; 20]>(),
+        before,
+        prop::collection::vec(option, 0..5),
+    )
+        .prop_map(|(fixed, before, options)| [&fixed[..], &before, &options.concat()].concat())
 }
 
 fn header_len() -> impl Strategy<Value = usize> {
     prop_oneof![3 => (5..=15usize).prop_map(|words| 4 * words), 1 => 0..70usize]
+}
+
+#[test]
+fn options_that_do_not_parse_are_malformed() {
+    let of_version = |version: u8, length: u8| {
+        let mut option = vec![0; usize::from(length)];
+        option[..5].copy_from_slice(&[254, length, 0x58, 0x43, version << 4]);
+        option
+    };
+    for options in [
+        vec![2, 0, 1, 1],
+        vec![2, 1, 1, 1],
+        vec![2, 5, 1, 1],
+        vec![1, 1, 1, 2],
+        vec![254, 3, 0, 254],
+        vec![1, 254, 4, 0x58],
+        of_version(1, 11),
+        of_version(0, 10),
+        of_version(2, 22),
+        of_version(15, 28),
+    ] {
+        let header = [&[0; 20][..], &options].concat();
+        let (kind, _) = wire::find(&header, header.len());
+        assert_eq!(kind, Kind::Malformed, "{options:?}");
+    }
 }
 
 /// The one's complement sum that a checksum makes constant.

@@ -38,11 +38,11 @@ pub fn render(input: &ReportInput) -> Result<String> {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{name}</title>\n<style>\n{STYLE}</style>\n\
-         <h1>{name}</h1>\n<p>{about}.</p>\n\
+         <h1>{name}</h1>\n{about}\
          <p class=\"weak\">{source}; Linux {kernel}, seed {seed}</p>\n\
          {table}{checks}{legend}{charts}</html>\n",
         name = escape(&result.experiment),
-        about = escape(input.about),
+        about = about(input.about),
         source = escape(input.source),
         kernel = escape(&result.kernel),
         seed = result.seed,
@@ -57,6 +57,15 @@ fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+/// A sentence about the experiment, if it has one.
+fn about(text: &str) -> String {
+    let text = text.trim().trim_end_matches('.');
+    if text.is_empty() {
+        return String::new();
+    }
+    format!("<p>{}.</p>\n", escape(text))
 }
 
 fn row(cell: &str, cells: &[String]) -> String {
@@ -343,6 +352,13 @@ mod tests {
     }
 
     #[test]
+    fn what_it_is_about_is_one_sentence_or_none() {
+        assert_eq!(about("a < b"), "<p>a &lt; b.</p>\n");
+        assert_eq!(about("a."), "<p>a.</p>\n");
+        assert_eq!(about(" "), "");
+    }
+
+    #[test]
     fn little_or_odd_data_draws_too() {
         for samples in 0..3 {
             page(&["x"], "1", samples);
@@ -358,6 +374,47 @@ mod tests {
             series: &[("x".into(), odd)],
         })
         .expect("renders");
+    }
+
+    #[test]
+    fn every_line_is_drawn_and_the_queues_share_a_scale() {
+        let full = series(100);
+        let mut empty = full.clone();
+        for sample in &mut empty.samples {
+            sample.queue_packets = 0;
+        }
+        let page = render(&ReportInput {
+            about: "",
+            source: "",
+            capacity_bps: 10e6,
+            result: &run(&["full", "empty"], "1"),
+            series: &[("full".into(), full), ("empty".into(), empty)],
+        })
+        .expect("renders");
+        let queues: Vec<&str> = page.split("queue at the bottleneck").skip(1).collect();
+        assert_eq!(queues.len(), 2);
+        for chart in queues {
+            let chart = chart.split("</svg>").next().unwrap_or_default();
+            assert!(chart.contains("\n600\n"), "{chart}");
+            assert!(chart.contains(&chart::colour(0)), "{chart}");
+        }
+    }
+
+    #[test]
+    fn a_burst_counts_for_a_second() {
+        let sample = |i: u32| Sample {
+            time_s: f64::from(i) / 10.0,
+            flows: vec![FlowSample {
+                received_bytes: if i < 20 { 0 } else { 125_000 },
+                ..FlowSample::default()
+            }],
+            ..Sample::default()
+        };
+        let burst = Series {
+            samples: (0..40).map(sample).collect(),
+        };
+        let seen = throughput(&burst, 0).iter().filter(|p| p.1 > 0.5).count();
+        assert!((10..=11).contains(&seen), "{seen}");
     }
 
     #[test]

@@ -4,14 +4,17 @@
 
 use plotters::prelude::*;
 
+use crate::result::FLOWS_IN_FULL;
+
 const WIDTH: u32 = 480;
 const HEIGHT: u32 = 260;
 /// Names for the style: these shades appear nowhere else.
 const AXIS: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 
-/// Okabe and Ito's colours, which colour-blind people can tell apart.
-const COLOURS: [RGBColor; 7] = [
+/// Okabe and Ito's colours, which colour-blind people can tell apart; one for
+/// each flow of the legend.
+const COLOURS: [RGBColor; FLOWS_IN_FULL] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -19,6 +22,8 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
     RGBColor(150, 140, 30),
+    // their black, in a shade that a dark page shows too
+    RGBColor(128, 128, 128),
 ];
 
 /// The colour of a flow, as CSS has it.
@@ -92,7 +97,7 @@ impl Chart<'_> {
                 .draw_series(DashedLineSeries::new(ends, 4, 4, AXIS.stroke_width(1)))
                 .map_err(|e| e.to_string())?;
         }
-        let width = if self.lines.len() > COLOURS.len() + 1 {
+        let width = if self.lines.len() > COLOURS.len() {
             1
         } else {
             2
@@ -178,6 +183,39 @@ mod tests {
         assert!(kept.len() <= 2 * WIDTH as usize, "{}", kept.len());
         assert!(kept.contains(&(54.321, 700.0)) && kept.contains(&(54.322, 0.0)));
         assert!(kept.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn flows_of_the_legend_differ_in_colour() {
+        let mut all: Vec<String> = (0..FLOWS_IN_FULL).map(colour).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), FLOWS_IN_FULL);
+    }
+
+    #[test]
+    fn a_line_of_many_points_is_drawn_thinned() {
+        let points = (0..100_000)
+            .map(|i| (f64::from(i) / 1e3, f64::from(i % 7)))
+            .collect();
+        let chart = Chart {
+            title: "",
+            seconds: 100.0,
+            top: None,
+            guide: None,
+            lines: vec![Line { colour: 0, points }],
+        };
+        let svg = chart.svg().expect("draws");
+        assert!(svg.len() < 30_000, "{}", svg.len());
+    }
+
+    #[test]
+    fn what_is_no_number_is_left_out() {
+        let odd = [(0.0, 1.0), (f64::NAN, 2.0), (1.0, f64::NAN), (2.0, 3.0)];
+        assert_eq!(thinned(&odd, 2.0), [(0.0, 1.0), (2.0, 3.0)]);
+        for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(positive(value), 1.0);
+        }
     }
 
     #[test]
