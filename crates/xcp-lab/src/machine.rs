@@ -19,7 +19,7 @@ use crate::{interrupt, Error, Result};
 
 const QEMU: &str = "qemu-system-x86_64";
 /// A machine that has said nothing for so long will not boot.
-const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 /// A kernel that says this on its console has given up.
 const LAST_WORDS: &[&str] = &["Kernel panic", "System halted"];
 const MEMORY_MB: u32 = 768;
