@@ -493,6 +493,37 @@ fn a_packet_longer_than_the_interval_takes_the_pool() {
     }
 }
 
+/// A queue or a load beyond what the router's numbers hold counts as the most
+/// that they hold.
+#[test]
+fn what_is_too_much_saturates() {
+    let most_Bps = ((1u64 << 43) - 1) as f64;
+    let params = Params {
+        capacity_Bps: 1_000,
+        min_interval_ns: 50_000,
+    };
+    for b in 44..64 {
+        let mut router = Router::new(params, 0);
+        router.set_queue((1 << b) + 12_345);
+        router.arrival(40);
+        router.arrival_xcp(1, 1, 1);
+        assert!(router.interval_end(INITIAL_NS));
+        let neg_Bps = router.neg_Bps();
+        assert!(
+            (neg_Bps / (0.226 * most_Bps) - 1.0).abs() < 1e-5,
+            "{neg_Bps}"
+        );
+
+        let mut router = Router::new(params, 0);
+        router.arrival((1 << b) + 12_345);
+        router.arrival_xcp(1, 1, 1);
+        assert!(router.interval_end(1));
+        let neg_Bps = router.neg_Bps();
+        assert!((neg_Bps / (0.4 * most_Bps) - 1.0).abs() < 1e-5, "{neg_Bps}");
+        assert_eq!(router.y_Bps() as f64, most_Bps);
+    }
+}
+
 fn extreme_u64() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -577,36 +608,47 @@ proptest! {
         sender.age(used_B);
         let half = (before + used_B) / 2;
         prop_assert_eq!(sender.cwnd_B, half.min(before).max(u64::from(wire_B)));
+        sender.cwnd_frac = 1;
         sender.reset(3);
         prop_assert_eq!(sender.packets(), 3);
         prop_assert_eq!((sender.cwnd_B, sender.cwnd_frac), (3 * u64::from(wire_B), 0));
     }
 
-    /// Any feedback leaves a window of at least a packet, and no more than is
-    /// allowed; pacing is the window by the RTT; the request is what the limit
+    /// Any feedback, of 44 bits or saturated to that, leaves a window of at
+    /// least a packet, and no more than is allowed; pacing is the window by the
+    /// RTT; X is of what can really be sent; the request is what the limit
     /// leaves, spread over the packets of an RTT.
     #[test]
     fn the_window_keeps_its_bounds(
         wire_B in 40..=65_535u32,
         packets in 0..=(1u64 << 40),
         limit_B in extreme_u64(),
-        rtt in prop_oneof![Just(0u64), 2_684u64..(60 << 28)],
-        feedback in prop::collection::vec(any::<i64>(), 1..20),
+        rtt in prop_oneof![Just(0u64), Just(1), 2_684u64..(60 << 28)],
+        feedback in prop::collection::vec((any::<i64>(), 0..63u32), 1..20),
     ) {
         let limit_B = limit_B & ((1 << 46) - 1);
         let mut sender = Sender::new(wire_B, packets.min((1 << 45) / u64::from(wire_B)), limit_B, rtt);
-        for fb in feedback {
+        for (fb, smaller) in feedback {
+            let fb = fb >> smaller;
+            let exact = |s: &Sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
+            let moved = i128::from(fb.clamp(1 - (1 << 44), (1 << 44) - 1)) * i128::from(rtt);
+            let want = (exact(&sender) + moved).max(i128::from(wire_B) << 28);
             sender.feedback(fb);
-            prop_assert!(sender.cwnd_B >= u64::from(wire_B));
-            prop_assert!(sender.cwnd_B <= Sender::CWND_MAX_B);
+            if want >> 28 >= i128::from(Sender::CWND_MAX_B) {
+                prop_assert_eq!(sender.cwnd_B, Sender::CWND_MAX_B);
+            } else {
+                prop_assert_eq!(exact(&sender), want);
+            }
             sender.update();
-            prop_assert!(sender.packets() >= 1);
+            prop_assert_eq!(sender.packets(), sender.cwnd_B.div_ceil(u64::from(wire_B)));
             if rtt > 0 {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
                 let pace = pace.min(Sender::CWND_MAX_B as f64);
                 near("pacing", sender.pacing_Bps as f64, pace, pace * 1e-6 + 1.0)?;
-                prop_assert!(sender.next_x() >= 1);
                 let window_B = sender.cwnd_B.min(limit_B).max(u64::from(wire_B));
+                let x = rtt * u64::from(wire_B) / window_B;
+                let next = sender.next_x();
+                prop_assert!(next >= 1 && (x..=x + 1).contains(&next), "X {next}, not {x}");
                 let spare_Bps = limit_B.saturating_sub(window_B) as f64 / (rtt as f64 / TICK);
                 let part = f64::from(wire_B) / window_B as f64;
                 let request = (spare_Bps * part).min(f64::from(i32::MAX));
@@ -617,11 +659,12 @@ proptest! {
         }
     }
 
-    /// The sum of X over a window's packets is the RTT.
+    /// The sum of X over a window's packets is the RTT, after it shrank too.
     #[test]
     fn x_sums_up_to_the_rtt(
         wire_B in 40..=9_000u32,
         packets in 1..2_000u64,
+        (first, shrunk) in (0..2_000u64, 1..2_000u64),
         rtt in log_uniform(100e-6, 15.0),
     ) {
         let rtt = (rtt * TICK) as u64;
@@ -629,6 +672,14 @@ proptest! {
         let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, rtt);
         let sum: u64 = (0..packets).map(|_| sender.next_x()).sum();
         prop_assert!(sum.abs_diff(rtt) <= 1, "{} of {}", sum, rtt);
+        for _ in 0..first {
+            sender.next_x();
+        }
+        let shrunk = shrunk.min(packets);
+        sender.reset(shrunk);
+        sender.update();
+        let sum: u64 = (0..shrunk).map(|_| sender.next_x()).sum();
+        prop_assert!(sum.abs_diff(rtt) <= 1, "{} of {}, {} packets", sum, rtt, shrunk);
     }
 
     /// Conversions round down to the unit, up to 64 s.
@@ -647,13 +698,16 @@ proptest! {
     fn options_survive_the_wire(
         f in forward(),
         feedback in any::<i32>(),
-        (xcp_hops, other_hops) in (any::<u8>(), 0..=15u8),
+        (xcp_hops, other_hops) in any::<(u8, u8)>(),
         fixed in any::<[u8; 20]>(),
         before in prop::collection::vec(other_option(), 0..4),
         after in prop::collection::vec(other_option(), 0..4),
     ) {
         let r = Return { feedback, xcp_hops, other_hops };
         let both = f.build_both(&r);
+        // 4 bits have room for 15
+        let parsed_f = Forward { xcp_hops: f.xcp_hops.min(15), ..f };
+        let parsed_r = Return { other_hops: other_hops.min(15), ..r };
         for (kind, option) in [
             (Kind::Handshake, &wire::handshake()[..]),
             (Kind::Return, &r.build()),
@@ -677,8 +731,8 @@ proptest! {
                 prop_assert_eq!(quick, Kind::None);
             }
             let o = &header[offset..];
-            let forward = matches!(kind, Kind::Forward | Kind::Both).then_some(f);
-            let returned = matches!(kind, Kind::Return | Kind::Both).then_some(r);
+            let forward = matches!(kind, Kind::Forward | Kind::Both).then_some(parsed_f);
+            let returned = matches!(kind, Kind::Return | Kind::Both).then_some(parsed_r);
             if forward.is_some() {
                 prop_assert_eq!(Forward::parse(o), forward);
             }
@@ -738,7 +792,7 @@ proptest! {
         }
         let want = Forward {
             delta,
-            xcp_hops: (f.xcp_hops + 1).min(15),
+            xcp_hops: f.xcp_hops.saturating_add(1).min(15),
             xcp_ttl: f.xcp_ttl - u8::from(f.xcp_ttl > ip_ttl),
             ..f
         };
@@ -748,9 +802,8 @@ proptest! {
 }
 
 fn forward() -> impl Strategy<Value = Forward> {
-    let words = any::<(u32, u32, i32, u32, u8)>();
-    (words, 0..=15u8).prop_map(
-        |((rtt, x, delta, last_xcp_router, xcp_ttl), xcp_hops)| Forward {
+    any::<(u32, u32, i32, u32, u8, u8)>().prop_map(
+        |(rtt, x, delta, last_xcp_router, xcp_ttl, xcp_hops)| Forward {
             rtt,
             x,
             delta,
@@ -829,6 +882,23 @@ fn options_that_do_not_parse_are_malformed() {
         let header = [&[0; 20][..], &options].concat();
         let (kind, _) = wire::find(&header, header.len());
         assert_eq!(kind, Kind::Malformed, "{options:?}");
+    }
+}
+
+#[test]
+fn other_options_and_what_follows_the_last_are_no_concern() {
+    for options in [
+        vec![],
+        vec![1, 1, 1, 1],
+        // the end of options
+        vec![0, 254, 4, 0x58, 0x43, 0, 0, 0],
+        vec![1, 0, 2, 0],
+        // too short for an experiment's identifier, which is the next option
+        vec![254, 3, 0x58, 0x43, 2, 1, 1, 1],
+    ] {
+        let header = [&[0; 20][..], &options].concat();
+        let (kind, _) = wire::find(&header, header.len());
+        assert_eq!(kind, Kind::None, "{options:?}");
     }
 }
 
