@@ -14,7 +14,8 @@
 struct xcp_router_config {
 	struct xcp_router_params params;
 	uint32_t overhead_B; /* added to every wire packet */
-	uint32_t unused;
+	uint16_t ip_proto; /* of the wire format `header` */
+	uint16_t whole_feedback; /* `option-2005` without fractions */
 };
 
 /* What one CPU saw on one link. */
@@ -31,6 +32,7 @@ struct xcp_router_cpu {
 	uint32_t epoch; /* of the law that filled the pool */
 	uint32_t unused;
 	struct xcp_router_counters counters;
+	int64_t carry_2005; /* B/s that `option-2005` could not say */
 	/* the claimer's: what it saw at the last end, what comes next */
 	uint64_t seen_traffic_B;
 	uint64_t seen_sum_x;

@@ -227,7 +227,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 			s->writing = XCP_RETURN;
 		else
 			COUNT(return_crowded, 1);
-	} else if (s->receiver.pending_Bps &&
+	} else if (s->receiver.pending &&
 		   !bpf_reserve_hdr_opt(skops, XCP_OPT_BOTH_LEN, 0)) {
 		s->writing = XCP_BOTH;
 	} else if (!bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0)) {
@@ -394,7 +394,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 			break;
 		s = socket_of(skops, 0);
 		if (s)
-			COUNT(unreturned_Bps, s->receiver.pending_Bps);
+			COUNT(unreturned_Bps, s->receiver.pending);
 		break;
 	}
 	return 1;

@@ -7,11 +7,12 @@
  *   1. the clocks: an overdue control interval or queue estimate ends now;
  *      one CPU claims it, the others go on
  *   2. every packet counts in the input traffic
- *   3. the XCP header is found: at once where it usually stands (IPv4 or IPv6
- *      without extensions, the option right behind timestamps), else by the
- *      slow way through VLAN tags, extension headers and options
+ *   3. the XCP header is found, in whichever wire format: at once where it
+ *      usually stands (behind IPv4 or IPv6 without extensions, or as the option
+ *      right behind timestamps), else by the slow way through VLAN tags,
+ *      extension headers and options
  *   4. a forward header counts in the sums, gets its delta, and the TCP
- *      checksum is mended by the difference
+ *      checksum, if it covers it, is mended by the difference
  *   5. anything else, malformed packets included, passes untouched
  *
  * Functions that are not static are verified once, whatever their arguments,
@@ -49,12 +50,21 @@ struct {
 	__type(value, struct xcp_router_cpu);
 } cpus SEC(".maps");
 
-/* A packet's XCP header, as the slow way found it. */
+/* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
 	enum xcp_kind kind;
-	__u32 tcp; /* offset of the TCP header in the packet */
+	__u32 l4; /* offset in the packet */
+	__u32 l4_len;
 	__u32 option; /* offset of the option in the TCP header */
+	__u8 protocol; /* TCP or that of XCP headers */
 	__u8 ttl;
+};
+
+/* A wire packet of a super-packet: one of n, all alike. */
+struct share {
+	__u32 n;
+	__u32 unused;
+	__u64 bytes; /* of all n */
 };
 
 static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
@@ -155,8 +165,13 @@ static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
 	return proto;
 }
 
-static __always_inline enum xcp_kind find_tcp4(struct __sk_buff *skb, __u32 at,
-					       struct found *f, __u32 *payload)
+static __always_inline bool is_ours(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == config.ip_proto;
+}
+
+static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
+					       struct found *f)
 {
 	__u8 ip[IPV4_LEN];
 	__u32 header, total;
@@ -171,17 +186,18 @@ static __always_inline enum xcp_kind find_tcp4(struct __sk_buff *skb, __u32 at,
 		total = skb->len - at;
 	if (total < header || at + total > skb->len)
 		return XCP_MALFORMED;
-	/* other protocols, and fragments: routers read no TCP in them */
-	if (ip[9] != IPPROTO_TCP || (ip[6] & 0x3f) || ip[7])
+	/* other protocols, and fragments: routers read nothing in them */
+	if (!is_ours(ip[9]) || (ip[6] & 0x3f) || ip[7])
 		return XCP_NONE;
+	f->protocol = ip[9];
 	f->ttl = ip[8];
-	f->tcp = at + header;
-	*payload = total - header;
+	f->l4 = at + header;
+	f->l4_len = total - header;
 	return XCP_FORWARD;
 }
 
-static __always_inline enum xcp_kind find_tcp6(struct __sk_buff *skb, __u32 at,
-					       struct found *f, __u32 *payload)
+static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
+					       struct found *f)
 {
 	__u8 ip[IPV6_LEN], next, ext[2];
 	__u32 left, length;
@@ -211,11 +227,12 @@ static __always_inline enum xcp_kind find_tcp6(struct __sk_buff *skb, __u32 at,
 		at += length;
 		left -= length;
 	}
-	if (next != IPPROTO_TCP)
+	if (!is_ours(next))
 		return XCP_NONE;
+	f->protocol = next;
 	f->ttl = ip[7];
-	f->tcp = at;
-	*payload = left;
+	f->l4 = at;
+	f->l4_len = left;
 	return XCP_FORWARD;
 }
 
@@ -234,11 +251,37 @@ __noinline int find_option(struct tcp_copy *tcp)
 			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
 }
 
+static __always_inline enum xcp_kind find_in_tcp(struct __sk_buff *skb,
+						 struct found *f)
+{
+	struct tcp_copy tcp = {};
+	enum xcp_kind kind;
+	__u32 header;
+
+	if (f->l4_len < XCP_TCP_HEADER_LEN ||
+	    bpf_skb_load_bytes(skb, f->l4, tcp.bytes, XCP_TCP_HEADER_LEN))
+		return XCP_MALFORMED;
+	header = (tcp.bytes[12] >> 4) * 4;
+	if (header < XCP_TCP_HEADER_LEN || header > f->l4_len)
+		return XCP_MALFORMED;
+	header -= XCP_TCP_HEADER_LEN;
+	barrier_var(header); /* keeps the bounds where the verifier sees them */
+	if (header < 1)
+		return XCP_NONE;
+	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
+	    bpf_skb_load_bytes(skb, f->l4 + XCP_TCP_HEADER_LEN,
+			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
+		return XCP_MALFORMED;
+	tcp.header_len = header + XCP_TCP_HEADER_LEN;
+	kind = find_option(&tcp);
+	f->option = tcp.option;
+	return kind;
+}
+
 /* The slow way to the header, through copies. */
 __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 {
-	struct tcp_copy tcp = {};
-	__u32 at = options.l2_len, payload = 0, header;
+	__u32 at = options.l2_len;
 	enum xcp_kind kind;
 	int proto;
 
@@ -248,35 +291,17 @@ __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 	if (proto < 0)
 		return XCP_MALFORMED;
 	if (proto == ETH_P_IP)
-		kind = find_tcp4(skb, at, f, &payload);
+		kind = find_ipv4(skb, at, f);
 	else if (proto == ETH_P_IPV6)
-		kind = find_tcp6(skb, at, f, &payload);
+		kind = find_ipv6(skb, at, f);
 	else
 		return XCP_NONE;
-	if (kind != XCP_FORWARD)
-		return kind;
-
-	if (payload < XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, f->tcp, tcp.bytes, XCP_TCP_HEADER_LEN))
-		return XCP_MALFORMED;
-	header = (tcp.bytes[12] >> 4) * 4;
-	if (header < XCP_TCP_HEADER_LEN || header > payload)
-		return XCP_MALFORMED;
-	header -= XCP_TCP_HEADER_LEN;
-	barrier_var(header); /* keeps the bounds where the verifier sees them */
-	if (header < 1)
-		return XCP_NONE;
-	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, f->tcp + XCP_TCP_HEADER_LEN,
-			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
-		return XCP_MALFORMED;
-	tcp.header_len = header + XCP_TCP_HEADER_LEN;
-	kind = find_option(&tcp);
-	f->option = tcp.option;
+	if (kind == XCP_FORWARD && f->protocol == IPPROTO_TCP)
+		return find_in_tcp(skb, f);
 	return kind;
 }
 
-/* Steps 4: sums, delta and counters of a forward header. */
+/* Step 4: sums, delta and counters of a forward header. */
 static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 				   const struct xcp_forward *h, __u32 n,
 				   __u64 bytes)
@@ -303,13 +328,91 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 }
 
 __noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
-			    __u32 n, __u64 bytes)
+			    struct share *s)
 {
-	return cpu && h ? grant(cpu, h, n, bytes) : 0;
+	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
+}
+
+/* The length of one of the n packets. */
+static __always_inline __u32 length_of(const struct share *s)
+{
+	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
+}
+
+/* What to write as H_feedback. */
+__noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
+			  struct share *s)
+{
+	struct xcp_forward f;
+	__s32 granted, before;
+	__u16 feedback;
+
+	if (!cpu || !h || !s)
+		return 0;
+	f = xcp_2005_forward(h, length_of(s));
+	before = grant_slowly(cpu, &f, s);
+	granted = before;
+	feedback = xcp_2005_grant(h, length_of(s), &granted, &cpu->carry_2005,
+				  config.whole_feedback);
+	cpu->counters.granted_Bps += ((__s64)granted - before) * s->n;
+	return feedback;
+}
+
+/* The draft's header, its 20 bytes read: grants, edits them; the kind. */
+struct header_copy {
+	__u8 bytes[XCP_HEADER_LEN];
+	__u8 ttl;
+};
+
+__noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
+			   struct share *s)
+{
+	struct xcp_header head;
+	struct xcp_forward f;
+	enum xcp_kind kind;
+
+	if (!cpu || !h || !s)
+		return XCP_NONE;
+	kind = xcp_header_read(h->bytes, &head);
+	if (kind == XCP_BOTH) {
+		f = xcp_header_forward(h->bytes, head.version, length_of(s));
+		f.delta = grant_slowly(cpu, &f, s);
+		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl);
+	}
+	return kind;
+}
+
+static __always_inline void count_other(struct xcp_router_cpu *cpu,
+					enum xcp_kind kind, __u32 n)
+{
+	cpu->counters.other_packets += n;
+	if (kind == XCP_MALFORMED)
+		cpu->counters.malformed += n;
+}
+
+/* The draft's header at `at`, of `length` bytes up to the packet's end. */
+__noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			      struct share *s, struct found *f)
+{
+	struct header_copy h = {};
+	enum xcp_kind kind = XCP_MALFORMED;
+
+	if (!cpu || !s || !f)
+		return 0;
+	h.ttl = f->ttl;
+	if (f->l4_len >= XCP_HEADER_LEN &&
+	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
+		kind = edit_header(cpu, &h, s);
+	if (kind == XCP_BOTH)
+		bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
+				    BPF_F_RECOMPUTE_CSUM);
+	else
+		count_other(cpu, kind, s->n);
+	return 0;
 }
 
 __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			   __u32 n, __u64 bytes)
+			   struct share *s)
 {
 	struct found f = {};
 	/* on the stack, words must be aligned; the option's stand at 4 n + 2 */
@@ -319,38 +422,48 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	} __attribute__((aligned(4))) copy;
 	__u8 *option = copy.option;
 	struct xcp_forward h;
-	__u32 sum, at;
+	struct xcp_2005 h2005;
+	__u32 sum, at, length;
 
-	if (!cpu)
+	if (!cpu || !s)
 		return 0;
 	f.kind = find_slowly(skb, &f);
-	at = f.tcp + f.option;
-	if ((f.kind != XCP_FORWARD && f.kind != XCP_BOTH) ||
-	    bpf_skb_load_bytes(skb, at, option, sizeof(copy.option))) {
-		cpu->counters.other_packets += n;
-		if (f.kind == XCP_MALFORMED)
-			cpu->counters.malformed += n;
+	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
+		return edit_header_at(skb, cpu, s, &f);
+	at = f.l4 + f.option;
+	if (f.kind == XCP_FORWARD_2005) {
+		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
+			return 0;
+		h2005 = xcp_2005_parse(option);
+		sum = xcp_2005_edit(option, f.option,
+				    grant_2005(cpu, &h2005, s));
+		length = XCP_2005_FORWARD_LEN;
+	} else if ((f.kind == XCP_FORWARD || f.kind == XCP_BOTH) &&
+		   !bpf_skb_load_bytes(skb, at, option, sizeof(copy.option))) {
+		h = xcp_parse_forward(option);
+		h.delta = grant_slowly(cpu, &h, s);
+		sum = xcp_edit_forward(option, f.option, h.delta, f.ttl);
+		length = sizeof(copy.option);
+	} else {
+		count_other(cpu, f.kind, s->n);
 		return 0;
 	}
-	h = xcp_parse_forward(option);
-	h.delta = grant_slowly(cpu, &h, n, bytes);
-	sum = xcp_edit_forward(option, f.option, h.delta, f.ttl);
-	if (!bpf_skb_store_bytes(skb, at, option, sizeof(copy.option), 0))
-		bpf_l4_csum_replace(skb, f.tcp + TCP_CHECK, 0, sum, 0);
+	if (!bpf_skb_store_bytes(skb, at, option, length, 0))
+		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
 	return 0;
 }
 
 /*
- * The usual cases, the TCP header being at `tcp`: the option at its byte 32,
- * or no option but timestamps. Returns false for all others.
+ * The usual cases, the TCP header being at `tcp`: an option at its byte 32, or
+ * no option but timestamps. Returns false for all others.
  */
 static __always_inline bool edit_fast(const struct sk_buff *kskb,
-				      struct xcp_router_cpu *cpu, __u32 n,
-				      __u64 bytes, __u8 *tcp, __u8 *end,
+				      struct xcp_router_cpu *cpu,
+				      struct share *s, __u8 *tcp, __u8 *end,
 				      __u8 ttl)
 {
 	struct xcp_forward h;
-	enum xcp_kind kind;
+	struct xcp_2005 h2005;
 	__u32 sum, header;
 
 	if (tcp + 32 > end)
@@ -359,17 +472,21 @@ static __always_inline bool edit_fast(const struct sk_buff *kskb,
 	if (header == XCP_TCP_HEADER_LEN ||
 	    (header == 32 &&
 	     xcp_get32(tcp + XCP_TCP_HEADER_LEN) == XCP_WORD_TIMESTAMPS)) {
-		cpu->counters.other_packets += n;
+		cpu->counters.other_packets += s->n;
 		return true;
 	}
-	if (tcp + 32 + XCP_OPT_BOTH_LEN > end)
+	if (tcp + 32 + XCP_OPT_BOTH_LEN <= end &&
+	    xcp_option_at_32(tcp, header) != XCP_NONE) {
+		h = xcp_parse_forward(tcp + 32);
+		h.delta = grant(cpu, &h, s->n, s->bytes);
+		sum = xcp_edit_forward(tcp + 32, 32, h.delta, ttl);
+	} else if (tcp + 32 + XCP_2005_FORWARD_LEN <= end &&
+		   xcp_2005_at_32(tcp, header)) {
+		h2005 = xcp_2005_parse(tcp + 32);
+		sum = xcp_2005_edit(tcp + 32, 32, grant_2005(cpu, &h2005, s));
+	} else {
 		return false;
-	kind = xcp_option_at_32(tcp, header);
-	if (kind == XCP_NONE)
-		return false;
-	h = xcp_parse_forward(tcp + 32);
-	h.delta = grant(cpu, &h, n, bytes);
-	sum = xcp_edit_forward(tcp + 32, 32, h.delta, ttl);
+	}
 	/* a partial checksum covers no header: hardware will add it */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
@@ -385,9 +502,10 @@ int xcp_router(struct __sk_buff *skb)
 	__u32 key = bpf_get_smp_processor_id(), l2 = options.l2_len;
 	__u8 *data, *end, *ip;
 	struct xcp_router_cpu *cpu;
-	__u64 now, bytes, backlog;
+	struct share s = {};
+	struct found f = {};
+	__u64 now, backlog;
 	struct sk_buff *kskb;
-	__u32 n;
 
 	cpu = bpf_map_lookup_elem(&cpus, &key);
 	if (!cpu)
@@ -403,33 +521,48 @@ int xcp_router(struct __sk_buff *skb)
 	if (XCP_UNLIKELY(xcp_router_interval_due(&link.state, now)))
 		interval_end(now);
 
-	n = skb->gso_segs;
-	if (!n)
-		n = 1;
-	bytes = skb->wire_len;
-	if (!bytes)
-		bytes = skb->len;
-	bytes += (__u64)config.overhead_B * n;
-	xcp_router_arrival(&cpu->sums, bytes);
+	s.n = skb->gso_segs;
+	if (!s.n)
+		s.n = 1;
+	s.bytes = skb->wire_len;
+	if (!s.bytes)
+		s.bytes = skb->len;
+	s.bytes += (__u64)config.overhead_B * s.n;
+	xcp_router_arrival(&cpu->sums, s.bytes);
 
 	data = (__u8 *)(long)skb->data;
 	end = (__u8 *)(long)skb->data_end;
 	ip = data + l2;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		/* version 4 without options, whole, TCP, all of it there */
-		if (ip + IPV4_LEN <= end && ip[0] == 0x45 &&
-		    ip[9] == IPPROTO_TCP && !(ip[6] & 0x3f) && !ip[7] &&
-		    ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len &&
-		    edit_fast(kskb, cpu, n, bytes, ip + IPV4_LEN, end, ip[8]))
-			return XCP_TC_NEXT;
+		/* version 4 without options, whole, all of it there */
+		if (ip + IPV4_LEN <= end && ip[0] == 0x45 && !(ip[6] & 0x3f) &&
+		    !ip[7] && ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len) {
+			if (ip[9] == IPPROTO_TCP &&
+			    edit_fast(kskb, cpu, &s, ip + IPV4_LEN, end, ip[8]))
+				return XCP_TC_NEXT;
+			if (ip[9] == config.ip_proto) {
+				f.l4 = l2 + IPV4_LEN;
+				f.ttl = ip[8];
+			}
+		}
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		if (ip + IPV6_LEN <= end && ip[0] >> 4 == 6 &&
-		    ip[6] == IPPROTO_TCP &&
-		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len &&
-		    edit_fast(kskb, cpu, n, bytes, ip + IPV6_LEN, end, ip[7]))
-			return XCP_TC_NEXT;
+		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len) {
+			if (ip[6] == IPPROTO_TCP &&
+			    edit_fast(kskb, cpu, &s, ip + IPV6_LEN, end, ip[7]))
+				return XCP_TC_NEXT;
+			if (ip[6] == config.ip_proto) {
+				f.l4 = l2 + IPV6_LEN;
+				f.ttl = ip[7];
+			}
+		}
 	}
-	edit_slowly(skb, cpu, n, bytes);
+	if (f.l4) {
+		f.l4_len = skb->len - f.l4;
+		edit_header_at(skb, cpu, &s, &f);
+	} else {
+		edit_slowly(skb, cpu, &s);
+	}
 	return XCP_TC_NEXT;
 }
 

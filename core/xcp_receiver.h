@@ -7,16 +7,16 @@
  *                           be copied n times by segmentation offload
  *   pending -= n feedback   the remainder waits, nothing is lost
  *
- * An ACK without room for the option takes nothing. Feedback beyond 32 bits
- * is returned in several pieces.
+ * An ACK without room for the option takes nothing. Feedback beyond what one
+ * can say is returned in several pieces.
  */
 #ifndef XCP_RECEIVER_H
 #define XCP_RECEIVER_H
 
-#include "xcp_fixed.h"
+#include "xcp_option_2005.h"
 
 struct xcp_receiver {
-	int64_t pending_Bps; /* received, not yet returned */
+	int64_t pending; /* received, not yet returned: B/s, or 2^-12 packets */
 	uint8_t xcp_hops; /* as the last forward header told */
 	uint8_t other_hops;
 };
@@ -25,15 +25,14 @@ struct xcp_receiver {
 XCP_INLINE void xcp_receiver_add(struct xcp_receiver *r, int32_t delta,
 				 uint32_t n)
 {
-	r->pending_Bps += (int64_t)delta * n;
+	r->pending += (int64_t)delta * n;
 }
 
 /* What to write on a packet that will be copied n times. */
 XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 {
-	bool down = r->pending_Bps < 0;
-	uint64_t size =
-		down ? 0 - (uint64_t)r->pending_Bps : (uint64_t)r->pending_Bps;
+	bool down = r->pending < 0;
+	uint64_t size = down ? 0 - (uint64_t)r->pending : (uint64_t)r->pending;
 	int64_t feedback;
 
 	if (n > 1)
@@ -41,8 +40,28 @@ XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 	feedback = (int64_t)xcp_min(size, INT32_MAX);
 	if (down)
 		feedback = -feedback;
-	r->pending_Bps -= feedback * n;
+	r->pending -= feedback * n;
 	return (int32_t)feedback;
+}
+
+/* The same in the format `option-2005`: what H_feedback cannot say waits. */
+XCP_INLINE void xcp_receiver_add_2005(struct xcp_receiver *r, uint16_t feedback,
+				      uint32_t n)
+{
+	r->pending += xcp_2005_value(feedback) * n;
+}
+
+XCP_INLINE uint16_t xcp_receiver_take_2005(struct xcp_receiver *r, uint32_t n)
+{
+	bool down = r->pending < 0;
+	uint64_t size = down ? 0 - (uint64_t)r->pending : (uint64_t)r->pending;
+	uint16_t feedback;
+
+	if (n > 1)
+		size /= n;
+	feedback = xcp_2005_code(down ? -(int64_t)size : (int64_t)size, false);
+	r->pending -= xcp_2005_value(feedback) * n;
+	return feedback;
 }
 
 #endif

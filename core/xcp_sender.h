@@ -88,21 +88,13 @@ XCP_INLINE uint64_t xcp_sender_next_x(struct xcp_sender *s)
 	return s->rtt && !x ? 1 : x;
 }
 
-/* Feedback came back: changes the throughput by fb, the window by fb RTT. */
-XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
+/* Moves the window by bytes and a fraction (2^-28 B), up or down. */
+XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
+				uint64_t frac)
 {
-	uint64_t size = fb_Bps < 0 ? 0 - (uint64_t)fb_Bps : (uint64_t)fb_Bps;
-	uint64_t high, low, bytes, frac, cwnd_B;
+	uint64_t cwnd_B = s->cwnd_B;
 
-	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
-	size = xcp_min(size, (1ULL << 44) - 1);
-	high = (size >> 16) * s->rtt;
-	low = (size & 0xffff) * s->rtt + ((high & 0xfff) << 16);
-	bytes = (high >> 12) + (low >> XCP_CWND_FRAC_BITS);
-	frac = low & ((1U << XCP_CWND_FRAC_BITS) - 1);
-
-	cwnd_B = s->cwnd_B;
-	if (fb_Bps >= 0) {
+	if (!down) {
 		frac += s->cwnd_frac;
 		cwnd_B = xcp_min(cwnd_B + bytes + (frac >> XCP_CWND_FRAC_BITS),
 				 XCP_CWND_MAX_B);
@@ -119,6 +111,21 @@ XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 	}
 	s->cwnd_B = cwnd_B;
 	s->cwnd_frac = (uint32_t)frac;
+}
+
+/* Feedback came back: changes the throughput by fb, the window by fb RTT. */
+XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
+{
+	uint64_t size = fb_Bps < 0 ? 0 - (uint64_t)fb_Bps : (uint64_t)fb_Bps;
+	uint64_t high, low;
+
+	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
+	size = xcp_min(size, (1ULL << 44) - 1);
+	high = (size >> 16) * s->rtt;
+	low = (size & 0xffff) * s->rtt + ((high & 0xfff) << 16);
+	xcp_sender_move(s, fb_Bps < 0,
+			(high >> 12) + (low >> XCP_CWND_FRAC_BITS),
+			low & ((1U << XCP_CWND_FRAC_BITS) - 1));
 }
 
 /* Sets the window, for a start or after a timeout. */

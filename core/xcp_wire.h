@@ -1,174 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The wire format `option`: TCP option kind 254 with experiment identifier
- * 0x5843 ("XC", RFC 6994). Integers are big-endian.
+ * The wire formats, and finding them in a TCP header.
  *
- *   handshake  0 kind | 1 length 4 | 2 identifier                     4 bytes
- *   return     ... | 4 flags | 5 xcp hops | 6 feedback               10 bytes
- *   forward    ... | 4 flags | 5 xcp_ttl | 6 RTT | 10 X | 14 delta
- *                  | 18 last_xcp_router                              22 bytes
- *   both       forward, then 22 xcp hops | 23 flags | 24 feedback    28 bytes
- *
- *   flags: version (1) in the high nibble; in the low nibble a number of
- *     hops, 15 meaning 15 or more: in a forward header the XCP routers passed
- *     so far, in a return header the routers that were not XCP.
- *   xcp hops: XCP routers passed on the way here, as the receiver saw it
- *   RTT, X: unsigned, 2^-28 s; 0 = unknown; 16 s and more saturate
- *   delta, feedback: signed, B/s, saturating
- *   xcp_ttl: the sender's IP TTL, lowered with it by XCP routers only, so
- *     xcp_ttl - TTL counts the other routers
- *
- * Data segments carry forward or both, pure ACKs return, SYNs the handshake.
- * 28 bytes after 12 of timestamps are all that TCP has.
+ *   option        xcp_option.h       TCP option 254 "XC", this project's own
+ *   option-2005   xcp_option_2005.h  TCP options 14 and 15, Zhang & Henderson
+ *   header        xcp_header.h       between IP and TCP, draft -03 of 2007
+ *   header-2004   xcp_header.h       the same place, draft -00 and the thesis
  */
 #ifndef XCP_WIRE_H
 #define XCP_WIRE_H
 
-#include "xcp_fixed.h"
-
-#define XCP_OPT_KIND 254
-#define XCP_OPT_ID 0x5843
-#define XCP_OPT_VERSION 1
-#define XCP_OPT_HANDSHAKE_LEN 4
-#define XCP_OPT_RETURN_LEN 10
-#define XCP_OPT_FORWARD_LEN 22
-#define XCP_OPT_BOTH_LEN 28
-
-#define XCP_TCP_HEADER_LEN 20
-#define XCP_TCP_HEADER_MAX 60
-
-/* Where the fields of an option begin. */
-#define XCP_OPT_FLAGS 4
-#define XCP_OPT_TTL 5
-#define XCP_OPT_RTT 6
-#define XCP_OPT_X 10
-#define XCP_OPT_DELTA 14
-#define XCP_OPT_LAST_ROUTER 18
-#define XCP_OPT_RETURN_HOPS 5
-#define XCP_OPT_RETURN_FEEDBACK 6
-#define XCP_OPT_BOTH_HOPS 22
-#define XCP_OPT_BOTH_FLAGS 23
-#define XCP_OPT_BOTH_FEEDBACK 24
-
-enum xcp_kind {
-	XCP_NONE,
-	XCP_MALFORMED,
-	XCP_HANDSHAKE,
-	XCP_RETURN,
-	XCP_FORWARD,
-	XCP_BOTH,
-};
-
-struct xcp_forward {
-	uint32_t rtt; /* ticks */
-	uint32_t x; /* ticks */
-	int32_t delta; /* B/s */
-	uint32_t last_xcp_router;
-	uint8_t xcp_ttl;
-	uint8_t xcp_hops;
-};
-
-struct xcp_return {
-	int32_t feedback; /* B/s */
-	uint8_t xcp_hops;
-	uint8_t other_hops;
-};
+#include "xcp_header.h"
+#include "xcp_option.h"
+#include "xcp_option_2005.h"
 
 /*
- * Big-endian access at any alignment. BPF may load unaligned words from a
- * packet (not from its stack), but clang would split them into bytes; a
- * program that works on packets asks for the pointer to be used as it is.
- */
-#ifdef XCP_WIRE_IN_PACKETS
-XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
-{
-	return __builtin_bswap32(*(const volatile uint32_t *)p);
-}
-
-XCP_INLINE void xcp_put32(uint8_t *p, uint32_t v)
-{
-	*(volatile uint32_t *)p = __builtin_bswap32(v);
-}
-#else
-XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-	       (uint32_t)p[2] << 8 | p[3];
-}
-
-XCP_INLINE void xcp_put32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t)(v >> 24);
-	p[1] = (uint8_t)(v >> 16);
-	p[2] = (uint8_t)(v >> 8);
-	p[3] = (uint8_t)v;
-}
-#endif
-
-XCP_INLINE uint32_t xcp_saturate32(uint64_t v)
-{
-	return (uint32_t)xcp_min(v, UINT32_MAX);
-}
-
-XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
-{
-	return (uint8_t)xcp_min(v, 15);
-}
-
-/* The kind that an option of this length and flags byte has. */
-XCP_INLINE enum xcp_kind xcp_option_kind(uint32_t length, uint8_t flags)
-{
-	if (length == XCP_OPT_HANDSHAKE_LEN)
-		return XCP_HANDSHAKE;
-	if (flags >> 4 != XCP_OPT_VERSION)
-		return XCP_MALFORMED;
-	if (length == XCP_OPT_FORWARD_LEN)
-		return XCP_FORWARD;
-	if (length == XCP_OPT_BOTH_LEN)
-		return XCP_BOTH;
-	if (length == XCP_OPT_RETURN_LEN)
-		return XCP_RETURN;
-	return XCP_MALFORMED;
-}
-
-/* Big-endian words at the places where they usually stand. */
-#define XCP_WORD_TIMESTAMPS 0x0101080aU /* NOP NOP kind 8 length 10 */
-#define XCP_WORD(length)                                                       \
-	((uint32_t)XCP_OPT_KIND << 24 | (uint32_t)(length) << 16 | XCP_OPT_ID)
-
-/*
- * The usual place: behind timestamps, at byte 32 of a TCP header that has at
- * least `header_len` bytes, all of them readable. XCP_NONE if it is not there.
- */
-XCP_INLINE enum xcp_kind xcp_option_at_32(const uint8_t *tcp,
-					  uint32_t header_len)
-{
-	uint32_t word;
-
-	if (header_len < 32 + XCP_OPT_FORWARD_LEN ||
-	    xcp_get32(tcp + 20) != XCP_WORD_TIMESTAMPS)
-		return XCP_NONE;
-	word = xcp_get32(tcp + 32);
-	if ((tcp[32 + XCP_OPT_FLAGS] >> 4) != XCP_OPT_VERSION)
-		return XCP_NONE;
-	if (word == XCP_WORD(XCP_OPT_FORWARD_LEN))
-		return XCP_FORWARD;
-	if (word == XCP_WORD(XCP_OPT_BOTH_LEN) &&
-	    header_len >= 32 + XCP_OPT_BOTH_LEN)
-		return XCP_BOTH;
-	return XCP_NONE;
-}
-
-/*
- * Finds the option in a TCP header of `header_len` bytes (20 to 60), wherever
- * it stands. `data_end` bounds what may be read. Sets `*offset` from the
- * header's start. XCP_MALFORMED if the options do not parse up to there.
+ * Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
+ * wherever it stands; what routers change before what they leave alone.
+ * `data_end` bounds what may be read. Sets `*offset` from the header's start.
+ * XCP_MALFORMED if the options do not parse up to there.
  */
 XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 					 uint32_t header_len,
 					 const uint8_t *data_end,
 					 uint32_t *offset)
 {
+	enum xcp_kind seen = XCP_NONE;
 	uint32_t at, length, i;
 	const uint8_t *p;
 
@@ -177,12 +34,12 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 		XCP_FORGET(*offset); /* one state an option, not one a path */
 		at = *offset;
 		if (at >= header_len || at >= XCP_TCP_HEADER_MAX)
-			return XCP_NONE;
+			return seen;
 		p = tcp + at;
 		if (p + 1 > data_end)
 			return XCP_MALFORMED;
 		if (p[0] == 0) /* end of options */
-			return XCP_NONE;
+			return seen;
 		if (p[0] == 1) { /* no operation */
 			*offset = at + 1;
 			continue;
@@ -205,131 +62,16 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 						       p[XCP_OPT_FLAGS]);
 			}
 		}
+		/* other lengths are others' options */
+		if (p[0] == XCP_2005_FORWARD_KIND &&
+		    length == XCP_2005_FORWARD_LEN)
+			return XCP_FORWARD_2005;
+		if (p[0] == XCP_2005_RETURN_KIND &&
+		    length == XCP_2005_RETURN_LEN)
+			seen = XCP_RETURN_2005;
 		*offset = at + length;
 	}
-	return XCP_NONE;
-}
-
-XCP_INLINE void xcp_option_head(uint8_t *o, uint32_t length, uint8_t flags)
-{
-	o[0] = XCP_OPT_KIND;
-	o[1] = (uint8_t)length;
-	o[2] = XCP_OPT_ID >> 8;
-	o[3] = XCP_OPT_ID & 0xff;
-	if (length > XCP_OPT_HANDSHAKE_LEN)
-		o[XCP_OPT_FLAGS] = (uint8_t)(XCP_OPT_VERSION << 4 | flags);
-}
-
-XCP_INLINE void xcp_build_handshake(uint8_t *o)
-{
-	xcp_option_head(o, XCP_OPT_HANDSHAKE_LEN, 0);
-}
-
-XCP_INLINE void xcp_build_return(uint8_t *o, const struct xcp_return *r)
-{
-	xcp_option_head(o, XCP_OPT_RETURN_LEN, xcp_saturate4(r->other_hops));
-	o[XCP_OPT_RETURN_HOPS] = r->xcp_hops;
-	xcp_put32(o + XCP_OPT_RETURN_FEEDBACK, (uint32_t)r->feedback);
-}
-
-XCP_INLINE void xcp_build_forward(uint8_t *o, const struct xcp_forward *f)
-{
-	xcp_option_head(o, XCP_OPT_FORWARD_LEN, xcp_saturate4(f->xcp_hops));
-	o[XCP_OPT_TTL] = f->xcp_ttl;
-	xcp_put32(o + XCP_OPT_RTT, f->rtt);
-	xcp_put32(o + XCP_OPT_X, f->x);
-	xcp_put32(o + XCP_OPT_DELTA, (uint32_t)f->delta);
-	xcp_put32(o + XCP_OPT_LAST_ROUTER, f->last_xcp_router);
-}
-
-XCP_INLINE void xcp_build_both(uint8_t *o, const struct xcp_forward *f,
-			       const struct xcp_return *r)
-{
-	xcp_build_forward(o, f);
-	o[1] = XCP_OPT_BOTH_LEN;
-	o[XCP_OPT_BOTH_HOPS] = r->xcp_hops;
-	o[XCP_OPT_BOTH_FLAGS] =
-		(uint8_t)(XCP_OPT_VERSION << 4 | xcp_saturate4(r->other_hops));
-	xcp_put32(o + XCP_OPT_BOTH_FEEDBACK, (uint32_t)r->feedback);
-}
-
-/* Reads the forward fields of an option of kind forward or both. */
-XCP_INLINE struct xcp_forward xcp_parse_forward(const uint8_t *o)
-{
-	struct xcp_forward f;
-
-	f.rtt = xcp_get32(o + XCP_OPT_RTT);
-	f.x = xcp_get32(o + XCP_OPT_X);
-	f.delta = (int32_t)xcp_get32(o + XCP_OPT_DELTA);
-	f.last_xcp_router = xcp_get32(o + XCP_OPT_LAST_ROUTER);
-	f.xcp_ttl = o[XCP_OPT_TTL];
-	f.xcp_hops = o[XCP_OPT_FLAGS] & 15;
-	return f;
-}
-
-/* Reads the return fields of an option of kind return or both. */
-XCP_INLINE struct xcp_return xcp_parse_return(const uint8_t *o,
-					      enum xcp_kind kind)
-{
-	struct xcp_return r;
-
-	if (kind == XCP_BOTH) {
-		r.feedback = (int32_t)xcp_get32(o + XCP_OPT_BOTH_FEEDBACK);
-		r.xcp_hops = o[XCP_OPT_BOTH_HOPS];
-		r.other_hops = o[XCP_OPT_BOTH_FLAGS] & 15;
-	} else {
-		r.feedback = (int32_t)xcp_get32(o + XCP_OPT_RETURN_FEEDBACK);
-		r.xcp_hops = o[XCP_OPT_RETURN_HOPS];
-		r.other_hops = o[XCP_OPT_FLAGS] & 15;
-	}
-	return r;
-}
-
-/* Mends a checksum field, as the machine loads it, by a sum of differences. */
-XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
-{
-	sum += (uint16_t)~check;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
-/*
- * The router's edit of a forward option at `offset` of a TCP header: the new
- * delta, one XCP hop more, and xcp_ttl lowered towards the packet's TTL.
- * Returns what to add to the one's-complement checksum (RFC 1624), in the
- * byte order of the packet's words as the machine loads them.
- */
-XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
-				     uint8_t ip_ttl)
-{
-	uint32_t old_delta = xcp_get32(o + XCP_OPT_DELTA);
-	uint32_t new_delta = (uint32_t)delta;
-	uint8_t flags = o[XCP_OPT_FLAGS], ttl = o[XCP_OPT_TTL];
-	uint32_t old_word = (uint32_t)flags << 8 | ttl, new_word, sum;
-
-	if ((flags & 15) != 15)
-		flags++;
-	if (ttl > ip_ttl)
-		ttl--;
-	new_word = (uint32_t)flags << 8 | ttl;
-	o[XCP_OPT_FLAGS] = flags;
-	o[XCP_OPT_TTL] = ttl;
-	xcp_put32(o + XCP_OPT_DELTA, new_delta);
-
-	sum = (new_word + 0xffff - old_word) + (new_delta >> 16) +
-	      (0xffff - (old_delta >> 16)) + (new_delta & 0xffff) +
-	      (0xffff - (old_delta & 0xffff));
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	/* big-endian words; at an odd offset every byte changes its half */
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	if (!(offset & 1))
-#else
-	if (offset & 1)
-#endif
-		sum = (sum << 8 | sum >> 8) & 0xffff;
-	return sum;
+	return seen;
 }
 
 #endif

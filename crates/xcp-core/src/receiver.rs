@@ -8,7 +8,7 @@ use crate::ffi;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Receiver {
     /// Received, not yet returned, B/s.
-    pub pending_Bps: i64,
+    pub pending: i64,
     /// XCP routers on the way here, as the last forward header told.
     pub xcp_hops: u8,
     /// Other routers on the way here.

@@ -566,10 +566,10 @@ proptest! {
                 went += i64::from(feedback) * i64::from(copies);
                 prop_assert!(
                     feedback.abs() == i32::MAX
-                        || receiver.pending_Bps.abs() < i64::from(copies)
+                        || receiver.pending.abs() < i64::from(copies)
                 );
             }
-            prop_assert_eq!(came, went + receiver.pending_Bps);
+            prop_assert_eq!(came, went + receiver.pending);
         }
     }
 

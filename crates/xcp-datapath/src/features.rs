@@ -75,6 +75,7 @@ pub fn probe() -> Vec<Feature> {
                 router::Options {
                     capacity_bytes_per_s: 1_250_000,
                     overhead_bytes: 0,
+                    ..Default::default()
                 },
             ),
             "no router here: needs 6.4 or later with CONFIG_NET_CLS_ACT",

@@ -53,7 +53,12 @@ record! {
     struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, }
 
     /// `struct xcp_router_config`.
-    struct RouterConfig { params: RouterParams, overhead_B: u32, unused: u32, }
+    struct RouterConfig {
+        params: RouterParams,
+        overhead_B: u32,
+        ip_proto: u16,
+        whole_feedback: u16,
+    }
 
     /// `struct xcp_router_sums`.
     struct RouterSums {
@@ -107,6 +112,7 @@ record! {
         epoch: u32,
         unused: u32,
         counters: RouterCounters,
+        carry_2005: i64,
         seen_traffic_B: u64,
         seen_sum_x: u64,
         next_pos: u64,

@@ -16,7 +16,9 @@ mod object;
 pub mod router;
 mod rtnl;
 pub mod testing;
+pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
 pub use error::{Error, Result};
 pub use object::set_verbose;
+pub use wire::Wire;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams};
 use crate::rtnl::{self, Device};
-use crate::{bpffs, clsact, error, features, link, object, Error, Result};
+use crate::{bpffs, clsact, error, features, link, object, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -27,6 +27,22 @@ pub struct Options {
     pub capacity_bytes_per_s: u64,
     /// Bytes that the link adds to every packet.
     pub overhead_bytes: u32,
+    /// IP protocol of the wire formats `header` and `header-2004`.
+    pub ip_proto: u8,
+    /// Feedback in whole packets in the wire format `option-2005`: what it
+    /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
+    pub whole_feedback: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            capacity_bytes_per_s: 0,
+            overhead_bytes: 0,
+            ip_proto: wire::IP_PROTO,
+            whole_feedback: false,
+        }
+    }
 }
 
 impl Options {
@@ -37,7 +53,8 @@ impl Options {
                 min_interval_ns: MIN_INTERVAL_NS,
             },
             overhead_B: self.overhead_bytes,
-            unused: 0,
+            ip_proto: self.ip_proto.into(),
+            whole_feedback: self.whole_feedback.into(),
         }
     }
 }
@@ -59,6 +76,8 @@ pub struct Status {
     pub attached: &'static str,
     pub capacity_bps: u64,
     pub overhead_bytes: u32,
+    /// IP protocol by which the formats `header` and `header-2004` are known.
+    pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
     /// Backlog that the last packet found.
@@ -236,6 +255,7 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         },
         capacity_bps: config.params.capacity_Bps * 8,
         overhead_bytes: config.overhead_B,
+        ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.backlog_B,
         persistent_queue_bytes: link.state.queue_B,

@@ -119,6 +119,7 @@ impl Stage {
                     let options = router::Options {
                         capacity_bytes_per_s: (rate_mbit * 1e6 / 8.0) as u64,
                         overhead_bytes: 0,
+                        ..Default::default()
                     };
                     self.within(node, || router::add(&dev, options))??;
                     self.routers.push((node.clone(), dev));

@@ -121,6 +121,15 @@ pub struct RouterAdd {
         allow_hyphen_values = true
     )]
     pub overhead: u32,
+    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "253",
+        value_parser = value::ip_proto,
+        allow_hyphen_values = true
+    )]
+    pub ip_proto: u8,
 }
 
 #[derive(Subcommand)]

@@ -37,6 +37,8 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     let options = Options {
         capacity_bytes_per_s: asked.capacity.bytes_per_s,
         overhead_bytes: asked.overhead,
+        ip_proto: asked.ip_proto,
+        ..Default::default()
     };
     let change = router::add(device, options)?;
     let capacity_bps = options.capacity_bytes_per_s * 8;
@@ -45,6 +47,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         "change": change,
         "capacity_bps": capacity_bps,
         "overhead_bytes": options.overhead_bytes,
+        "ip_proto": options.ip_proto,
     });
     out.print(&value, |_| {
         let rate = units::rate(capacity_bps as f64);
@@ -73,6 +76,7 @@ fn describe(status: &Status, style: &Style) -> String {
             "overhead",
             format!("{} per packet", units::bytes(status.overhead_bytes.into())),
         ),
+        ("IP protocol of headers", status.ip_proto.to_string()),
         ("attached by", status.attached.into()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),
@@ -104,6 +108,7 @@ mod tests {
             attached: "tcx",
             capacity_bps: 10_000_000,
             overhead_bytes: 18,
+            ip_proto: 253,
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,
             persistent_queue_bytes: 0,

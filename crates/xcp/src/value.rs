@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use xcp_datapath::router::OVERHEAD_MAX_B;
+use xcp_datapath::wire::IP_PROTO_RANGE;
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +29,12 @@ pub fn overhead(text: &str) -> Result<u32, BadValue> {
     whole(text, "whole bytes", 0..=u64::from(OVERHEAD_MAX_B)).map(|n| n as u32)
 }
 
+/// The IP protocol of XCP's header: one that nobody else has.
+pub fn ip_proto(text: &str) -> Result<u8, BadValue> {
+    let (low, high) = (*IP_PROTO_RANGE.start(), *IP_PROTO_RANGE.end());
+    whole(text, "an IP protocol", low.into()..=high.into()).map(|n| n as u8)
+}
+
 /// The seed of a lab run.
 pub fn seed(text: &str) -> Result<u64, BadValue> {
     whole(text, "a whole number", 0..=u64::MAX)
@@ -47,6 +54,7 @@ fn whole(text: &str, unit: &str, range: RangeInclusive<u64>) -> Result<u64, BadV
     }
     match digits.parse() {
         Ok(n) if range.contains(&n) => Ok(n),
+        Ok(n) if n < *range.start() => Err(bad("too small")),
         _ => Err(bad("too large")),
     }
 }
@@ -61,6 +69,16 @@ mod tests {
         assert_eq!(overhead("+18"), Ok(18));
         assert_eq!(overhead("4096"), Ok(4096));
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn protocols_that_others_have_are_refused() {
+        assert_eq!(ip_proto("200"), Ok(200));
+        let bad = ip_proto("6").expect_err("TCP");
+        assert_eq!(
+            bad.to_string(),
+            "too small: give an IP protocol from 148 to 254"
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ impl Router {
         let bench = Bench::new(Options {
             capacity_bytes_per_s,
             overhead_bytes: 0,
+            ..Default::default()
         })
         .expect("the router loads");
         Some(Self { bench })

@@ -88,6 +88,7 @@ impl Net {
         let options = router::Options {
             capacity_bytes_per_s,
             overhead_bytes: 0,
+            ..Default::default()
         };
         self.within("r", || {
             router::add("s", options).unwrap();

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The wire formats `header` (draft-falk-xcp-spec-03, 2007: version 3) and
+ * `header-2004` (draft -00 and the thesis: version 1): 20 bytes between the
+ * IP and the next header. Version 2 (drafts -01 and -02) is read as well.
+ * Integers are big-endian; the three differ in the order of their words.
+ *
+ *              0         1         2         3        4     8    12    16
+ *   version 3  protocol  length    ver|fmt   xcp_ttl  X     RTT  back  delta
+ *   version 2  protocol  length    ver|fmt   xcp_ttl  RTT   X    delta back
+ *   version 1  ver|fmt   protocol  length    xcp_ttl  RTT   T    delta back
+ *
+ *   protocol  of the header that follows
+ *   length    of this one: 20, and 4 or 16 more with last_xcp_router (IPv4,
+ *             IPv6); draft -00 says 40 (0x28) where it means 20
+ *   ver|fmt   version and format, a nibble each. Format 1, standard: all of
+ *             it. Format 2, minimal: it only returns feedback, and is no
+ *             router's business
+ *   RTT, X    2^-28 s; 0 = unknown; version 1 has RTT in ms and T, throughput
+ *             in B/ms, both rounded up: X = size / T
+ *   back      Reverse_Feedback, signed, B/s
+ *   delta     Delta_Throughput, signed, B/s
+ *   xcp_ttl   unused in the drafts. Standard format: the IP TTL, lowered by
+ *             XCP routers only; 0 if the sender does not say. Minimal format:
+ *             the way here, as the receiver saw it: in the high nibble
+ *             1 + xcp_ttl mod 15 (0 if it is not known), in the low one the
+ *             routers that were not XCP, 15 meaning 15 or more
+ *
+ * The receiver cannot know with which TTL a packet began; the sender does, and
+ * so knows how many of its hops were XCP routers, up to 14.
+ */
+#ifndef XCP_HEADER_H
+#define XCP_HEADER_H
+
+#include "xcp_packet.h"
+
+#define XCP_HEADER_LEN 20
+#define XCP_HEADER_LEN_2004 0x28 /* as draft -00 has it */
+#define XCP_HEADER_PROTO 253 /* RFC 3692: for experiments */
+#define XCP_HEADER_STANDARD 1
+#define XCP_HEADER_MINIMAL 2
+#define XCP_HEADER_2004 1
+#define XCP_HEADER_2007 3
+
+#define XCP_HEADER_TTL 3
+
+/* The first word, in the order of version 3. */
+struct xcp_header {
+	uint8_t version; /* 1 to 3 */
+	uint8_t format;
+	uint8_t protocol;
+	uint8_t length;
+};
+
+XCP_INLINE bool xcp_header_length_ok(uint8_t length)
+{
+	return length == XCP_HEADER_LEN || length == XCP_HEADER_LEN + 4 ||
+	       length == XCP_HEADER_LEN + 16;
+}
+
+/*
+ * Reads the first word of 20 bytes. No first word of version 1 is one of the
+ * others: their third byte is its length.
+ */
+XCP_INLINE enum xcp_kind xcp_header_read(const uint8_t *h, struct xcp_header *r)
+{
+	uint8_t tag = h[2];
+
+	r->protocol = h[0];
+	r->length = h[1];
+	if (!xcp_header_length_ok(h[1]) || (tag >> 4 != 2 && tag >> 4 != 3) ||
+	    !(tag & 15) || (tag & 15) > XCP_HEADER_MINIMAL) {
+		tag = h[0];
+		r->protocol = h[1];
+		r->length = h[2];
+		if (r->length == XCP_HEADER_LEN_2004)
+			r->length = XCP_HEADER_LEN;
+	}
+	r->version = tag >> 4;
+	r->format = tag & 15;
+	if (!xcp_header_length_ok(r->length) || !r->version ||
+	    r->version > XCP_HEADER_2007 ||
+	    (tag == h[0] && r->version != XCP_HEADER_2004))
+		return XCP_MALFORMED;
+	if (r->format == XCP_HEADER_STANDARD)
+		return XCP_BOTH;
+	return r->format == XCP_HEADER_MINIMAL ? XCP_RETURN : XCP_MALFORMED;
+}
+
+/* Where the words are. */
+XCP_INLINE uint32_t xcp_header_delta(uint8_t version)
+{
+	return version == XCP_HEADER_2007 ? 16 : 12;
+}
+
+XCP_INLINE uint32_t xcp_header_back(uint8_t version)
+{
+	return version == XCP_HEADER_2007 ? 12 : 16;
+}
+
+/* size / T or size / X: B/ms and ticks, the one rounded up, the other down. */
+XCP_INLINE uint32_t xcp_header_x_of(uint32_t throughput, uint32_t size_B)
+{
+	if (!throughput)
+		return 0;
+	return xcp_saturate32(((uint64_t)size_B << XCP_TICK_SHIFT) /
+			      ((uint64_t)throughput * 1000));
+}
+
+XCP_INLINE uint32_t xcp_header_throughput(uint32_t x, uint32_t size_B)
+{
+	uint64_t by = (uint64_t)x * 1000;
+
+	if (!x)
+		return 0;
+	return xcp_saturate32((((uint64_t)size_B << XCP_TICK_SHIFT) + by - 1) /
+			      by);
+}
+
+/* The forward fields of a standard header on a packet of size_B. */
+XCP_INLINE struct xcp_forward
+xcp_header_forward(const uint8_t *h, uint8_t version, uint32_t size_B)
+{
+	struct xcp_forward f = {0, 0, 0, 0, 0, 0};
+	uint32_t first = xcp_get32(h + 4), second = xcp_get32(h + 8);
+
+	if (version == XCP_HEADER_2007) {
+		f.x = first;
+		f.rtt = second;
+	} else if (version == XCP_HEADER_2004) {
+		f.rtt = xcp_saturate32(((uint64_t)first << XCP_TICK_SHIFT) /
+				       1000);
+		f.x = xcp_header_x_of(second, size_B);
+	} else {
+		f.rtt = first;
+		f.x = second;
+	}
+	f.delta = (int32_t)xcp_get32(h + xcp_header_delta(version));
+	f.xcp_ttl = h[XCP_HEADER_TTL];
+	return f;
+}
+
+XCP_INLINE int32_t xcp_header_feedback(const uint8_t *h, uint8_t version)
+{
+	return (int32_t)xcp_get32(h + xcp_header_back(version));
+}
+
+XCP_INLINE void xcp_header_head(uint8_t *h, uint8_t version, uint8_t format,
+				uint8_t protocol)
+{
+	uint8_t tag = (uint8_t)(version << 4 | format);
+
+	if (version == XCP_HEADER_2004) {
+		h[0] = tag;
+		h[1] = protocol;
+		h[2] = XCP_HEADER_LEN;
+	} else {
+		h[0] = protocol;
+		h[1] = XCP_HEADER_LEN;
+		h[2] = tag;
+	}
+}
+
+/* A standard header of version 1 or 3, for a packet of size_B. */
+XCP_INLINE void xcp_build_header(uint8_t *h, uint8_t version, uint8_t protocol,
+				 const struct xcp_forward *f, int32_t feedback,
+				 uint32_t size_B)
+{
+	xcp_header_head(h, version, XCP_HEADER_STANDARD, protocol);
+	h[XCP_HEADER_TTL] = f->xcp_ttl;
+	if (version == XCP_HEADER_2004) {
+		xcp_put32(h + 4, (uint32_t)(((uint64_t)f->rtt * 1000 +
+					     XCP_TICKS_PER_SEC - 1) >>
+					    XCP_TICK_SHIFT));
+		xcp_put32(h + 8, xcp_header_throughput(f->x, size_B));
+	} else {
+		xcp_put32(h + 4, f->x);
+		xcp_put32(h + 8, f->rtt);
+	}
+	xcp_put32(h + xcp_header_delta(version), (uint32_t)f->delta);
+	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
+}
+
+/* A minimal header; `way` is what xcp_header_way gives. */
+XCP_INLINE void xcp_build_header_return(uint8_t *h, uint8_t version,
+					uint8_t protocol, int32_t feedback,
+					uint8_t way)
+{
+	xcp_header_head(h, version, XCP_HEADER_MINIMAL, protocol);
+	h[XCP_HEADER_TTL] = way;
+	xcp_put32(h + 4, 0);
+	xcp_put32(h + 8, 0);
+	xcp_put32(h + xcp_header_delta(version), 0);
+	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
+}
+
+/* What a receiver tells of the way that a packet has come. */
+XCP_INLINE uint8_t xcp_header_way(uint8_t xcp_ttl, uint8_t ip_ttl)
+{
+	uint8_t others = xcp_ttl > ip_ttl ? xcp_ttl - ip_ttl : 0;
+
+	if (!xcp_ttl)
+		return 0;
+	return (uint8_t)((1 + xcp_ttl % 15) << 4 | xcp_saturate4(others));
+}
+
+/*
+ * The XCP routers passed, from what the receiver tells of packets that began
+ * with `ttl`; -1 if it does not.
+ */
+XCP_INLINE int32_t xcp_header_hops(uint8_t way, uint8_t ttl)
+{
+	if (!(way >> 4))
+		return -1;
+	return (ttl % 15 + 15 - ((way >> 4) - 1)) % 15;
+}
+
+/* The router's edit of a standard header. No checksum covers it. */
+XCP_INLINE void xcp_edit_header(uint8_t *h, uint8_t version, int32_t delta,
+				uint8_t ip_ttl)
+{
+	if (h[XCP_HEADER_TTL] > ip_ttl)
+		h[XCP_HEADER_TTL]--;
+	xcp_put32(h + xcp_header_delta(version), (uint32_t)delta);
+}
+
+#endif

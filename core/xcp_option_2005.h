@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The wire format `option-2005` (Zhang & Henderson 2005, section II-B): two
+ * TCP options.
+ *
+ *   forward  0 kind 14 | 1 length 8 | 2 H_feedback | 4 H_rtt | 6 H_cwnd
+ *   return   0 kind 15 | 1 length 4 | 2 H_feedback
+ *
+ *   H_feedback  packets: a signed mantissa m of 13 bits, an exponent e of 3,
+ *               m 16^(e-3); here in units of 2^-12 packets, m 16^e
+ *   H_rtt       ms, rounded up; 0 = unknown
+ *   H_cwnd      packets in flight during H_rtt
+ *
+ * SYN and SYN-ACK carry a forward option without an RTT. A router takes the
+ * positive wish out of such a packet, so what comes back of the wish of a SYN
+ * tells whether there was a router.
+ *
+ * Routers and senders count in bytes per second:
+ *
+ *   X     = H_rtt / H_cwnd
+ *   delta = H_feedback size / H_rtt
+ *
+ * A round trip of less than 1 ms is told as 1 ms, and the packets of 1 ms
+ * with it: so throughput is right, whatever H_rtt was rounded to, and feedback
+ * of so many packets in H_rtt moves the window by RTT / H_rtt of them.
+ *
+ * What is written is cut to the mantissa's 13 bits, towards 0. Nobody throws
+ * the rest away: sender, router and receiver add it to the next packet's.
+ * With `whole` feedback is whole packets and the rest is lost: the integers
+ * that the paper warns of (section II-E.2), for its figure 3.
+ */
+#ifndef XCP_OPTION_2005_H
+#define XCP_OPTION_2005_H
+
+#include "xcp_packet.h"
+#include "xcp_sender.h"
+
+#define XCP_2005_FORWARD_KIND 14
+#define XCP_2005_RETURN_KIND 15
+#define XCP_2005_FORWARD_LEN 8
+#define XCP_2005_RETURN_LEN 4
+#define XCP_2005_BOTH_LEN (XCP_2005_FORWARD_LEN + XCP_2005_RETURN_LEN)
+
+/* Where the fields of an option begin. */
+#define XCP_2005_FEEDBACK 2
+#define XCP_2005_RTT 4
+#define XCP_2005_CWND 6
+
+#define XCP_2005_SHIFT 12 /* of the unit of feedback */
+#define XCP_2005_PACKET (1 << XCP_2005_SHIFT)
+#define XCP_2005_MANTISSA_MAX 4095
+/* The smallest wish: 2^-12 packets. */
+#define XCP_2005_PROBE (1 << 3)
+
+struct xcp_2005 {
+	uint16_t feedback; /* as on the wire */
+	uint16_t rtt_ms;
+	uint16_t cwnd;
+};
+
+/* The value of H_feedback, 2^-12 packets. */
+XCP_INLINE int64_t xcp_2005_value(uint16_t feedback)
+{
+	int64_t mantissa = (int16_t)feedback >> 3;
+
+	return mantissa * (1LL << ((feedback & 7) * 4));
+}
+
+/* H_feedback for a value in 2^-12 packets: cut towards 0, saturated. */
+XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
+{
+	bool down = value < 0;
+	uint64_t size = down ? 0 - (uint64_t)value : (uint64_t)value;
+	uint64_t exponent = 0, mantissa;
+
+	if (whole)
+		size &= ~(uint64_t)(XCP_2005_PACKET - 1);
+	size = xcp_min(size, (uint64_t)XCP_2005_MANTISSA_MAX << 28);
+	/* each step takes 4 bits off until 12 are left */
+	if (size)
+		exponent = (xcp_max(xcp_bits(size), 12) - 12 + 3) / 4;
+	mantissa = size >> (exponent * 4);
+	if (down)
+		mantissa = 0 - mantissa;
+	return (uint16_t)((mantissa & 0x1fff) << 3 | exponent);
+}
+
+/* X of a flow, in ticks; 0 if its RTT is unknown. */
+XCP_INLINE uint32_t xcp_2005_x(const struct xcp_2005 *h)
+{
+	uint64_t rtt = ((uint64_t)h->rtt_ms << XCP_TICK_SHIFT) / 1000;
+	uint64_t cwnd = xcp_max(h->cwnd, 1);
+
+	return xcp_saturate32((rtt + cwnd / 2) / cwnd);
+}
+
+/* Packets of 2^-12 in H_rtt, of size_B each, as B/s, cut towards 0. */
+XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
+{
+	int64_t value = xcp_2005_value(h->feedback);
+	uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+	uint64_t whole, rate, by = xcp_max(h->rtt_ms, 1) << 9;
+
+	/* size * bytes * 1000 / 4096 / ms = size * bytes * 125 / (512 ms) */
+	size *= xcp_min(size_B, 0xffff); /* below 2^41 * 2^16 */
+	whole = size / by;
+	rate = xcp_min(whole, INT32_MAX) * 125 + (size - whole * by) * 125 / by;
+	rate = xcp_min(rate, INT32_MAX);
+	return value < 0 ? -(int32_t)rate : (int32_t)rate;
+}
+
+/* B/s as packets of 2^-12 in rtt_ms, of size_B each, cut towards 0. */
+XCP_INLINE int64_t xcp_2005_of_Bps(int64_t rate_Bps, uint32_t rtt_ms,
+				   uint32_t size_B)
+{
+	uint64_t size =
+		rate_Bps < 0 ? 0 - (uint64_t)rate_Bps : (uint64_t)rate_Bps;
+
+	/* below 2^32 * 2^16 * 2^9 */
+	size = (xcp_min(size, UINT32_MAX) * xcp_min(rtt_ms, 0xffff) << 9) /
+	       (xcp_max(size_B, 1) * 125);
+	return rate_Bps < 0 ? -(int64_t)size : (int64_t)size;
+}
+
+XCP_INLINE struct xcp_2005 xcp_2005_parse(const uint8_t *o)
+{
+	struct xcp_2005 h;
+
+	h.feedback = xcp_get16(o + XCP_2005_FEEDBACK);
+	h.rtt_ms = xcp_get16(o + XCP_2005_RTT);
+	h.cwnd = xcp_get16(o + XCP_2005_CWND);
+	return h;
+}
+
+XCP_INLINE void xcp_2005_build_forward(uint8_t *o, const struct xcp_2005 *h)
+{
+	o[0] = XCP_2005_FORWARD_KIND;
+	o[1] = XCP_2005_FORWARD_LEN;
+	xcp_put16(o + XCP_2005_FEEDBACK, h->feedback);
+	xcp_put16(o + XCP_2005_RTT, h->rtt_ms);
+	xcp_put16(o + XCP_2005_CWND, h->cwnd);
+}
+
+XCP_INLINE void xcp_2005_build_return(uint8_t *o, uint16_t feedback)
+{
+	o[0] = XCP_2005_RETURN_KIND;
+	o[1] = XCP_2005_RETURN_LEN;
+	xcp_put16(o + XCP_2005_FEEDBACK, feedback);
+}
+
+/* The usual place: at byte 32 of a TCP header of which 40 bytes are there. */
+XCP_INLINE bool xcp_2005_at_32(const uint8_t *tcp, uint32_t header_len)
+{
+	return header_len >= 32 + XCP_2005_FORWARD_LEN &&
+	       xcp_get32(tcp + 20) == XCP_WORD_TIMESTAMPS &&
+	       xcp_get16(tcp + 32) ==
+		       (XCP_2005_FORWARD_KIND << 8 | XCP_2005_FORWARD_LEN);
+}
+
+/* What routers read in a forward option of a packet of size_B. */
+XCP_INLINE struct xcp_forward xcp_2005_forward(const struct xcp_2005 *h,
+					       uint32_t size_B)
+{
+	struct xcp_forward f = {0, 0, 0, 0, 0, 0};
+
+	f.rtt = xcp_saturate32(((uint64_t)h->rtt_ms << XCP_TICK_SHIFT) / 1000);
+	f.x = xcp_2005_x(h);
+	f.delta = xcp_2005_to_Bps(h, size_B);
+	return f;
+}
+
+/*
+ * The router's answer: H_feedback for `granted` B/s, of at most what the
+ * packet asks for, and the rest in `*carry` (B/s). A packet that asked for no
+ * more than it may get keeps what it has. Sets `*granted` to what is written.
+ */
+XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
+				   int32_t *granted, int64_t *carry, bool whole)
+{
+	int32_t asked = xcp_2005_to_Bps(h, size_B);
+	struct xcp_2005 answer = *h;
+	int64_t target = *granted;
+
+	if (!h->rtt_ms) {
+		/* nothing but a wish can be taken from it */
+		if (*granted < asked)
+			answer.feedback = 0;
+		*granted = xcp_2005_to_Bps(&answer, size_B);
+		return answer.feedback;
+	}
+	if (target >= asked && *carry >= 0)
+		return h->feedback;
+	if (!whole)
+		target += *carry;
+	if (target > asked)
+		target = asked;
+	answer.feedback = xcp_2005_code(
+		xcp_2005_of_Bps(target, h->rtt_ms, size_B), whole);
+	*carry += *granted;
+	*granted = xcp_2005_to_Bps(&answer, size_B);
+	*carry -= *granted;
+	if (whole)
+		*carry = 0;
+	return answer.feedback;
+}
+
+/*
+ * The router's edit at `offset` of a TCP header. Returns what to add to the
+ * checksum, as xcp_edit_forward does.
+ */
+XCP_INLINE uint32_t xcp_2005_edit(uint8_t *o, uint32_t offset,
+				  uint16_t feedback)
+{
+	uint32_t before = xcp_get16(o + XCP_2005_FEEDBACK);
+
+	xcp_put16(o + XCP_2005_FEEDBACK, feedback);
+	return xcp_sum_at(xcp_sum_change(before, feedback), offset);
+}
+
+/* A flow's RTT as it is told, ms; 0 if it is unknown. */
+XCP_INLINE uint32_t xcp_2005_rtt_ms(uint64_t rtt)
+{
+	return (uint32_t)xcp_min(
+		(rtt * 1000 + XCP_TICKS_PER_SEC - 1) >> XCP_TICK_SHIFT, 0xffff);
+}
+
+/*
+ * What a sender writes on a segment that is size_B long. `*rest` is what the
+ * wishes so far could not say (2^-12 packets).
+ */
+XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
+					uint32_t size_B, int64_t *rest,
+					bool whole)
+{
+	struct xcp_num packets;
+	struct xcp_2005 h = {0, 0, 0};
+	uint64_t rtt_ms = xcp_2005_rtt_ms(s->rtt);
+	int64_t wish;
+
+	if (!rtt_ms)
+		return h;
+	h.rtt_ms = (uint16_t)rtt_ms;
+	packets = xcp_num_div(
+		xcp_num_mul(xcp_num_of(s->window_B),
+			    xcp_num_of((rtt_ms << XCP_TICK_SHIFT) / 1000)),
+		xcp_num_mul(xcp_num_of(s->wire_B), xcp_num_of(s->rtt)));
+	/* to the nearest */
+	h.cwnd = (uint16_t)xcp_max(
+		(xcp_num_fixed(packets, 1, 2 * 0xffff) + 1) / 2, 1);
+	/* routers take packets as long as this one, the window's are full */
+	wish = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
+	if (size_B < s->wire_B)
+		wish = (int64_t)((uint64_t)wish * size_B / s->wire_B);
+	wish += *rest;
+	h.feedback = xcp_2005_code(wish, whole);
+	*rest = whole ? 0 : wish - xcp_2005_value(h.feedback);
+	return h;
+}
+
+/* Feedback of so many 2^-12 packets in H_rtt came back. */
+XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
+{
+	bool down = value < 0;
+	uint64_t size = down ? 0 - (uint64_t)value : (uint64_t)value;
+	uint64_t told =
+		((uint64_t)xcp_2005_rtt_ms(s->rtt) << XCP_TICK_SHIFT) / 1000;
+	uint64_t part = 1 << 16; /* RTT / H_rtt, 2^-16 */
+
+	if (told > s->rtt)
+		part = (s->rtt << 16) / told;
+	size = xcp_min(size, 1ULL << 41) * s->wire_B;
+	size = (size >> 16) * part + ((size & 0xffff) * part >> 16);
+	xcp_sender_move(s, down, size >> XCP_2005_SHIFT,
+			(uint32_t)(size & (XCP_2005_PACKET - 1))
+				<< (XCP_CWND_FRAC_BITS - XCP_2005_SHIFT));
+}
+
+#endif

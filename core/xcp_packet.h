@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What every wire format says, in one form, and how bytes are read, written
+ * and summed.
+ *
+ *   forward    RTT, X (ticks of 2^-28 s, 0 = unknown), delta (B/s): what the
+ *              sender tells the routers, and they change
+ *   return     feedback: what the receiver tells the sender
+ *
+ * The checksum is TCP's, a one's-complement sum of 16-bit words: a change of
+ * bytes changes it by the sum of the differences (RFC 1624), so it never has
+ * to be computed anew.
+ */
+#ifndef XCP_PACKET_H
+#define XCP_PACKET_H
+
+#include "xcp_fixed.h"
+
+#define XCP_TCP_HEADER_LEN 20
+#define XCP_TCP_HEADER_MAX 60
+/* What usually stands first: NOP NOP kind 8 length 10, as a word. */
+#define XCP_WORD_TIMESTAMPS 0x0101080aU
+
+/* How a flow's packets carry the protocol. */
+enum xcp_wire {
+	XCP_WIRE_OPTION,
+	XCP_WIRE_OPTION_2005,
+	XCP_WIRE_HEADER,
+	XCP_WIRE_HEADER_2004,
+	XCP_WIRES,
+};
+
+/* What a packet's header or option is. */
+enum xcp_kind {
+	XCP_NONE,
+	XCP_MALFORMED,
+	XCP_HANDSHAKE,
+	XCP_RETURN,
+	XCP_FORWARD,
+	XCP_BOTH,
+	XCP_FORWARD_2005,
+	XCP_RETURN_2005,
+};
+
+struct xcp_forward {
+	uint32_t rtt; /* ticks */
+	uint32_t x; /* ticks */
+	int32_t delta; /* B/s */
+	uint32_t last_xcp_router;
+	uint8_t xcp_ttl;
+	uint8_t xcp_hops;
+};
+
+struct xcp_return {
+	int32_t feedback; /* B/s */
+	uint8_t xcp_hops;
+	uint8_t other_hops;
+};
+
+/*
+ * Big-endian access at any alignment. BPF may load unaligned words from a
+ * packet (not from its stack), but clang would split them into bytes; a
+ * program that works on packets asks for the pointer to be used as it is.
+ */
+#ifdef XCP_WIRE_IN_PACKETS
+XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
+{
+	return __builtin_bswap32(*(const volatile uint32_t *)p);
+}
+
+XCP_INLINE void xcp_put32(uint8_t *p, uint32_t v)
+{
+	*(volatile uint32_t *)p = __builtin_bswap32(v);
+}
+
+XCP_INLINE uint16_t xcp_get16(const uint8_t *p)
+{
+	return __builtin_bswap16(*(const volatile uint16_t *)p);
+}
+
+XCP_INLINE void xcp_put16(uint8_t *p, uint16_t v)
+{
+	*(volatile uint16_t *)p = __builtin_bswap16(v);
+}
+#else
+XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
+	       (uint32_t)p[2] << 8 | p[3];
+}
+
+XCP_INLINE void xcp_put32(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 24);
+	p[1] = (uint8_t)(v >> 16);
+	p[2] = (uint8_t)(v >> 8);
+	p[3] = (uint8_t)v;
+}
+
+XCP_INLINE uint16_t xcp_get16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+XCP_INLINE void xcp_put16(uint8_t *p, uint16_t v)
+{
+	p[0] = (uint8_t)(v >> 8);
+	p[1] = (uint8_t)v;
+}
+#endif
+
+XCP_INLINE uint32_t xcp_saturate32(uint64_t v)
+{
+	return (uint32_t)xcp_min(v, UINT32_MAX);
+}
+
+XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
+{
+	return (uint8_t)xcp_min(v, 15);
+}
+
+/* Mends a checksum field, as the machine loads it, by a sum of differences. */
+XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
+{
+	sum += (uint16_t)~check;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* What replacing one 16-bit word by another adds to the sum of its packet. */
+XCP_INLINE uint32_t xcp_sum_change(uint32_t before, uint32_t after)
+{
+	return after + 0xffff - before;
+}
+
+/*
+ * Folds a sum of changes to big-endian words that begin `offset` bytes from
+ * the start of what is summed, into the byte order in which the machine loads
+ * words. At an odd offset every byte changes its half.
+ */
+XCP_INLINE uint32_t xcp_sum_at(uint32_t sum, uint32_t offset)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	if (!(offset & 1))
+#else
+	if (offset & 1)
+#endif
+		sum = (sum << 8 | sum >> 8) & 0xffff;
+	return sum;
+}
+
+#endif

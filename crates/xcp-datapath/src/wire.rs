@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The wire formats by their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// IP protocol of the formats `header` and `header-2004`, for experiments
+/// (RFC 3692): none was ever assigned.
+pub const IP_PROTO: u8 = 253;
+/// What may be used in its place: numbers that nobody else has.
+pub const IP_PROTO_RANGE: std::ops::RangeInclusive<u8> = 148..=254;
+
+/// How packets carry the protocol; `enum xcp_wire` in core/xcp_packet.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Wire {
+    /// This project's TCP option.
+    #[default]
+    Option = 0,
+    /// Zhang & Henderson's TCP options 14 and 15.
+    #[serde(rename = "option-2005")]
+    Option2005 = 1,
+    /// Draft -03 of 2007, between IP and TCP.
+    Header = 2,
+    /// Draft -00 of 2004, as in Mosebekk's thesis.
+    #[serde(rename = "header-2004")]
+    Header2004 = 3,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Option,
+        Self::Option2005,
+        Self::Header,
+        Self::Header2004,
+    ];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Option => "option",
+            Self::Option2005 => "option-2005",
+            Self::Header => "header",
+            Self::Header2004 => "header-2004",
+        }
+    }
+
+    /// Whether it stands between IP and TCP, and so needs a device.
+    #[must_use]
+    pub fn is_header(self) -> bool {
+        matches!(self, Self::Header | Self::Header2004)
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Wire {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|w| w.name() == name)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("no such wire format; there are {names}")
+            })
+    }
+}
