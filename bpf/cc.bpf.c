@@ -17,6 +17,7 @@
  * at once: nobody is ever left uncontrolled.
  */
 #include "host.h"
+#include "option_2005.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -24,13 +25,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
-#define TCP_SYN_SENT 2
 /* ACKs without feedback, in 3 RTTs or more, that mean the option is gone */
 #define SILENT_ACKS_MAX 100
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)
 {
-	return bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	return s && s->speaks ? s : NULL;
 }
 
 static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
@@ -38,13 +40,13 @@ static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
-/* Bytes of a full segment without headers: the option's room is taken. */
-static __always_inline __u32 payload_of(const struct tcp_sock *tp)
+/* Bytes of a full segment without headers: our own room is taken. */
+static __always_inline __u32 payload_of(const struct tcp_sock *tp,
+					const struct xcp_socket *s)
 {
-	__u32 mss = tp->mss_cache;
+	__u32 mss = tp->mss_cache, room = room_of(s->wire);
 
-	return mss > 2 * XCP_OPT_BOTH_LEN ? mss - XCP_OPT_BOTH_LEN
-					  : XCP_OPT_BOTH_LEN;
+	return mss > 2 * room ? mss - room : room;
 }
 
 /* Takes over what TCP knows: segment size, RTT and receive window. */
@@ -52,12 +54,13 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
+	__u32 payload = payload_of(tp, s);
 	__u64 window = tp->snd_wnd;
 
 	s->sender.wire_B =
-		payload_of(tp) + XCP_OPT_BOTH_LEN + tp->tcp_header_len + ip_len;
+		payload + room_of(s->wire) + tp->tcp_header_len + ip_len;
 	s->sender.rtt = xcp_ns_to_ticks((__u64)tp->srtt_us * 125);
-	s->sender.limit_B = window * s->sender.wire_B / payload_of(tp);
+	s->sender.limit_B = window * s->sender.wire_B / payload;
 }
 
 /* Gives TCP the window and the pacing rate. */
@@ -72,7 +75,7 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	if (!s->sender.pacing_Bps)
 		return;
 	/* TCP paces payload; the window counts whole packets */
-	rate = s->sender.pacing_Bps * payload_of(tp) / s->sender.wire_B;
+	rate = s->sender.pacing_Bps * payload_of(tp, s) / s->sender.wire_B;
 	sk->sk_pacing_rate = xcp_max(rate, 1);
 }
 
@@ -149,8 +152,11 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 	apply(sk, s);
 }
 
-/* Once an RTT: a window that the application leaves unused ages. */
-static __always_inline void age(struct sock *sk, struct xcp_socket *s)
+/*
+ * Once an RTT: a window that the application leaves unused ages, and a path
+ * that tells of no routers is judged.
+ */
+static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u64 elapsed_us = tp->tcp_mstamp - s->round_start_us;
@@ -164,12 +170,15 @@ static __always_inline void age(struct sock *sk, struct xcp_socket *s)
 		xcp_sender_age(&s->sender, used_B);
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
+	if (s->wire == XCP_WIRE_OPTION_2005)
+		round_2005(s);
 }
 
 SEC("struct_ops")
 void BPF_PROG(xcp_cong_control, struct sock *sk)
 {
 	struct xcp_socket *s = socket_of(sk);
+	__s64 feedback;
 
 	if (!s)
 		return;
@@ -181,13 +190,19 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	if (!s->started)
 		start(sk, s);
 	observe(sk, s);
-	if (s->feedback_Bps) {
-		xcp_sender_feedback(&s->sender, s->feedback_Bps);
-		COUNT(applied_Bps, s->feedback_Bps);
-		s->feedback_Bps = 0;
-	}
-	age(sk, s);
+	/* headers add to it without the socket's lock */
+	feedback = __sync_lock_test_and_set(&s->feedback, 0);
+	if (feedback && s->wire == XCP_WIRE_OPTION_2005)
+		xcp_2005_feedback(&s->sender, feedback);
+	else if (feedback)
+		xcp_sender_feedback(&s->sender, feedback);
+	COUNT_SUM(s, applied, feedback);
+	round_end(sk, s);
 	apply(sk, s);
+	if (!s->xcp_hops) {
+		s->fell_back = 1;
+		fall_back(sk, sk);
+	}
 }
 
 SEC(".struct_ops.link")

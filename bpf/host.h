@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the two programs of a host share: the socket's state, the counters,
- * and the way back to the system's default congestion control.
+ * What the programs of a host share: the socket's state, the counters, who
+ * speaks which wire format, and the way back to the system's default
+ * congestion control.
  */
 #ifndef XCP_BPF_HOST_H
 #define XCP_BPF_HOST_H
@@ -24,6 +25,22 @@ struct {
 	__type(value, struct xcp_host_counters);
 } counters SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct xcp_peer_key);
+	__type(value, __u8); /* enum xcp_wire */
+} peers SEC(".maps");
+
+/* Handshakes that came with a header; forgotten when the map is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct xcp_heard_key);
+	__type(value, struct xcp_heard);
+} heard SEC(".maps");
+
 struct tcp_congestion_ops___name {
 	char name[TCP_CA_NAME_MAX];
 } XCP_KERNEL;
@@ -41,6 +58,57 @@ static __always_inline struct xcp_host_counters *count(void)
 		if (_c)                                                        \
 			_c->field += (n);                                      \
 	} while (0)
+
+/* Adds to a sum in the unit of a socket's wire format. */
+#define COUNT_SUM(s, field, n)                                                 \
+	do {                                                                   \
+		if ((s)->wire == XCP_WIRE_OPTION_2005)                         \
+			COUNT(sums_2005.field, n);                             \
+		else                                                           \
+			COUNT(sums.field, n);                                  \
+	} while (0)
+
+static __always_inline bool is_header(__u8 wire)
+{
+	return wire == XCP_WIRE_HEADER || wire == XCP_WIRE_HEADER_2004;
+}
+
+/* The most that a packet carries for a wire format. */
+static __always_inline __u32 room_of(__u8 wire)
+{
+	switch (wire) {
+	case XCP_WIRE_OPTION:
+		return XCP_OPT_BOTH_LEN;
+	case XCP_WIRE_OPTION_2005:
+		return XCP_2005_BOTH_LEN;
+	default:
+		return XCP_HEADER_LEN;
+	}
+}
+
+static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)
+{
+	__builtin_memset(a, 0, sizeof(*a));
+	a->bytes[10] = 0xff;
+	a->bytes[11] = 0xff;
+	__builtin_memcpy(a->bytes + 12, &ip, 4);
+}
+
+#define PEER_BITS(part) (8 * (sizeof(part)))
+
+/* The wire format for a peer; -1 if none was set for it. */
+static __always_inline int wire_of(__u64 netns, const struct xcp_address *peer)
+{
+	struct xcp_peer_key key = {};
+	__u8 *wire;
+
+	key.prefix_len = PEER_BITS(key.netns) + PEER_BITS(key.address);
+	key.netns[0] = (__u32)(netns >> 32);
+	key.netns[1] = (__u32)netns;
+	key.address = *peer;
+	wire = bpf_map_lookup_elem(&peers, &key);
+	return wire ? *wire : -1;
+}
 
 static __always_inline bool is_xcp(const char *name)
 {
@@ -74,6 +142,56 @@ static __always_inline void fall_back(void *ctx, struct sock *sk)
 		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, reno,
 			       sizeof(reno));
 	COUNT(fallbacks, 1);
+}
+
+/* Does the listener of a connection request use xcp? */
+static __always_inline bool listener_uses_xcp(struct request_sock *req)
+{
+	struct inet_connection_sock *listener;
+	struct tcp_congestion_ops___name *ops;
+	char name[TCP_CA_NAME_MAX] = {};
+
+	listener = (void *)BPF_CORE_READ(req, __req_common.skc_listener);
+	ops = (void *)BPF_CORE_READ(listener, icsk_ca_ops);
+	BPF_CORE_READ_INTO(&name, ops, name);
+	return is_xcp(name);
+}
+
+/* What a data segment tells the routers. */
+static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
+{
+	struct xcp_forward f = {};
+
+	f.xcp_ttl = s->ttl;
+	if (!s->fell_back) {
+		f.rtt = xcp_saturate32(s->sender.rtt);
+		f.x = xcp_saturate32(xcp_sender_next_x(&s->sender));
+		f.delta = s->sender.request_Bps;
+	}
+	return f;
+}
+
+/* What a packet that will be copied n times returns. */
+static __always_inline struct xcp_return return_of(struct xcp_socket *s,
+						   __u32 n)
+{
+	struct xcp_return r = {};
+
+	r.feedback = xcp_receiver_take(&s->receiver, n);
+	r.xcp_hops = s->receiver.xcp_hops;
+	r.other_hops = s->receiver.other_hops;
+	COUNT(sums.returned, (__s64)r.feedback * n);
+	COUNT(return_sent, n);
+	return r;
+}
+
+static __always_inline __u16 return_2005(struct xcp_socket *s, __u32 n)
+{
+	__u16 feedback = xcp_receiver_take_2005(&s->receiver, n);
+
+	COUNT(sums_2005.returned, xcp_2005_value(feedback) * n);
+	COUNT(return_sent, n);
+	return feedback;
 }
 
 #endif

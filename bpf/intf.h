@@ -52,7 +52,48 @@ struct xcp_router_link {
 /* What `xcp host on` sets. */
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
+	uint16_t ip_proto; /* of the wire format `header` */
+	uint16_t whole_feedback; /* `option-2005` without fractions */
+};
+
+/* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */
+struct xcp_address {
+	uint8_t bytes[16];
+};
+
+/*
+ * Which wire format is spoken to whom, in a network namespace: the longest
+ * prefix that fits decides. Counted in bits after prefix_len.
+ */
+struct xcp_peer_key {
+	uint32_t prefix_len;
+	uint32_t netns[2]; /* its cookie: LPM keys know no 64-bit words */
+	struct xcp_address address;
+};
+
+/* A connection whose handshake came with a header. */
+struct xcp_heard_key {
+	uint64_t netns;
+	struct xcp_address local, remote;
+	uint16_t local_port, remote_port;
 	uint32_t unused;
+};
+
+#define XCP_HEARD_SYN 1
+#define XCP_HEARD_ACK 2
+
+struct xcp_heard {
+	uint8_t wire; /* enum xcp_wire */
+	uint8_t packets; /* XCP_HEARD_ */
+};
+
+/* Sums of feedback. */
+struct xcp_host_sums {
+	int64_t received; /* of the deltas that arrived */
+	int64_t returned; /* sent back */
+	int64_t unreturned; /* still pending when its socket closed */
+	int64_t feedback; /* came back */
+	int64_t applied; /* of it, applied to a window */
 };
 
 /* What the hosts' programs did, per CPU. */
@@ -64,19 +105,22 @@ struct xcp_host_counters {
 	uint64_t return_sent;
 	uint64_t return_received;
 	uint64_t return_crowded; /* no room beside other options */
+	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
+	uint64_t header_left_out; /* too long a packet, or IP options */
 	uint64_t malformed;
-	int64_t received_Bps; /* sum of the deltas that arrived */
-	int64_t returned_Bps; /* sum of the feedback sent back */
-	int64_t unreturned_Bps; /* still pending when its socket closed */
-	int64_t feedback_Bps; /* sum of the feedback that came back */
-	int64_t applied_Bps; /* of it, applied to a window */
+	struct xcp_host_sums sums; /* B/s */
+	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };
 
 /* One connection. */
 struct xcp_socket {
 	struct xcp_sender sender;
 	struct xcp_receiver receiver;
-	int64_t feedback_Bps; /* arrived, to be applied with this ACK */
+	int64_t feedback; /* to be applied with this ACK; as receiver.pending */
+	int64_t rest_2005; /* of what `option-2005` asks for */
+	int64_t asked; /* in this round and in the one before */
+	int64_t asked_before;
+	int64_t came; /* of feedback, in this round */
 	uint64_t round_start_us;
 	uint32_t round_delivered;
 	uint32_t silent_acks; /* since feedback last came back */
@@ -86,6 +130,14 @@ struct xcp_socket {
 	uint8_t xcp_hops; /* as the other end reports of our direction */
 	uint8_t other_hops;
 	uint8_t started; /* its congestion control has its first window */
+	uint8_t wire; /* enum xcp_wire */
+	uint8_t speaks; /* the handshake said so */
+	uint8_t syns; /* sent so far, with a header */
+	uint8_t ttl; /* that our packets begin with */
+	uint8_t way; /* of the other end's, as xcp_header_way tells */
+	uint8_t granted_rounds; /* in which all that was asked for came */
+	uint8_t zeroes; /* answers without a wish, when all were wishes */
+	uint8_t crowded; /* the last ACK had no room for its feedback */
 	uint8_t unused[2];
 };
 

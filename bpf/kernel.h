@@ -16,6 +16,7 @@
 
 #define XCP_KERNEL __attribute__((preserve_access_index))
 
+#define AF_INET 2
 #define AF_INET6 10
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
@@ -27,6 +28,16 @@
 #define CHECKSUM_PARTIAL 3
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
+#define TCP_SYN_SENT 2
+
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86DD
+#define IPPROTO_TCP 6
+#define IPV4_LEN 20
+#define IPV6_LEN 40
+/* in the IP and the TCP header */
+#define IPV4_CHECK 10
+#define TCP_CHECK 16
 
 /* This packet is not ours to judge: ask the next program (tcx and clsact). */
 #define XCP_TC_NEXT (-1)
@@ -57,6 +68,7 @@ struct sk_buff {
 	__u32 end;
 	__u16 network_header;
 	__u8 ip_summed : 2;
+	struct sock *sk;
 	char cb[48];
 } XCP_KERNEL;
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The wire format `option`, spoken by the sockets of a cgroup (sock_ops).
+ * The sockets of a cgroup (sock_ops): the handshake of every wire format, and
+ * the options of `option` and `option-2005`. Headers are put in and taken out
+ * by device.bpf.c; here they only get their room.
  *
- * 1. Handshake. A socket whose congestion control is `xcp` offers the option
- *    on its SYN. A listener answers it if its own is `xcp`. The client knows
- *    by the SYN-ACK, the server by the option on the first packet after it,
+ * 1. Handshake. A socket whose congestion control is `xcp` offers the format
+ *    that is set for its peer on its SYN. A listener answers it if its own is
+ *    `xcp`, in whichever format it was asked. The client knows
+ *    by the SYN-ACK, the server by the first packet after it,
  *    so both know that both know: a middlebox that strips it from either
  *    leaves two ordinary TCP sockets with the default congestion control.
  * 2. Data segments carry the forward header, and the return header too if
@@ -19,6 +22,7 @@
  *    brings `xcp` back.
  */
 #include "host.h"
+#include "option_2005.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -117,7 +121,7 @@ static __always_inline void set_callbacks(struct bpf_sock_ops *skops,
 {
 	__u32 ours = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
 		     BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
-		     BPF_SOCK_OPS_STATE_CB_FLAG;
+		     BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG;
 
 	bpf_sock_ops_cb_flags_set(
 		skops, (skops->bpf_sock_ops_cb_flags & ~ours) | flags);
@@ -140,6 +144,20 @@ load_option(struct bpf_sock_ops *skops, __u8 option[OPTION_MAX], __u64 flags)
 	return xcp_option_kind((__u32)length, option[XCP_OPT_FLAGS]);
 }
 
+/* The value of an option of Zhang & Henderson's, -1 if the packet has none. */
+static __always_inline int load_2005(struct bpf_sock_ops *skops, __u8 kind,
+				     __u64 flags)
+{
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	int length = kind == XCP_2005_FORWARD_KIND ? XCP_2005_FORWARD_LEN
+						   : XCP_2005_RETURN_LEN;
+
+	option[0] = kind;
+	if (bpf_load_hdr_opt(skops, option, sizeof(option), flags) != length)
+		return -1;
+	return xcp_get16(option + XCP_2005_FEEDBACK);
+}
+
 static __always_inline struct xcp_socket *socket_of(struct bpf_sock_ops *skops,
 						    __u64 flags)
 {
@@ -148,158 +166,70 @@ static __always_inline struct xcp_socket *socket_of(struct bpf_sock_ops *skops,
 	return sk ? bpf_sk_storage_get(&sockets, sk, NULL, flags) : NULL;
 }
 
-/* Both ends speak: the socket gets its state and its callbacks. */
-static __always_inline void begin(struct bpf_sock_ops *skops)
+static __always_inline void forget(struct bpf_sock_ops *skops)
 {
-	struct xcp_socket *s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
+	struct bpf_sock *sk = skops->sk;
 
-	if (!s) {
-		set_callbacks(skops, 0);
-		fall_back(skops, kernel_sock(skops));
-		return;
-	}
-	s->xcp_hops = XCP_HOPS_UNKNOWN;
-	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
-	set_callbacks(skops,
-		      BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
-			      BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
-			      BPF_SOCK_OPS_STATE_CB_FLAG);
-	COUNT(sockets, 1);
+	set_callbacks(skops, 0);
+	if (sk)
+		bpf_sk_storage_delete(&sockets, sk);
 }
 
-static __always_inline void established(struct bpf_sock_ops *skops)
-{
-	__u8 option[OPTION_MAX];
-	enum xcp_kind kind;
+/* Loads a word of the context where the compiler may not move it. */
+#define LOAD(to, field)                                                        \
+	do {                                                                   \
+		__u32 _w = skops->field;                                       \
+		barrier_var(_w);                                               \
+		(to) = _w;                                                     \
+	} while (0)
 
-	if (!uses_xcp(skops)) {
-		set_callbacks(skops, 0);
-		return;
+static __always_inline struct xcp_heard_key names_of(struct bpf_sock_ops *skops)
+{
+	struct xcp_heard_key key = {};
+	__u32 *local = (__u32 *)key.local.bytes;
+	__u32 *remote = (__u32 *)key.remote.bytes;
+	__u32 local4, remote4;
+
+	key.netns = bpf_get_netns_cookie(skops);
+	LOAD(local[0], local_ip6[0]);
+	LOAD(local[1], local_ip6[1]);
+	LOAD(local[2], local_ip6[2]);
+	LOAD(local[3], local_ip6[3]);
+	LOAD(remote[0], remote_ip6[0]);
+	LOAD(remote[1], remote_ip6[1]);
+	LOAD(remote[2], remote_ip6[2]);
+	LOAD(remote[3], remote_ip6[3]);
+	LOAD(local4, local_ip4);
+	LOAD(remote4, remote_ip4);
+	if (skops->family == AF_INET) {
+		address_of_ipv4(&key.local, local4);
+		address_of_ipv4(&key.remote, remote4);
 	}
-	kind = load_option(skops, option, 0);
-	if (kind == XCP_NONE || kind == XCP_MALFORMED) {
-		set_callbacks(skops, 0);
-		fall_back(skops, kernel_sock(skops));
-		return;
-	}
-	begin(skops);
+	key.local_port = (__u16)skops->local_port;
+	key.remote_port = (__u16)bpf_ntohl(skops->remote_port);
+	return key;
 }
 
-/* The SYN-ACK's request socket: does its listener use xcp, did the SYN? */
-static __always_inline bool answers(struct bpf_sock_ops *skops)
+/* A socket with xcp connects: the peer's wire format is offered. */
+static __noinline void offer(struct bpf_sock_ops *skops)
 {
-	struct request_sock *req = (struct request_sock *)kernel_sock(skops);
-	struct inet_connection_sock *listener;
-	struct tcp_congestion_ops___name *ops;
-	char name[TCP_CA_NAME_MAX] = {};
-	__u8 option[OPTION_MAX];
-
-	listener = (void *)BPF_CORE_READ(req, __req_common.skc_listener);
-	ops = (void *)BPF_CORE_READ(listener, icsk_ca_ops);
-	BPF_CORE_READ_INTO(&name, ops, name);
-	return is_xcp(name) &&
-	       load_option(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
-		       XCP_HANDSHAKE;
-}
-
-/* Reserves room for what this packet is to carry. */
-static __always_inline void reserve(struct bpf_sock_ops *skops)
-{
-	__u32 flags = skops->skb_tcp_flags;
+	struct xcp_heard_key names = names_of(skops);
 	struct xcp_socket *s;
+	int wire;
 
-	if (skops->args[0] != BPF_WRITE_HDR_TCP_CURRENT_MSS &&
-	    flags & TCP_FLAG_SYN) {
-		if (!(flags & TCP_FLAG_ACK) || answers(skops))
-			bpf_reserve_hdr_opt(skops, XCP_OPT_HANDSHAKE_LEN, 0);
-		return;
-	}
-	s = socket_of(skops, 0);
+	wire = wire_of(names.netns, &names.remote);
+	forget(skops); /* of an earlier connection */
+	s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
 		return;
-	s->writing = XCP_NONE;
-	if (skops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS) {
-		/* the segment size must leave room for the most there can be */
-		if (bpf_reserve_hdr_opt(skops, XCP_OPT_BOTH_LEN, 0))
-			bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0);
-	} else if (!skops->skb_len) {
-		if (!bpf_reserve_hdr_opt(skops, XCP_OPT_RETURN_LEN, 0))
-			s->writing = XCP_RETURN;
-		else
-			COUNT(return_crowded, 1);
-	} else if (s->receiver.pending &&
-		   !bpf_reserve_hdr_opt(skops, XCP_OPT_BOTH_LEN, 0)) {
-		s->writing = XCP_BOTH;
-	} else if (!bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0)) {
-		s->writing = XCP_FORWARD;
-	}
+	s->wire = wire < 0 ? XCP_WIRE_OPTION : (__u8)wire;
+	s->ttl = initial_ttl(kernel_sock(skops));
+	set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
-static __always_inline struct xcp_forward forward_of(struct xcp_socket *s,
-						     struct sock *sk)
+static __always_inline bool is_kind(enum xcp_kind kind)
 {
-	struct xcp_forward f = {};
-
-	f.xcp_ttl = initial_ttl(sk);
-	if (!s->fell_back) {
-		f.rtt = xcp_saturate32(s->sender.rtt);
-		f.x = xcp_saturate32(xcp_sender_next_x(&s->sender));
-		f.delta = s->sender.request_Bps;
-	}
-	return f;
-}
-
-static __always_inline struct xcp_return return_of(struct xcp_socket *s,
-						   __u32 n)
-{
-	struct xcp_return r = {};
-
-	r.feedback = xcp_receiver_take(&s->receiver, n);
-	r.xcp_hops = s->receiver.xcp_hops;
-	r.other_hops = s->receiver.other_hops;
-	COUNT(returned_Bps, (__s64)r.feedback * n);
-	COUNT(return_sent, n);
-	return r;
-}
-
-static __noinline void write(struct bpf_sock_ops *skops)
-{
-	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
-	__u8 option[OPTION_MAX] = {};
-	struct xcp_socket *s;
-	struct xcp_forward f;
-	struct xcp_return r;
-	__u32 n;
-
-	if (skops->skb_tcp_flags & TCP_FLAG_SYN) {
-		xcp_build_handshake(option);
-		bpf_store_hdr_opt(skops, option, XCP_OPT_HANDSHAKE_LEN, 0);
-		return;
-	}
-	s = socket_of(skops, 0);
-	if (!s)
-		return;
-	n = segments_to_send(kern->skb);
-	switch (s->writing) {
-	case XCP_RETURN:
-		r = return_of(s, 1);
-		xcp_build_return(option, &r);
-		bpf_store_hdr_opt(skops, option, XCP_OPT_RETURN_LEN, 0);
-		break;
-	case XCP_BOTH:
-		f = forward_of(s, kern->sk);
-		r = return_of(s, n);
-		xcp_build_both(option, &f, &r);
-		bpf_store_hdr_opt(skops, option, XCP_OPT_BOTH_LEN, 0);
-		COUNT(forward_sent, n);
-		break;
-	case XCP_FORWARD:
-		f = forward_of(s, kern->sk);
-		xcp_build_forward(option, &f);
-		bpf_store_hdr_opt(skops, option, XCP_OPT_FORWARD_LEN, 0);
-		COUNT(forward_sent, n);
-		break;
-	}
+	return kind != XCP_NONE && kind != XCP_MALFORMED;
 }
 
 /* What the other end reports of the path decides who controls this socket. */
@@ -319,6 +249,307 @@ static __always_inline void judge_path(struct bpf_sock_ops *skops,
 	}
 }
 
+/* Both ends speak: the socket gets its state and its callbacks. */
+static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
+						enum xcp_wire wire)
+{
+	struct xcp_socket *s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
+	__u32 flags =
+		BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
+
+	if (!s) {
+		forget(skops);
+		fall_back(skops, kernel_sock(skops));
+		return NULL;
+	}
+	s->wire = (__u8)wire;
+	s->speaks = 1;
+	s->ttl = initial_ttl(kernel_sock(skops));
+	s->xcp_hops = XCP_HOPS_UNKNOWN;
+	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
+	flags |= is_header(s->wire)
+			 ? BPF_SOCK_OPS_RTT_CB_FLAG
+			 : BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
+	set_callbacks(skops, flags);
+	COUNT(sockets, 1);
+	return s;
+}
+
+/* The last packet of the handshake carries the probe, or its answer. */
+static __noinline bool begin_2005(struct bpf_sock_ops *skops)
+{
+	int wish = load_2005(skops, XCP_2005_FORWARD_KIND, 0);
+	int answer = load_2005(skops, XCP_2005_RETURN_KIND, 0);
+	struct xcp_socket *s;
+
+	if (wish < 0 && answer < 0)
+		return false;
+	s = begin(skops, XCP_WIRE_OPTION_2005);
+	if (!s)
+		return true;
+	s->other_hops = 1; /* for all we know: nothing tells of them */
+	if (wish > 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)wish, 1);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)wish));
+	}
+	/* the probe came back as it was: no router took it out */
+	s->xcp_hops = answer > 0 ? 0 : 1;
+	judge_path(skops, s);
+	return true;
+}
+
+/* Was the handshake's packet before this one, or this one, with a header? */
+static __noinline bool begin_header(struct bpf_sock_ops *skops, bool passive)
+{
+	struct xcp_heard_key names = names_of(skops);
+	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
+	__u8 wire, packets;
+
+	if (!h)
+		return false;
+	wire = h->wire;
+	packets = h->packets;
+	bpf_map_delete_elem(&heard, &names);
+	if (passive && !(packets & XCP_HEARD_ACK))
+		return false;
+	begin(skops, (enum xcp_wire)wire);
+	return true;
+}
+
+static __always_inline void established(struct bpf_sock_ops *skops,
+					bool passive)
+{
+	__u8 option[OPTION_MAX];
+
+	if (!uses_xcp(skops)) {
+		forget(skops);
+		return;
+	}
+	if (is_kind(load_option(skops, option, 0))) {
+		begin(skops, XCP_WIRE_OPTION);
+		return;
+	}
+	if (begin_2005(skops) || begin_header(skops, passive))
+		return;
+	forget(skops);
+	fall_back(skops, kernel_sock(skops));
+}
+
+/* What a SYN offers, -1 for nothing. */
+static __always_inline int offered(struct bpf_sock_ops *skops)
+{
+	__u8 option[OPTION_MAX];
+
+	if (load_option(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
+	    XCP_HANDSHAKE)
+		return XCP_WIRE_OPTION;
+	if (load_2005(skops, XCP_2005_FORWARD_KIND, BPF_LOAD_HDR_OPT_TCP_SYN) >=
+	    0)
+		return XCP_WIRE_OPTION_2005;
+	return -1;
+}
+
+/* The option format of a SYN or SYN-ACK at hand, -1 for none. */
+static __always_inline int handshake_of(struct bpf_sock_ops *skops)
+{
+	struct xcp_socket *s;
+	struct request_sock *req;
+
+	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
+		s = socket_of(skops, 0);
+		return s && !is_header(s->wire) ? s->wire : -1;
+	}
+	req = (struct request_sock *)kernel_sock(skops);
+	return listener_uses_xcp(req) ? offered(skops) : -1;
+}
+
+static __always_inline __u32 handshake_len(int wire, bool ack)
+{
+	if (wire == XCP_WIRE_OPTION)
+		return XCP_OPT_HANDSHAKE_LEN;
+	return ack ? XCP_2005_BOTH_LEN : XCP_2005_FORWARD_LEN;
+}
+
+/*
+ * TCP computes its segment size: it must leave room for the most there can be.
+ * A header takes none of TCP's options, but as much of the packet.
+ */
+static __always_inline void reserve_most(struct bpf_sock_ops *skops,
+					 const struct xcp_socket *s)
+{
+	if (!s->speaks)
+		return;
+	if (bpf_reserve_hdr_opt(skops, room_of(s->wire), 0) &&
+	    s->wire == XCP_WIRE_OPTION)
+		bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0);
+}
+
+/* Reserves room for what this packet is to carry. */
+static __always_inline void reserve(struct bpf_sock_ops *skops)
+{
+	__u32 flags = skops->skb_tcp_flags, forward, back;
+	struct xcp_socket *s;
+	int wire;
+
+	if (skops->args[0] != BPF_WRITE_HDR_TCP_CURRENT_MSS &&
+	    flags & TCP_FLAG_SYN) {
+		wire = handshake_of(skops);
+		if (wire >= 0)
+			bpf_reserve_hdr_opt(
+				skops,
+				handshake_len(wire, flags & TCP_FLAG_ACK), 0);
+		return;
+	}
+	s = socket_of(skops, 0);
+	if (!s)
+		return;
+	s->writing = XCP_NONE;
+	if (skops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS) {
+		reserve_most(skops, s);
+		return;
+	}
+	if (is_header(s->wire))
+		return;
+	if (s->wire == XCP_WIRE_OPTION) {
+		forward = XCP_OPT_FORWARD_LEN;
+		back = XCP_OPT_RETURN_LEN;
+	} else {
+		forward = XCP_2005_FORWARD_LEN;
+		back = XCP_2005_RETURN_LEN;
+	}
+	s->crowded = 0;
+	if (!skops->skb_len) {
+		if (!bpf_reserve_hdr_opt(skops, back, 0)) {
+			s->writing = XCP_RETURN;
+		} else {
+			s->crowded = 1;
+			COUNT(return_crowded, 1);
+		}
+	} else if (s->receiver.pending &&
+		   !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
+		s->writing = XCP_BOTH;
+	} else if (!bpf_reserve_hdr_opt(skops, forward, 0)) {
+		s->writing = XCP_FORWARD;
+	}
+}
+
+static __always_inline __u32 write_option(struct xcp_socket *s, __u8 *option,
+					  __u32 n)
+{
+	struct xcp_forward f;
+	struct xcp_return r;
+
+	if (s->writing != XCP_RETURN)
+		f = forward_of(s);
+	if (s->writing != XCP_FORWARD)
+		r = return_of(s, s->writing == XCP_RETURN ? 1 : n);
+	switch (s->writing) {
+	case XCP_RETURN:
+		xcp_build_return(option, &r);
+		return XCP_OPT_RETURN_LEN;
+	case XCP_FORWARD:
+		xcp_build_forward(option, &f);
+		return XCP_OPT_FORWARD_LEN;
+	case XCP_BOTH:
+		xcp_build_both(option, &f, &r);
+		return XCP_OPT_BOTH_LEN;
+	}
+	return 0;
+}
+
+/* Two options, stored one by one. */
+static __always_inline void write_2005(struct bpf_sock_ops *skops,
+				       struct xcp_socket *s, __u32 n,
+				       __u32 size_B)
+{
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	struct xcp_2005 h;
+
+	if (s->writing != XCP_RETURN) {
+		h = forward_2005(s, size_B, n, config.whole_feedback);
+		xcp_2005_build_forward(option, &h);
+		bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
+	}
+	if (s->writing != XCP_FORWARD) {
+		xcp_2005_build_return(
+			option,
+			return_2005(s, s->writing == XCP_RETURN ? 1 : n));
+		bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
+	}
+}
+
+static __always_inline void write_handshake(struct bpf_sock_ops *skops)
+{
+	struct xcp_2005 probe = {XCP_2005_PROBE, 0, 0};
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	int wire = handshake_of(skops), wish;
+
+	if (wire == XCP_WIRE_OPTION) {
+		xcp_build_handshake(option);
+		bpf_store_hdr_opt(skops, option, XCP_OPT_HANDSHAKE_LEN, 0);
+		return;
+	}
+	if (wire != XCP_WIRE_OPTION_2005)
+		return;
+	xcp_2005_build_forward(option, &probe);
+	bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
+	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK))
+		return;
+	wish = load_2005(skops, XCP_2005_FORWARD_KIND,
+			 BPF_LOAD_HDR_OPT_TCP_SYN);
+	xcp_2005_build_return(option, wish > 0 ? (__u16)wish : 0);
+	bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
+}
+
+static __noinline void write(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	__u8 option[OPTION_MAX] = {};
+	struct xcp_socket *s;
+	__u32 n, length, size_B;
+
+	if (skops->skb_tcp_flags & TCP_FLAG_SYN) {
+		write_handshake(skops);
+		return;
+	}
+	s = socket_of(skops, 0);
+	if (!s || s->writing == XCP_NONE)
+		return;
+	n = segments_to_send(kern->skb);
+	if (s->wire == XCP_WIRE_OPTION) {
+		length = write_option(s, option, n);
+		if (length)
+			bpf_store_hdr_opt(skops, option, length, 0);
+	} else {
+		size_B = n > 1 ? s->sender.wire_B
+			       : skops->skb_len + (skops->family == AF_INET
+							   ? IPV4_LEN
+							   : IPV6_LEN);
+		write_2005(skops, s, n, size_B);
+	}
+	if (s->writing != XCP_RETURN)
+		COUNT(forward_sent, n);
+}
+
+static __noinline void parse_2005(struct bpf_sock_ops *skops,
+				  struct xcp_socket *s, __u32 n)
+{
+	int wish = load_2005(skops, XCP_2005_FORWARD_KIND, 0);
+	int answer = load_2005(skops, XCP_2005_RETURN_KIND, 0);
+
+	if (wish >= 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)wish, n);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)wish) * n);
+		COUNT(forward_received, n);
+	}
+	if (answer >= 0) {
+		s->silent_acks = 0;
+		answer_2005(s, (__u16)answer, n);
+		COUNT(return_received, n);
+		judge_path(skops, s);
+	}
+}
+
 static __noinline void parse(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
@@ -329,31 +560,35 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 	enum xcp_kind kind;
 	__u32 n;
 
-	kind = load_option(skops, option, 0);
-	if (kind == XCP_NONE || kind == XCP_HANDSHAKE)
-		return;
 	s = socket_of(skops, 0);
 	if (!s)
+		return;
+	n = wire_packets(kern->skb);
+	if (s->wire == XCP_WIRE_OPTION_2005) {
+		parse_2005(skops, s, n);
+		return;
+	}
+	kind = load_option(skops, option, 0);
+	if (kind == XCP_NONE || kind == XCP_HANDSHAKE)
 		return;
 	if (kind == XCP_MALFORMED) {
 		COUNT(malformed, 1);
 		return;
 	}
-	n = wire_packets(kern->skb);
 	if (kind != XCP_RETURN) {
 		f = xcp_parse_forward(option);
 		xcp_receiver_add(&s->receiver, f.delta, n);
 		ttl = received_ttl(kern->skb);
 		s->receiver.xcp_hops = f.xcp_hops;
 		s->receiver.other_hops = f.xcp_ttl > ttl ? f.xcp_ttl - ttl : 0;
-		COUNT(received_Bps, (__s64)f.delta * n);
+		COUNT(sums.received, (__s64)f.delta * n);
 		COUNT(forward_received, n);
 	}
 	if (kind != XCP_FORWARD) {
 		r = xcp_parse_return(option, kind);
-		s->feedback_Bps += (__s64)r.feedback * n;
+		s->feedback += (__s64)r.feedback * n;
 		s->silent_acks = 0;
-		COUNT(feedback_Bps, (__s64)r.feedback * n);
+		COUNT(sums.feedback, (__s64)r.feedback * n);
 		COUNT(return_received, n);
 		s->xcp_hops = r.xcp_hops;
 		s->other_hops = r.other_hops;
@@ -369,16 +604,23 @@ int xcp_option(struct bpf_sock_ops *skops)
 	switch (skops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		if (choose(skops, config.make_default))
-			set_callbacks(skops,
-				      BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+			offer(skops);
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		choose(skops, config.make_default);
 		set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		established(skops, false);
+		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		established(skops);
+		established(skops, true);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+		/* headers are read where nobody may be judged */
+		s = socket_of(skops, 0);
+		if (s)
+			judge_path(skops, s);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		reserve(skops);
@@ -394,7 +636,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 			break;
 		s = socket_of(skops, 0);
 		if (s)
-			COUNT(unreturned_Bps, s->receiver.pending);
+			COUNT_SUM(s, unreturned, s->receiver.pending);
 		break;
 	}
 	return 1;

@@ -25,14 +25,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86DD
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
-#define IPPROTO_TCP 6
-#define IPV4_LEN 20
-#define IPV6_LEN 40
-#define TCP_CHECK 16 /* of the checksum in the TCP header */
 
 /* Set before loading. */
 const volatile struct {

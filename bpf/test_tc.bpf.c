@@ -58,61 +58,117 @@ static __always_inline int strip(struct __sk_buff *skb, __u32 at, __u8 *tcp,
 	return XCP_TC_NEXT;
 }
 
-static __always_inline int drop(struct __sk_buff *skb, __u8 *tcp, __u32 offset,
-				enum xcp_kind kind)
+/* What a packet carries, in the unit of its format. */
+struct carried {
+	enum xcp_kind kind;
+	__s64 delta;
+	__s64 feedback;
+};
+
+static __always_inline int drop(struct __sk_buff *skb, const struct carried *c)
 {
 	__u32 n = skb->gso_segs ? skb->gso_segs : 1;
-	__u8 *option = tcp + offset;
-	struct xcp_return r;
+	bool is_return = c->kind == XCP_RETURN || c->kind == XCP_RETURN_2005;
 	__u64 turn;
 
-	if (offset > XCP_TCP_HEADER_MAX - XCP_OPT_BOTH_LEN ||
-	    !config.drop_every)
-		return XCP_TC_NEXT;
-	if ((kind == XCP_RETURN) != !!config.drop_return)
+	if (!config.drop_every || is_return != !!config.drop_return)
 		return XCP_TC_NEXT;
 	turn = __sync_fetch_and_add(&account.seen, 1) % config.drop_every;
 	if (turn != 0 && turn != 2)
 		return XCP_TC_NEXT;
 	__sync_fetch_and_add(&account.dropped, n);
-	if (kind != XCP_RETURN)
-		__sync_fetch_and_add(&account.lost_delta_Bps,
-				     (__s64)xcp_parse_forward(option).delta *
-					     n);
-	if (kind != XCP_FORWARD) {
-		r = xcp_parse_return(option, kind);
-		__sync_fetch_and_add(&account.lost_feedback_Bps,
-				     (__s64)r.feedback * n);
-	}
+	__sync_fetch_and_add(&account.lost_delta_Bps, c->delta * n);
+	__sync_fetch_and_add(&account.lost_feedback_Bps, c->feedback * n);
 	return TC_ACT_SHOT;
+}
+
+/* A TCP header, and where our option stands in it. */
+struct tcp_copy {
+	__u8 bytes[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN];
+	__u32 header_len;
+	__u32 option;
+};
+
+__noinline int find_option(struct tcp_copy *tcp)
+{
+	if (!tcp)
+		return XCP_NONE;
+	return xcp_option_find(tcp->bytes, tcp->header_len,
+			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
+}
+
+static __always_inline void read_option(const __u8 *option, struct carried *c)
+{
+	switch (c->kind) {
+	case XCP_RETURN_2005:
+		c->feedback = xcp_2005_value(xcp_get16(option + 2));
+		return;
+	case XCP_FORWARD_2005:
+		c->delta = xcp_2005_value(xcp_get16(option + 2));
+		/* hosts write the return option right behind it */
+		option += XCP_2005_FORWARD_LEN;
+		if (option[0] == XCP_2005_RETURN_KIND)
+			c->feedback = xcp_2005_value(xcp_get16(option + 2));
+		return;
+	default:
+		if (c->kind != XCP_RETURN)
+			c->delta = xcp_parse_forward(option).delta;
+		if (c->kind != XCP_FORWARD)
+			c->feedback =
+				xcp_parse_return(option, c->kind).feedback;
+	}
+}
+
+static __always_inline int drop_header(struct __sk_buff *skb, __u32 at)
+{
+	__u8 bytes[XCP_HEADER_LEN];
+	struct xcp_header head;
+	struct carried c = {};
+
+	if (bpf_skb_load_bytes(skb, at, bytes, sizeof(bytes)))
+		return XCP_TC_NEXT;
+	c.kind = xcp_header_read(bytes, &head);
+	if (c.kind == XCP_MALFORMED)
+		return XCP_TC_NEXT;
+	c.feedback = xcp_header_feedback(bytes, head.version);
+	if (c.kind == XCP_BOTH)
+		c.delta = xcp_header_forward(bytes, head.version, 0).delta;
+	return drop(skb, &c);
 }
 
 SEC("tc")
 int xcp_accident(struct __sk_buff *skb)
 {
-	__u8 tcp[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN] = {}, ip[1], flags;
-	__u32 at, header, offset = 0;
-	enum xcp_kind kind;
+	struct tcp_copy tcp = {};
+	struct carried c = {};
+	__u32 at, header;
+	__u8 ip[10], flags;
+	bool v6;
 
-	if (bpf_skb_load_bytes(skb, L2_LEN, ip, 1))
+	if (bpf_skb_load_bytes(skb, L2_LEN, ip, sizeof(ip)))
 		return XCP_TC_NEXT;
-	at = L2_LEN + (ip[0] >> 4 == 6 ? 40 : (ip[0] & 15) * 4);
-	if (bpf_skb_load_bytes(skb, at, tcp, XCP_TCP_HEADER_LEN))
+	v6 = ip[0] >> 4 == 6;
+	at = L2_LEN + (v6 ? 40 : (ip[0] & 15) * 4);
+	if (ip[v6 ? 6 : 9] == XCP_HEADER_PROTO)
+		return drop_header(skb, at);
+	if (bpf_skb_load_bytes(skb, at, tcp.bytes, XCP_TCP_HEADER_LEN))
 		return XCP_TC_NEXT;
-	header = (tcp[12] >> 4) * 4 - XCP_TCP_HEADER_LEN;
+	header = (tcp.bytes[12] >> 4) * 4 - XCP_TCP_HEADER_LEN;
 	barrier_var(header);
 	if (header < 1 || header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
 	    bpf_skb_load_bytes(skb, at + XCP_TCP_HEADER_LEN,
-			       tcp + XCP_TCP_HEADER_LEN, header))
+			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
 		return XCP_TC_NEXT;
-	kind = xcp_option_find(tcp, header + XCP_TCP_HEADER_LEN,
-			       tcp + sizeof(tcp), &offset);
-	flags = tcp[13] & (TCP_FLAG_SYN | TCP_FLAG_ACK);
-	if (kind == XCP_HANDSHAKE) {
+	tcp.header_len = header + XCP_TCP_HEADER_LEN;
+	c.kind = find_option(&tcp);
+	flags = tcp.bytes[13] & (TCP_FLAG_SYN | TCP_FLAG_ACK);
+	if (c.kind == XCP_HANDSHAKE) {
 		if (flags == TCP_FLAG_SYN ? config.strip & 1 : config.strip & 2)
-			return strip(skb, at, tcp, offset);
-	} else if (kind >= XCP_RETURN) {
-		return drop(skb, tcp, offset, kind);
+			return strip(skb, at, tcp.bytes, tcp.option);
+	} else if (c.kind >= XCP_RETURN && !(flags & TCP_FLAG_SYN) &&
+		   tcp.option <= XCP_TCP_HEADER_MAX) {
+		read_option(tcp.bytes + tcp.option, &c);
+		return drop(skb, &c);
 	}
 	return XCP_TC_NEXT;
 }

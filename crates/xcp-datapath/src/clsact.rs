@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Attaching to tc egress through the clsact qdisc, where tcx is missing
-//! (before 6.6).
+//! Attaching to tc through the clsact qdisc, where tcx is missing (before
+//! 6.6).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -8,24 +8,46 @@ use libbpf_sys::{bpf_tc_hook, bpf_tc_opts};
 
 use crate::{Error, Result};
 
-/// Our filter's place: low priority number last, others go first.
-const PRIORITY: u32 = 0x5843;
 const HANDLE: u32 = 1;
+
+/// Packets that come in, or go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Ingress,
+    Egress,
+}
+
+impl Direction {
+    fn point(self) -> u32 {
+        match self {
+            Self::Ingress => libbpf_sys::BPF_TC_INGRESS,
+            Self::Egress => libbpf_sys::BPF_TC_EGRESS,
+        }
+    }
+}
+
+/// Whose filter it is; others' filters, of lower numbers, go first.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// Puts headers in before a router reads them.
+    Host = 0x5842,
+    Router = 0x5843,
+}
 
 fn hook(ifindex: u32, point: u32) -> bpf_tc_hook {
     bpf_tc_hook {
-        sz: std::mem::size_of::<bpf_tc_hook>() as _,
+        sz: size_of::<bpf_tc_hook>() as _,
         ifindex: ifindex as i32,
         attach_point: point,
         ..Default::default()
     }
 }
 
-fn place() -> bpf_tc_opts {
+fn options(place: Place) -> bpf_tc_opts {
     bpf_tc_opts {
-        sz: std::mem::size_of::<bpf_tc_opts>() as _,
+        sz: size_of::<bpf_tc_opts>() as _,
         handle: HANDLE,
-        priority: PRIORITY,
+        priority: place as u32,
         ..Default::default()
     }
 }
@@ -35,9 +57,14 @@ fn os_error(thing: &str, rc: i32) -> Error {
 }
 
 /// Attaches; returns whether the clsact qdisc had to be created.
-pub fn attach(program: BorrowedFd<'_>, ifindex: u32) -> Result<bool> {
-    let mut hook = hook(ifindex, libbpf_sys::BPF_TC_EGRESS);
-    let mut opts = place();
+pub fn attach(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    direction: Direction,
+    place: Place,
+) -> Result<bool> {
+    let mut hook = hook(ifindex, direction.point());
+    let mut opts = options(place);
     opts.prog_fd = program.as_raw_fd();
     opts.flags = libbpf_sys::BPF_TC_F_REPLACE;
     // SAFETY: both records are initialised, with their sizes.
@@ -53,19 +80,20 @@ pub fn attach(program: BorrowedFd<'_>, ifindex: u32) -> Result<bool> {
     }
 }
 
-/// Detaches, and removes the qdisc if `created`.
-pub fn detach(ifindex: u32, created: bool) {
-    let egress = hook(ifindex, libbpf_sys::BPF_TC_EGRESS);
-    let opts = place();
+/// Detaches.
+pub fn detach(ifindex: u32, direction: Direction, place: Place) {
+    let hook = hook(ifindex, direction.point());
+    let opts = options(place);
     // SAFETY: the records are initialised; what is gone already is fine.
-    unsafe {
-        libbpf_sys::bpf_tc_detach(&egress, &opts);
-        if created {
-            let mut both = hook(
-                ifindex,
-                libbpf_sys::BPF_TC_EGRESS | libbpf_sys::BPF_TC_INGRESS,
-            );
-            libbpf_sys::bpf_tc_hook_destroy(&mut both);
-        }
-    }
+    unsafe { libbpf_sys::bpf_tc_detach(&hook, &opts) };
+}
+
+/// Removes the qdisc that [`attach`] created.
+pub fn remove(ifindex: u32) {
+    let mut both = hook(
+        ifindex,
+        libbpf_sys::BPF_TC_EGRESS | libbpf_sys::BPF_TC_INGRESS,
+    );
+    // SAFETY: the record is initialised; what is gone already is fine.
+    unsafe { libbpf_sys::bpf_tc_hook_destroy(&mut both) };
 }

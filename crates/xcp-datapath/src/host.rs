@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::intf::{HostConfig, HostCounters, Record};
-use crate::{bpffs, cgroup, error, link, object, Cgroup, Error, Result};
+use crate::rtnl::Device;
+use crate::wire::IP_PROTO;
+use crate::{
+    bpffs, cgroup, device, error, link, netns, object, peers, Cgroup, Error, Prefix, Result,
+    Spoken, Wire,
+};
 
 const PART: &str = "host";
 /// Marks programs that `xcp run` loaded for itself.
@@ -23,6 +28,65 @@ pub struct Options {
     pub cgroup: Option<PathBuf>,
     /// New sockets of the group that did not choose use `xcp`.
     pub make_default: bool,
+    /// How to speak in this network namespace.
+    pub speech: Speech,
+    /// Feedback in whole packets in the wire format `option-2005`: what it
+    /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
+    pub whole_feedback: bool,
+}
+
+/// How the hosts of one network namespace speak.
+#[derive(Clone, Debug)]
+pub struct Speech {
+    pub spoken: Vec<Spoken>,
+    /// Devices that carry headers, or whose crowded ACKs make room.
+    pub devices: Vec<String>,
+    /// IP protocol of headers.
+    pub ip_proto: u8,
+}
+
+impl Default for Speech {
+    fn default() -> Self {
+        Self {
+            spoken: Vec::new(),
+            devices: Vec::new(),
+            ip_proto: IP_PROTO,
+        }
+    }
+}
+
+impl Speech {
+    /// One wire format, with these peers or all.
+    ///
+    /// # Errors
+    /// A header without devices or without peers.
+    pub fn new(wire: Wire, devices: &[String], peers: &[Prefix], ip_proto: u8) -> Result<Self> {
+        if wire.is_header() && (devices.is_empty() || peers.is_empty()) {
+            return Err(Error::new(
+                format!("wire format {wire}"),
+                "needs the devices that carry it and the peers that understand it: \
+                 others answer that they do not know the protocol",
+                format!("name them: xcp host on --wire {wire} --dev eth0 --peers 10.0.0.0/8"),
+            ));
+        }
+        let some = peers.iter().map(|p| Spoken {
+            wire,
+            peers: Some(*p),
+        });
+        let mut spoken: Vec<Spoken> = some.collect();
+        if spoken.is_empty() && wire != Wire::default() {
+            spoken.push(Spoken { wire, peers: None });
+        }
+        Ok(Self {
+            spoken,
+            devices: devices.to_vec(),
+            ip_proto,
+        })
+    }
+
+    fn has_headers(&self) -> bool {
+        self.spoken.iter().any(|s| s.wire.is_header())
+    }
 }
 
 pub use crate::router::Change;
@@ -33,6 +97,10 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     pub default: bool,
+    /// Wire formats in this network namespace; `option` where none fits.
+    pub wires: Vec<Spoken>,
+    /// Devices of this network namespace.
+    pub devices: Vec<String>,
     pub counters: Counters,
 }
 
@@ -47,8 +115,12 @@ pub struct Counters {
     pub forward_received: u64,
     pub return_sent: u64,
     pub return_received: u64,
-    /// ACKs without room for the option.
+    /// ACKs that TCP left no room on for the option.
     pub return_crowded: u64,
+    /// Of those, how many gave up a SACK block for it.
+    pub sacks_trimmed: u64,
+    /// Packets that went without the header that they should have.
+    pub header_left_out: u64,
     pub malformed: u64,
     /// Sum of the deltas that arrived, bytes per second.
     pub received_bytes_per_s: i64,
@@ -60,6 +132,19 @@ pub struct Counters {
     pub feedback_bytes_per_s: i64,
     /// Of it, applied to a window.
     pub applied_bytes_per_s: i64,
+    /// The same sums in the wire format `option-2005`, which counts in 2^-12
+    /// packets.
+    pub option_2005: Sums2005,
+}
+
+/// Sums of feedback, 2^-12 packets.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Sums2005 {
+    pub received: i64,
+    pub returned: i64,
+    pub unreturned: i64,
+    pub feedback: i64,
+    pub applied: i64,
 }
 
 /// Whether `xcp` can be selected now.
@@ -75,9 +160,9 @@ pub fn on(options: &Options) -> Result<Change> {
     if fresh {
         load()?;
     }
-    let configured = configure(&group, options.make_default).inspect_err(|_| {
+    let configured = configure(&group, options).inspect_err(|_| {
         if fresh {
-            let _ = bpffs::remove(PART);
+            let _ = take_down();
         }
     })?;
     let dir = bpffs::dir(PART);
@@ -89,12 +174,29 @@ pub fn on(options: &Options) -> Result<Change> {
     })
 }
 
-/// Sets default and group; returns whether anything was different.
-fn configure(group: &Cgroup, make_default: bool) -> Result<bool> {
+/// Speaks so in this network namespace; the host must be on. Returns whether
+/// anything was different.
+pub fn speak(speech: &Speech) -> Result<bool> {
+    let devices: Vec<Device> = speech
+        .devices
+        .iter()
+        .map(|name| Device::find(name))
+        .collect::<Result<_>>()?;
+    let peers = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
+    let here = netns::cookie()?;
+    // whom a header may come from is known before any goes out
+    let attached = device::set(&devices, speech.has_headers(), speech.ip_proto)?;
+    let spoken = peers::set(&peers, here, &speech.spoken)?;
+    Ok(attached || spoken)
+}
+
+/// Sets all of it; returns whether anything was different.
+fn configure(group: &Cgroup, options: &Options) -> Result<bool> {
     let dir = bpffs::dir(PART);
     let wanted = HostConfig {
-        make_default: u32::from(make_default),
-        unused: 0,
+        make_default: u32::from(options.make_default),
+        ip_proto: options.speech.ip_proto.into(),
+        whole_feedback: options.whole_feedback.into(),
     };
     let map = object::pinned_map(&dir.join("config"))?;
     let present: HostConfig = object::read_record(&map, 0)?;
@@ -102,6 +204,7 @@ fn configure(group: &Cgroup, make_default: bool) -> Result<bool> {
     if changed {
         object::write_record(&map, &wanted)?;
     }
+    changed |= speak(&options.speech)?;
     let pin = dir.join("link");
     if attached_group()? != Some(group.id()?) {
         if object::exists(&pin) {
@@ -144,6 +247,8 @@ fn load_into(dir: &Path) -> Result<()> {
     for (map, pin) in [
         ("sockets", "sockets"),
         ("counters", "counters"),
+        ("peers", "peers"),
+        ("heard", "heard"),
         (".data.config", "config"),
     ] {
         object::pin_map(&mut option, map, &dir.join(pin))?;
@@ -152,6 +257,7 @@ fn load_into(dir: &Path) -> Result<()> {
         let program = object::program(&option, program)?;
         link::pin(program.as_fd(), &dir.join(pin))?;
     }
+    device::create_table(dir)?;
     let mut open = object::open(&object::CC)?;
     for map in ["sockets", "counters"] {
         object::open_map(&mut open, map)?
@@ -173,11 +279,17 @@ pub fn off() -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Err(not_on());
     }
+    take_down()
+}
+
+fn take_down() -> Result<()> {
     let pin = bpffs::dir(PART).join("link");
     if object::exists(&pin) {
         link::detach(link::open(&pin)?.as_fd());
     }
-    bpffs::remove(PART)
+    let cleared = device::clear();
+    bpffs::remove(PART)?;
+    cleared
 }
 
 fn not_on() -> Error {
@@ -195,6 +307,8 @@ pub fn status() -> Result<Status> {
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         default: config.make_default != 0,
+        wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
+        devices: device::names()?,
         counters: counters()?,
     })
 }
@@ -211,12 +325,20 @@ pub fn counters() -> Result<Counters> {
         total.return_sent += cpu.return_sent;
         total.return_received += cpu.return_received;
         total.return_crowded += cpu.return_crowded;
+        total.sacks_trimmed += cpu.sacks_trimmed;
+        total.header_left_out += cpu.header_left_out;
         total.malformed += cpu.malformed;
-        total.received_bytes_per_s += cpu.received_Bps;
-        total.returned_bytes_per_s += cpu.returned_Bps;
-        total.unreturned_bytes_per_s += cpu.unreturned_Bps;
-        total.feedback_bytes_per_s += cpu.feedback_Bps;
-        total.applied_bytes_per_s += cpu.applied_Bps;
+        total.received_bytes_per_s += cpu.sums.received;
+        total.returned_bytes_per_s += cpu.sums.returned;
+        total.unreturned_bytes_per_s += cpu.sums.unreturned;
+        total.feedback_bytes_per_s += cpu.sums.feedback;
+        total.applied_bytes_per_s += cpu.sums.applied;
+        let packets = &mut total.option_2005;
+        packets.received += cpu.sums_2005.received;
+        packets.returned += cpu.sums_2005.returned;
+        packets.unreturned += cpu.sums_2005.unreturned;
+        packets.feedback += cpu.sums_2005.feedback;
+        packets.applied += cpu.sums_2005.applied;
     }
     Ok(total)
 }

@@ -130,7 +130,30 @@ record! {
     }
 
     /// `struct xcp_host_config`.
-    struct HostConfig { make_default: u32, unused: u32, }
+    struct HostConfig { make_default: u32, ip_proto: u16, whole_feedback: u16, }
+
+    /// `struct xcp_peer_key`.
+    struct PeerKey { prefix_len: u32, netns: [u32; 2], address: [u8; 16], }
+
+    /// `struct xcp_host_sums`.
+    struct HostSums {
+        received: i64,
+        returned: i64,
+        unreturned: i64,
+        feedback: i64,
+        applied: i64,
+    }
+
+    /// A device that `xcp host on` attached to, in its own map.
+    struct DeviceKey { netns: u64, ifindex: u32, unused: u32, }
+
+    /// What it was before, and how it is attached.
+    struct DeviceRecord {
+        gso_max_segs: u32,
+        tx_checksums: u32,
+        ip_proto: u32,
+        clsact: u32,
+    }
 
     /// `struct xcp_host_counters`.
     struct HostCounters {
@@ -141,11 +164,10 @@ record! {
         return_sent: u64,
         return_received: u64,
         return_crowded: u64,
+        sacks_trimmed: u64,
+        header_left_out: u64,
         malformed: u64,
-        received_Bps: i64,
-        returned_Bps: i64,
-        unreturned_Bps: i64,
-        feedback_Bps: i64,
-        applied_Bps: i64,
+        sums: HostSums,
+        sums_2005: HostSums,
     }
 }

@@ -6,26 +6,50 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::clsact::Direction;
 use crate::{Error, Result};
 
 /// Attaches a program to the egress of a device of this network namespace.
 pub fn attach_tcx_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd> {
-    create(program, ifindex as i32, libbpf_sys::BPF_TCX_EGRESS)
+    create(program, ifindex as i32, libbpf_sys::BPF_TCX_EGRESS, 0)
+}
+
+/// Attaches a program to a device before all others that are there.
+pub fn attach_tcx_first(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    direction: Direction,
+) -> Result<OwnedFd> {
+    let kind = match direction {
+        Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
+    };
+    create(program, ifindex as i32, kind, libbpf_sys::BPF_F_BEFORE)
 }
 
 /// Attaches a sock_ops program to a cgroup.
 pub fn attach_sock_ops(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(program, cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
+    create(
+        program,
+        cgroup.as_raw_fd(),
+        libbpf_sys::BPF_CGROUP_SOCK_OPS,
+        0,
+    )
 }
 
 fn create(
     program: BorrowedFd<'_>,
     target: i32,
     kind: libbpf_sys::bpf_attach_type,
+    flags: u32,
 ) -> Result<OwnedFd> {
-    // SAFETY: the descriptor is open, a null option pointer means defaults.
-    let fd =
-        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, std::ptr::null()) };
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is open, the options live through the call.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, &options) };
     owned(fd, "attaching the program")
 }
 

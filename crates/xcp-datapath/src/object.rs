@@ -34,6 +34,7 @@ macro_rules! image {
 
 pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
+pub const DEVICE: Image = image!("device", "packet programs on ingress and egress (tc)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const TEST_TC: Image = image!("test_tc", "packet programs on egress (tc)");
 

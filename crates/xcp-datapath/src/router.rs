@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, Object};
 use serde::Serialize;
 
+use crate::clsact::{self, Direction, Place};
 use crate::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams};
 use crate::rtnl::{self, Device};
-use crate::{bpffs, clsact, error, features, link, object, wire, Error, Result};
+use crate::{bpffs, error, features, link, object, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -167,7 +168,12 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
         let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
         link::pin(attached.as_fd(), &dir.join("link"))
     } else {
-        if clsact::attach(program.as_fd(), device.index)? {
+        if clsact::attach(
+            program.as_fd(),
+            device.index,
+            Direction::Egress,
+            Place::Router,
+        )? {
             bpffs::mark(&dir.join("clsact"))?;
         }
         Ok(())
@@ -187,7 +193,10 @@ pub fn del(dev: &str) -> Result<()> {
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     } else {
-        clsact::detach(device.index, object::exists(&dir.join("clsact")));
+        clsact::detach(device.index, Direction::Egress, Place::Router);
+        if object::exists(&dir.join("clsact")) {
+            clsact::remove(device.index);
+        }
     }
     bpffs::remove(&part)
 }

@@ -5,6 +5,14 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use netlink_packet_core::{
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_REQUEST,
+};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
 use crate::{Error, Result};
 
 /// A device of this thread's network namespace.
@@ -88,4 +96,65 @@ pub fn netns() -> Result<u64> {
     fs::metadata(path)
         .map(|m| m.ino())
         .map_err(|e| Error::io(path, &e))
+}
+
+/// The most segments that TCP may leave to a device at once.
+pub fn gso_max_segs(index: u32) -> Result<u32> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let answer = request(RouteNetlinkMessage::GetLink(message), 0)?;
+    answer
+        .into_iter()
+        .find_map(|m| match m {
+            RouteNetlinkMessage::NewLink(link) => {
+                link.attributes.into_iter().find_map(|a| match a {
+                    LinkAttribute::GsoMaxSegs(n) => Some(n),
+                    _ => None,
+                })
+            }
+            _ => None,
+        })
+        .ok_or_else(|| Error::new("netlink", "says nothing of gso_max_segs", SEE_DOCTOR))
+}
+
+/// Sets it.
+pub fn set_gso_max_segs(index: u32, segments: u32) -> Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
+    request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK).map(|_| ())
+}
+
+const SEE_DOCTOR: &str = "see `xcp doctor`";
+
+/// Asks the kernel, and returns its answers (one datagram of them).
+fn request(message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
+    let describe = |e: std::io::Error| Error::io("netlink", &e);
+    let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
+    packet.header.flags = NLM_F_REQUEST | flags;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(describe)?;
+    socket.bind_auto().map_err(describe)?;
+    socket.connect(&SocketAddr::new(0, 0)).map_err(describe)?;
+    socket.send(&bytes, 0).map_err(describe)?;
+    let (answer, _) = socket.recv_from_full().map_err(describe)?;
+    let odd = |what: String| Error::new("netlink", what, SEE_DOCTOR);
+    let mut found = Vec::new();
+    let mut rest = answer.as_slice();
+    while !rest.is_empty() {
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+            .map_err(|e| odd(e.to_string()))?;
+        match message.payload {
+            NetlinkPayload::Error(e) if e.code.is_some() => {
+                return Err(Error::io("netlink", &e.to_io()));
+            }
+            NetlinkPayload::InnerMessage(inner) => found.push(inner),
+            _ => {}
+        }
+        let length = (message.header.length as usize).next_multiple_of(4);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(found)
 }

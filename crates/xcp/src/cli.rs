@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use xcp_datapath::{Prefix, Wire};
+
 use crate::capacity::Capacity;
 use crate::value;
 
@@ -71,20 +73,45 @@ pub enum HostAction {
     /// Make `xcp` selectable as a congestion control
     ///
     /// It stays when this command ends. Once more changes only what differs.
-    On {
-        /// Only for sockets of this control group and those below
-        #[arg(long, value_name = "PATH")]
-        cgroup: Option<PathBuf>,
-        /// Make it the default for new sockets
-        #[arg(long)]
-        default: bool,
-    },
+    /// Wire format, devices and peers are those of this network namespace.
+    On(HostOn),
     /// Take everything down
     ///
     /// Sockets that use XCP keep it until they close.
     Off,
     /// Show what is set and what has happened so far
     Show,
+}
+
+#[derive(Args)]
+pub struct HostOn {
+    /// Only for sockets of this control group and those below
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Make it the default for new sockets
+    #[arg(long)]
+    pub default: bool,
+    /// Wire format of connections from here: option, option-2005, header or
+    /// header-2004; those to here use what they are asked with
+    #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option)]
+    pub wire: Wire,
+    /// Device that headers pass, or whose ACKs full of SACK blocks make room
+    /// for feedback; may be given several times
+    #[arg(long = "dev", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Speak this format to these addresses only, such as 10.0.0.0/8; may be
+    /// given several times
+    #[arg(long, value_name = "PREFIX")]
+    pub peers: Vec<Prefix>,
+    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "253",
+        value_parser = value::ip_proto,
+        allow_hyphen_values = true
+    )]
+    pub ip_proto: u8,
 }
 
 #[derive(Subcommand)]

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::host::{self, Change, Options, Status};
+use xcp_datapath::host::{self, Change, Options, Speech, Status, Sums2005};
+use xcp_datapath::Spoken;
 
-use crate::cli::HostAction;
+use crate::cli::{HostAction, HostOn};
 use crate::failure::Failure;
 use crate::out::{Out, Style};
 use crate::table;
@@ -15,15 +16,7 @@ use crate::units;
 
 pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
-        HostAction::On { cgroup, default } => {
-            let options = Options {
-                cgroup,
-                make_default: default,
-            };
-            let change = host::on(&options)?;
-            let value = json!({ "change": change, "cgroup": options.cgroup, "default": default });
-            out.print(&value, |_| turned_on(change, &options))?;
-        }
+        HostAction::On(asked) => on(&asked, out)?,
         HostAction::Off => {
             host::off()?;
             out.print(&json!({ "change": "removed" }), |_| "XCP is off".into())?;
@@ -34,6 +27,26 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
+    let speech = Speech::new(asked.wire, &asked.devices, &asked.peers, asked.ip_proto)?;
+    let options = Options {
+        cgroup: asked.cgroup.clone(),
+        make_default: asked.default,
+        speech,
+        ..Default::default()
+    };
+    let change = host::on(&options)?;
+    let value = json!({
+        "change": change,
+        "cgroup": options.cgroup,
+        "default": asked.default,
+        "wire": asked.wire,
+        "peers": asked.peers,
+        "devices": asked.devices,
+    });
+    out.print(&value, |_| turned_on(change, &options))
 }
 
 fn turned_on(change: Change, options: &Options) -> String {
@@ -48,7 +61,20 @@ fn turned_on(change: Change, options: &Options) -> String {
     } else {
         format!("sockets of {sockets} use it if they choose it (TCP_CONGESTION \"xcp\")")
     };
-    format!("{state}: {which}")
+    let how: String = options
+        .speech
+        .spoken
+        .iter()
+        .map(|s| format!("\n{}", speaks(s)))
+        .collect();
+    format!("{state}: {which}{how}")
+}
+
+fn speaks(spoken: &Spoken) -> String {
+    match spoken.peers {
+        Some(peers) => format!("{} with {peers}", spoken.wire),
+        None => format!("{} with all", spoken.wire),
+    }
 }
 
 fn scope(cgroup: Option<&Path>) -> String {
@@ -63,27 +89,56 @@ fn describe(status: &Status, style: &Style) -> String {
     let sum = |bytes_per_s: i64| units::signed_rate(bytes_per_s as f64 * 8.0);
     let group = status.cgroup.as_deref();
     let head = style.bold("XCP is on");
+    let listed = |all: Vec<String>, none: &str| {
+        if all.is_empty() {
+            none.to_owned()
+        } else {
+            all.join(", ")
+        }
+    };
+    let wires = listed(status.wires.iter().map(speaks).collect(), "option with all");
+    let devices = listed(status.devices.clone(), "none");
     let rows = [
         (
             "control group",
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
         ("default", if status.default { "yes" } else { "no" }.into()),
+        ("wire formats", wires),
+        ("devices", devices),
         ("connections with XCP", c.sockets.to_string()),
         ("connections without", c.fallbacks.to_string()),
-        ("forward options sent", c.forward_sent.to_string()),
-        ("forward options received", c.forward_received.to_string()),
-        ("return options sent", c.return_sent.to_string()),
-        ("return options received", c.return_received.to_string()),
-        ("return options crowded out", c.return_crowded.to_string()),
-        ("malformed options", c.malformed.to_string()),
+        ("forward headers sent", c.forward_sent.to_string()),
+        ("forward headers received", c.forward_received.to_string()),
+        ("return headers sent", c.return_sent.to_string()),
+        ("return headers received", c.return_received.to_string()),
+        ("ACKs full of SACK blocks", c.return_crowded.to_string()),
+        ("SACK blocks left out", c.sacks_trimmed.to_string()),
+        ("headers left out", c.header_left_out.to_string()),
+        ("malformed headers", c.malformed.to_string()),
         ("feedback received", sum(c.received_bytes_per_s)),
         ("feedback returned", sum(c.returned_bytes_per_s)),
         ("feedback never returned", sum(c.unreturned_bytes_per_s)),
         ("feedback come back", sum(c.feedback_bytes_per_s)),
         ("feedback applied", sum(c.applied_bytes_per_s)),
     ];
-    format!("{head}\n{}", table::pairs(&rows))
+    let mut text = format!("{head}\n{}", table::pairs(&rows));
+    if c.option_2005 != Sums2005::default() {
+        text += &table::pairs(&in_packets(&c.option_2005));
+    }
+    text
+}
+
+/// The sums of `option-2005`, in packets.
+fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
+    let packets = |n: i64| format!("{:+.3} packets", n as f64 / 4096.0);
+    [
+        ("feedback received", packets(sums.received)),
+        ("feedback returned", packets(sums.returned)),
+        ("feedback never returned", packets(sums.unreturned)),
+        ("feedback come back", packets(sums.feedback)),
+        ("feedback applied", packets(sums.applied)),
+    ]
 }
 
 #[cfg(test)]
@@ -95,6 +150,8 @@ mod tests {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
             default: true,
+            wires: vec![],
+            devices: vec![],
             counters: host::Counters {
                 sockets: 4,
                 applied_bytes_per_s: 1_250_000,

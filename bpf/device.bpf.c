@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+/*
+ * A host's device (tc egress and ingress): the wire formats `header` and
+ * `header-2004`, put in behind the IP header of what XCP sockets send and taken
+ * out again before TCP looks; and room for feedback on crowded ACKs (sack.h).
+ *
+ * Egress. The packet's socket tells: its storage is the one that the options'
+ * programs use. SYN and data carry a standard header, pure ACKs a minimal one.
+ * A partial checksum stays right, for where it starts moves with TCP.
+ *
+ * Ingress. Only headers from configured peers to an address of this host are
+ * taken out: anything else is left to the kernel, which answers as it answers
+ * protocols that it does not know. Feedback is added to the socket's sums
+ * without its lock, by atomic operations.
+ *
+ * Handshake. A header on a SYN or SYN-ACK says that its sender speaks; `heard`
+ * keeps that until the socket is there (option.bpf.c). Without an answer to a
+ * SYN and its repetition, a plain one is tried.
+ */
+#include "host.h"
+#include "sack.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define SYNS_WITH_HEADER 2
+#define TCP_FLAGS 13 /* of the TCP header */
+#define BPF_TCP_LISTEN 10
+
+/* Set before loading. */
+const volatile struct {
+	__u64 netns; /* cookie of the device's */
+	__u32 l2_len;
+	__u32 ip_proto;
+} options = {0, 14, XCP_HEADER_PROTO};
+
+/* Reads a TCP packet that this host sends; false if it is not a plain one. */
+static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
+{
+	__u8 ip[IPV6_LEN] = {}, tcp[16];
+
+	p->l3 = options.l2_len;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes(skb, p->l3, ip, IPV4_LEN) ||
+		    ip[0] != 0x45 || ip[9] != IPPROTO_TCP)
+			return false;
+		p->l4 = p->l3 + IPV4_LEN;
+		p->ttl = ip[8];
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, p->l3, ip, IPV6_LEN) ||
+		    ip[6] != IPPROTO_TCP)
+			return false;
+		p->l4 = p->l3 + IPV6_LEN;
+		p->ttl = ip[7];
+	} else {
+		return false;
+	}
+	if (bpf_skb_load_bytes(skb, p->l4, tcp, sizeof(tcp)))
+		return false;
+	p->flags = tcp[TCP_FLAGS];
+	p->header_len = (tcp[12] >> 4) * 4;
+	if (p->l4 + p->header_len > skb->len)
+		return false;
+	p->payload = skb->len - p->l4 - p->header_len;
+	return true;
+}
+
+/* Changes the protocol that the IP header tells. */
+static __always_inline void set_protocol(struct __sk_buff *skb, __u32 l3,
+					 bool v4, __u8 protocol)
+{
+	__u32 at = l3 + (v4 ? 8 : 6);
+	__be16 before, after;
+	__u16 word;
+
+	if (bpf_skb_load_bytes(skb, at, &before, 2))
+		return;
+	/* behind the TTL, or before the hop limit */
+	word = bpf_ntohs(before);
+	word = v4 ? (word & 0xff00) | protocol
+		  : (word & 0xff) | (__u16)(protocol << 8);
+	after = bpf_htons(word);
+	bpf_skb_store_bytes(skb, at, &after, 2, 0);
+	if (v4)
+		bpf_l3_csum_replace(skb, l3 + IPV4_CHECK, before, after, 2);
+}
+
+/* Makes room for a header, and the IP header tell of it. */
+static __always_inline bool open_packet(struct __sk_buff *skb,
+					const struct sent *p)
+{
+	bool v4 = p->l4 - p->l3 == IPV4_LEN;
+
+	/* nobody could cut a super-packet with an unknown protocol in it */
+	if (skb->gso_segs > 1 ||
+	    bpf_skb_adjust_room(skb, XCP_HEADER_LEN, BPF_ADJ_ROOM_NET,
+				BPF_F_ADJ_ROOM_NO_CSUM_RESET)) {
+		COUNT(header_left_out, 1);
+		return false;
+	}
+	set_protocol(skb, p->l3, v4, (__u8)options.ip_proto);
+	length_grows(skb, p, XCP_HEADER_LEN, false);
+	return true;
+}
+
+static __always_inline __u8 version_of(__u8 wire)
+{
+	return wire == XCP_WIRE_HEADER_2004 ? XCP_HEADER_2004 : XCP_HEADER_2007;
+}
+
+static __always_inline void put_in(struct __sk_buff *skb, struct xcp_socket *s,
+				   const struct sent *p)
+{
+	__u8 header[XCP_HEADER_LEN], version = version_of(s->wire);
+	struct xcp_forward f = {};
+	struct xcp_return r = {};
+
+	if (!open_packet(skb, p))
+		return;
+	s->ttl = p->ttl;
+	f.xcp_ttl = p->ttl;
+	if (s->speaks) {
+		r = return_of(s, 1);
+		if (p->payload)
+			f = forward_of(s);
+	}
+	if (s->speaks && !p->payload) {
+		xcp_build_header_return(header, version, IPPROTO_TCP,
+					r.feedback, s->way);
+	} else {
+		xcp_build_header(header, version, IPPROTO_TCP, &f, r.feedback,
+				 s->sender.wire_B);
+		COUNT(forward_sent, 1);
+	}
+	bpf_skb_store_bytes(skb, p->l4, header, sizeof(header), 0);
+}
+
+/* The addresses and ports of a packet, as the socket here has them. */
+static __always_inline bool names_of(struct __sk_buff *skb, __u32 l3, bool v4,
+				     __u32 l4, bool sent,
+				     struct xcp_heard_key *key)
+{
+	struct xcp_address from, to;
+	__be16 ports[2];
+	__u32 ip[2];
+
+	__builtin_memset(key, 0, sizeof(*key));
+	if (bpf_skb_load_bytes(skb, l4, ports, sizeof(ports)))
+		return false;
+	if (v4) {
+		if (bpf_skb_load_bytes(skb, l3 + 12, ip, sizeof(ip)))
+			return false;
+		address_of_ipv4(&from, ip[0]);
+		address_of_ipv4(&to, ip[1]);
+	} else if (bpf_skb_load_bytes(skb, l3 + 8, &from, sizeof(from)) ||
+		   bpf_skb_load_bytes(skb, l3 + 24, &to, sizeof(to))) {
+		return false;
+	}
+	key->netns = options.netns;
+	key->local = sent ? from : to;
+	key->remote = sent ? to : from;
+	key->local_port = bpf_ntohs(ports[sent ? 0 : 1]);
+	key->remote_port = bpf_ntohs(ports[sent ? 1 : 0]);
+	return true;
+}
+
+/* A SYN-ACK, whose socket is only a request: answers as it was asked. */
+static __noinline int answer(struct __sk_buff *skb, struct sent *p)
+{
+	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	__u8 header[XCP_HEADER_LEN], version;
+	struct xcp_forward f = {};
+	struct sock *request = kskb->sk;
+	struct xcp_heard_key names;
+	struct xcp_heard *h;
+
+	if (!p || !request || !(p->flags & TCP_FLAG_SYN) ||
+	    !(p->flags & TCP_FLAG_ACK) ||
+	    !names_of(skb, p->l3, p->l4 - p->l3 == IPV4_LEN, p->l4, true,
+		      &names))
+		return 0;
+	h = bpf_map_lookup_elem(&heard, &names);
+	if (!h || !listener_uses_xcp((struct request_sock *)request))
+		return 0;
+	version = version_of(h->wire);
+	if (!open_packet(skb, p))
+		return 0;
+	f.xcp_ttl = p->ttl;
+	xcp_build_header(header, version, IPPROTO_TCP, &f, 0, 0);
+	bpf_skb_store_bytes(skb, p->l4, header, sizeof(header), 0);
+	return 0;
+}
+
+SEC("tc")
+int xcp_egress(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct xcp_socket *s;
+	struct sent p = {};
+
+	if (!sk)
+		return XCP_TC_NEXT;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk) {
+		if (read_sent(skb, &p))
+			answer(skb, &p);
+		return XCP_TC_NEXT;
+	}
+	s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	if (!s)
+		return XCP_TC_NEXT;
+	if (is_header(s->wire)) {
+		if (!read_sent(skb, &p))
+			return XCP_TC_NEXT;
+		if (s->speaks ||
+		    (p.flags & TCP_FLAG_SYN && s->syns++ < SYNS_WITH_HEADER))
+			put_in(skb, s, &p);
+	} else if (s->crowded && s->receiver.pending && read_sent(skb, &p)) {
+		s->crowded = 0;
+		make_room(skb, s, &p);
+	}
+	return XCP_TC_NEXT;
+}
+
+/* What arrived, as far as it is ours. */
+struct arrived {
+	__u32 l3;
+	__u32 l4; /* of the XCP header */
+	__u8 header[XCP_HEADER_LEN];
+	struct xcp_header head;
+	enum xcp_kind kind;
+	__u8 flags; /* of TCP */
+	__u8 ttl;
+	__u8 v4;
+};
+
+/* Whole packets with a header behind a plain IP header, TCP behind it. */
+static __always_inline bool read_arrived(struct __sk_buff *skb,
+					 struct arrived *a)
+{
+	__u8 ip[IPV6_LEN] = {};
+
+	a->l3 = options.l2_len;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes(skb, a->l3, ip, IPV4_LEN) ||
+		    ip[9] != options.ip_proto || ip[0] != 0x45 ||
+		    (ip[6] & 0x3f) || ip[7])
+			return false;
+		a->v4 = 1;
+		a->ttl = ip[8];
+		a->l4 = a->l3 + IPV4_LEN;
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, a->l3, ip, IPV6_LEN) ||
+		    ip[6] != options.ip_proto)
+			return false;
+		a->v4 = 0;
+		a->ttl = ip[7];
+		a->l4 = a->l3 + IPV6_LEN;
+	} else {
+		return false;
+	}
+	if (bpf_skb_load_bytes(skb, a->l4, a->header, XCP_HEADER_LEN))
+		a->kind = XCP_MALFORMED;
+	else
+		a->kind = xcp_header_read(a->header, &a->head);
+	if (a->kind != XCP_MALFORMED && a->head.protocol == IPPROTO_TCP &&
+	    !bpf_skb_load_bytes(skb, a->l4 + a->head.length + TCP_FLAGS,
+				&a->flags, 1))
+		return true;
+	COUNT(malformed, 1);
+	return false;
+}
+
+/* The header's facts for the socket that the packet is for. */
+static __always_inline void take(struct xcp_socket *s, const struct arrived *a)
+{
+	__s32 feedback = xcp_header_feedback(a->header, a->head.version);
+	struct xcp_forward f;
+	__s32 hops;
+
+	s->silent_acks = 0;
+	if (a->kind == XCP_BOTH) {
+		f = xcp_header_forward(a->header, a->head.version, 0);
+		__sync_fetch_and_add(&s->receiver.pending, f.delta);
+		s->way = xcp_header_way(f.xcp_ttl, a->ttl);
+		COUNT(sums.received, f.delta);
+		COUNT(forward_received, 1);
+	} else {
+		hops = xcp_header_hops(a->header[XCP_HEADER_TTL], s->ttl);
+		if (hops >= 0) {
+			s->xcp_hops = (__u8)hops;
+			s->other_hops = a->header[XCP_HEADER_TTL] & 15;
+		}
+	}
+	__sync_fetch_and_add(&s->feedback, feedback);
+	COUNT(sums.feedback, feedback);
+	COUNT(return_received, 1);
+}
+
+static __always_inline void hear(const struct arrived *a,
+				 const struct xcp_heard_key *names)
+{
+	struct xcp_heard h = {}, *before;
+
+	if (a->flags & TCP_FLAG_SYN) {
+		h.packets = XCP_HEARD_SYN;
+	} else {
+		before = bpf_map_lookup_elem(&heard, names);
+		if (!before)
+			return;
+		h = *before;
+		h.packets |= XCP_HEARD_ACK;
+	}
+	h.wire = a->head.version == XCP_HEADER_2004 ? XCP_WIRE_HEADER_2004
+						    : XCP_WIRE_HEADER;
+	bpf_map_update_elem(&heard, names, &h, BPF_ANY);
+}
+
+/* Whether an address is one of this host's. */
+static __noinline bool is_local(struct __sk_buff *skb,
+				const struct xcp_heard_key *names, bool v4)
+{
+	struct bpf_fib_lookup fib = {};
+
+	fib.ifindex = skb->ifindex;
+	fib.l4_protocol = IPPROTO_TCP;
+	if (v4) {
+		fib.family = AF_INET;
+		__builtin_memcpy(&fib.ipv4_src, names->remote.bytes + 12, 4);
+		__builtin_memcpy(&fib.ipv4_dst, names->local.bytes + 12, 4);
+	} else {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, &names->remote, 16);
+		__builtin_memcpy(fib.ipv6_dst, &names->local, 16);
+	}
+	return bpf_fib_lookup(skb, &fib, sizeof(fib), 0) ==
+	       BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+/* Hands the header to its socket; false if the packet is not for this host. */
+static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
+			       struct xcp_heard_key *names)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk, *full;
+	struct xcp_socket *s = NULL;
+
+	if (a->v4) {
+		__builtin_memcpy(&tuple.ipv4.saddr, names->remote.bytes + 12,
+				 4);
+		__builtin_memcpy(&tuple.ipv4.daddr, names->local.bytes + 12, 4);
+		tuple.ipv4.sport = bpf_htons(names->remote_port);
+		tuple.ipv4.dport = bpf_htons(names->local_port);
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4),
+					BPF_F_CURRENT_NETNS, 0);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, &names->remote, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, &names->local, 16);
+		tuple.ipv6.sport = bpf_htons(names->remote_port);
+		tuple.ipv6.dport = bpf_htons(names->local_port);
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6),
+					BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!sk) {
+		/* TCP resets what nobody listens for */
+		return is_local(skb, names, a->v4);
+	}
+	full = bpf_sk_fullsock(sk);
+	if (full)
+		s = bpf_sk_storage_get(&sockets, full, NULL, 0);
+	if (s && s->speaks && is_header(s->wire))
+		take(s, a);
+	else
+		hear(a, names);
+	bpf_sk_release(sk);
+	return true;
+}
+
+SEC("tc")
+int xcp_ingress(struct __sk_buff *skb)
+{
+	struct xcp_heard_key names;
+	struct arrived a = {};
+	struct sent p = {};
+	int wire;
+
+	if (!read_arrived(skb, &a) ||
+	    !names_of(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
+		return XCP_TC_NEXT;
+	wire = wire_of(options.netns, &names.remote);
+	if (wire < 0 || !is_header((__u8)wire) || !deliver(skb, &a, &names))
+		return XCP_TC_NEXT;
+	if (bpf_skb_adjust_room(skb, -(__s32)a.head.length, BPF_ADJ_ROOM_NET,
+				BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return XCP_TC_NEXT;
+	p.l3 = a.l3;
+	p.l4 = a.l4;
+	set_protocol(skb, a.l3, a.v4, IPPROTO_TCP);
+	length_grows(skb, &p, 0U - a.head.length, false);
+	return XCP_TC_NEXT;
+}

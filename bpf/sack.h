@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * Room for feedback on ACKs full of SACK blocks. TCP lays those out first and
+ * fills its 40 bytes with them; a path that loses packets would return no
+ * feedback for as long. Zhang & Henderson (II-C.4) let their kernel write two
+ * blocks at most. Here the ACK is written anew on its way out:
+ *
+ *   NOP NOP timestamps 10, NOP NOP SACK 3 blocks 26                  40 bytes
+ *   timestamps 10, SACK 2 blocks 18, return option 10 or 4, NOPs     40 bytes
+ *
+ * The blocks that stay are the first: the newest, as RFC 2018 wants. With two
+ * blocks in 32 bytes none is left out, the ACK grows to 40.
+ */
+#ifndef XCP_BPF_SACK_H
+#define XCP_BPF_SACK_H
+
+#include "host.h"
+
+#define OPTIONS_MAX (XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN)
+#define TWO_BLOCKS_LEN 32 /* options with timestamps and two blocks */
+#define TIMESTAMPS_LEN 10
+#define SACK_KIND 5
+#define SACK_LEN(blocks) (2 + 8 * (blocks))
+/* where things stand as TCP lays them out, and as we do */
+#define SACK_AT 14
+#define RETURN_AT (TIMESTAMPS_LEN + SACK_LEN(2))
+
+/* What is behind the IP header of a packet that this host sends. */
+struct sent {
+	__u32 l3;
+	__u32 l4;
+	__u32 header_len; /* of TCP */
+	__u32 payload; /* bytes behind that */
+	__u8 flags;
+	__u8 ttl;
+};
+
+static __always_inline void
+length_grows(struct __sk_buff *skb, const struct sent *p, __u32 by, bool tcp)
+{
+	bool v4 = p->l4 - p->l3 == IPV4_LEN;
+	__u32 at = p->l3 + (v4 ? 2 : 4);
+	__be16 before, after, tcp_before, tcp_after;
+
+	if (bpf_skb_load_bytes(skb, at, &before, 2))
+		return;
+	after = bpf_htons((__u16)(bpf_ntohs(before) + by));
+	bpf_skb_store_bytes(skb, at, &after, 2, 0);
+	if (v4)
+		bpf_l3_csum_replace(skb, p->l3 + IPV4_CHECK, before, after, 2);
+	if (!tcp)
+		return;
+	tcp_before = bpf_htons((__u16)(p->header_len + p->payload));
+	tcp_after = bpf_htons((__u16)(p->header_len + p->payload + by));
+	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, tcp_before, tcp_after,
+			    BPF_F_PSEUDO_HDR | 2);
+}
+
+/* A pure ACK of 32 bytes of options gets 8 more. */
+static __always_inline int grow_options(struct __sk_buff *skb,
+					const struct sent *p)
+{
+	__be16 before, after;
+
+	if (bpf_skb_change_tail(skb, skb->len + 8, 0) ||
+	    bpf_skb_load_bytes(skb, p->l4 + 12, &before, 2))
+		return -1;
+	/* the header's length in words, in the high nibble */
+	after = bpf_htons((bpf_ntohs(before) & 0x0fff) | XCP_TCP_HEADER_MAX / 4
+								 << 12);
+	bpf_skb_store_bytes(skb, p->l4 + 12, &after, 2, 0);
+	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, before, after, 2);
+	length_grows(skb, p, 8, true);
+	return 0;
+}
+
+/* Puts the return option on a pure ACK that had no room for it. */
+static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
+				struct sent *p)
+{
+	struct {
+		__u8 b[OPTIONS_MAX];
+	} __attribute__((aligned(8))) before = {}, after;
+	__u32 length = p->header_len - XCP_TCP_HEADER_LEN;
+	struct xcp_return r;
+	__u16 feedback;
+	__s64 diff;
+
+	if (p->payload || (length != OPTIONS_MAX && length != TWO_BLOCKS_LEN))
+		return 0;
+	if (length == TWO_BLOCKS_LEN) {
+		if (bpf_skb_load_bytes(skb, p->l4 + XCP_TCP_HEADER_LEN,
+				       before.b, TWO_BLOCKS_LEN))
+			return 0;
+	} else if (bpf_skb_load_bytes(skb, p->l4 + XCP_TCP_HEADER_LEN, before.b,
+				      OPTIONS_MAX)) {
+		return 0;
+	}
+	if (xcp_get32(before.b) != XCP_WORD_TIMESTAMPS ||
+	    before.b[SACK_AT] != SACK_KIND ||
+	    before.b[SACK_AT + 1] != SACK_LEN(length == TWO_BLOCKS_LEN ? 2 : 3))
+		return 0;
+	if (length == TWO_BLOCKS_LEN && grow_options(skb, p))
+		return 0;
+
+	__builtin_memset(&after, 1, sizeof(after)); /* NOPs */
+	__builtin_memcpy(after.b, before.b + 2, TIMESTAMPS_LEN);
+	__builtin_memcpy(after.b + TIMESTAMPS_LEN, before.b + SACK_AT,
+			 SACK_LEN(2));
+	after.b[TIMESTAMPS_LEN + 1] = SACK_LEN(2);
+	if (s->wire == XCP_WIRE_OPTION) {
+		r = return_of(s, 1);
+		xcp_build_return(after.b + RETURN_AT, &r);
+	} else {
+		feedback = return_2005(s, 1);
+		xcp_2005_build_return(after.b + RETURN_AT, feedback);
+	}
+	bpf_skb_store_bytes(skb, p->l4 + XCP_TCP_HEADER_LEN, after.b,
+			    OPTIONS_MAX, 0);
+	/* bytes that were not there count as zeroes */
+	diff = bpf_csum_diff((__be32 *)before.b, OPTIONS_MAX, (__be32 *)after.b,
+			     OPTIONS_MAX, 0);
+	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, 0, diff, 0);
+	if (length == OPTIONS_MAX)
+		COUNT(sacks_trimmed, 1);
+	return 0;
+}
+
+#endif

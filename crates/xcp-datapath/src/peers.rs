@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Which wire format is spoken to whom: the map `peers`, a part of it for
+//! each network namespace.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::{Serialize, Serializer};
+
+use crate::intf::{PeerKey, Record};
+use crate::{object, Result, Wire};
+
+const NETNS_BITS: u32 = 64;
+const ADDRESS_BITS: u32 = 128;
+/// IPv4 addresses stand behind ::ffff:0:0/96.
+const MAPPED_BITS: u32 = 96;
+
+/// Addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    /// The bits of the address in 16 bytes, and how many of them count.
+    fn mapped(self) -> ([u8; 16], u32) {
+        match self.address {
+            IpAddr::V4(v4) => (
+                v4.to_ipv6_mapped().octets(),
+                MAPPED_BITS + u32::from(self.bits),
+            ),
+            IpAddr::V6(v6) => (v6.octets(), self.bits.into()),
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let form = || "give an address or a prefix, such as 10.0.0.0/8 or 2001:db8::/32".to_owned();
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("not an address: {}", form()))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) => bits
+                .parse()
+                .ok()
+                .filter(|b| *b <= most)
+                .ok_or_else(|| format!("not a prefix length of 0 to {most}: {}", form()))?,
+        };
+        let prefix = Self { address, bits };
+        let (bytes, counted) = prefix.mapped();
+        let beyond = u128::from_be_bytes(bytes).checked_shl(counted).unwrap_or(0);
+        if beyond != 0 {
+            return Err(format!(
+                "bits are set behind the first {bits}: give the first address"
+            ));
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A format and to whom it is spoken; to all if there is no prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Spoken {
+    pub wire: Wire,
+    pub peers: Option<Prefix>,
+}
+
+fn key(netns: u64, peers: Option<Prefix>) -> PeerKey {
+    let (address, bits) = peers.map_or(([0; 16], 0), Prefix::mapped);
+    PeerKey {
+        prefix_len: NETNS_BITS + bits,
+        netns: [(netns >> 32) as u32, netns as u32],
+        address,
+    }
+}
+
+fn prefix_of(key: &PeerKey) -> Option<Prefix> {
+    let bits = key.prefix_len.checked_sub(NETNS_BITS).filter(|b| *b > 0)?;
+    let address = std::net::Ipv6Addr::from(key.address);
+    Some(match (address.to_ipv4_mapped(), bits) {
+        (Some(v4), MAPPED_BITS..=ADDRESS_BITS) => Prefix {
+            address: v4.into(),
+            bits: (bits - MAPPED_BITS) as u8,
+        },
+        _ => Prefix {
+            address: address.into(),
+            bits: bits as u8,
+        },
+    })
+}
+
+fn keys(map: &MapHandle, netns: u64) -> Vec<PeerKey> {
+    let ours = [(netns >> 32) as u32, netns as u32];
+    map.keys()
+        .filter_map(|bytes| PeerKey::from_bytes(&bytes))
+        .filter(|key| key.netns == ours)
+        .collect()
+}
+
+/// What is set for a namespace (by its cookie).
+pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
+    let mut all: Vec<Spoken> = keys(map, netns)
+        .iter()
+        .filter_map(|key| {
+            let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
+            let wire = Wire::ALL
+                .into_iter()
+                .find(|w| Some(&(*w as u8)) == value.first())?;
+            Some(Spoken {
+                wire,
+                peers: prefix_of(key),
+            })
+        })
+        .collect();
+    all.sort_by_key(|s| s.peers.map(|p| (p.address, p.bits)));
+    all
+}
+
+/// Sets what is spoken in a namespace; returns whether anything was different.
+/// New entries come before old ones go: nobody is left without in between.
+pub fn set(map: &MapHandle, netns: u64, wanted: &[Spoken]) -> Result<bool> {
+    let before = keys(map, netns);
+    let mut changed = false;
+    for spoken in wanted {
+        let key = key(netns, spoken.peers);
+        let value = [spoken.wire as u8];
+        let present = map.lookup(key.bytes(), MapFlags::ANY).ok().flatten();
+        let exact = before.iter().any(|k| k.bytes() == key.bytes());
+        if !exact || present.as_deref() != Some(&value[..]) {
+            map.update(key.bytes(), &value, MapFlags::ANY)
+                .map_err(|e| object::failure("map of peers", &e))?;
+            changed = true;
+        }
+    }
+    for old in before {
+        if !wanted
+            .iter()
+            .any(|s| key(netns, s.peers).bytes() == old.bytes())
+        {
+            map.delete(old.bytes())
+                .map_err(|e| object::failure("map of peers", &e))?;
+            changed = true;
+        }
+    }
+    Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read_and_written() {
+        for (text, printed) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("192.0.2.1", "192.0.2.1/32"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::/0", "::/0"),
+        ] {
+            let prefix: Prefix = text.parse().unwrap();
+            assert_eq!(prefix.to_string(), printed);
+            if prefix.bits > 0 || prefix.address.is_ipv4() {
+                assert_eq!(prefix_of(&key(7, Some(prefix))), Some(prefix));
+            }
+        }
+        assert_eq!(prefix_of(&key(7, None)), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, reason) in [
+            ("10.0.0", "not an address"),
+            ("10.0.0.0/33", "not a prefix length of 0 to 32"),
+            ("2001:db8::/x", "not a prefix length of 0 to 128"),
+            ("10.0.0.1/8", "bits are set behind the first 8"),
+            ("2001:db8::1/64", "bits are set behind the first 64"),
+        ] {
+            let error = text.parse::<Prefix>().expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}
