@@ -13,7 +13,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use xcp_datapath::{host, router};
+use xcp_datapath::host::Speech;
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::{host, router, Wire};
 
 /// Tests of one binary that change the host's programs take turns; several
 /// binaries do, because cargo runs one after the other.
@@ -31,6 +33,7 @@ pub struct Net {
 
 pub const CLIENT: &str = "10.77.1.1";
 pub const SERVER: &str = "10.77.2.2";
+pub const SERVER6: &str = "fd77:2::2";
 /// What the link from the router to the server carries, bytes per second.
 pub const LINK_BPS: u64 = 12_500_000;
 
@@ -56,14 +59,23 @@ impl Net {
             (&r, "c", "10.77.1.2/24"),
             (&r, "s", "10.77.2.1/24"),
             (&s, "r", "10.77.2.2/24"),
+            (&c, "r", "fd77:1::1/64"),
+            (&r, "c", "fd77:1::2/64"),
+            (&r, "s", "fd77:2::1/64"),
+            (&s, "r", "fd77:2::2/64"),
         ] {
-            within_space(space, &format!("ip addr add {address} dev {dev}"));
+            let at_once = if address.contains(':') { "nodad" } else { "" };
+            within_space(space, &format!("ip addr add {address} dev {dev} {at_once}"));
             within_space(space, &format!("ip link set {dev} up"));
         }
         within_space(&c, "ip route add default via 10.77.1.2");
         within_space(&s, "ip route add default via 10.77.2.1");
+        within_space(&c, "ip route add default via fd77:1::2");
+        within_space(&s, "ip route add default via fd77:2::1");
         net.within("r", || {
-            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{key}"), "1").unwrap();
+            }
         });
         let shaper = "tc qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
         within_space(&r, shaper);
@@ -104,10 +116,32 @@ impl Net {
         });
     }
 
+    /// Client and server speak this format with each other, from now on.
+    pub fn speak(&self, wire: Wire) {
+        for (node, peers) in [
+            ("c", ["10.77.2.0/24", "fd77:2::/64"]),
+            ("s", ["10.77.1.0/24", "fd77:1::/64"]),
+        ] {
+            let peers = peers.map(|p| p.parse().unwrap());
+            let speech = Speech::new(wire, &["r".to_owned()], &peers, IP_PROTO).unwrap();
+            self.within(node, || host::speak(&speech)).unwrap();
+        }
+    }
+
     /// A connection from the client to the server: (client's end, server's).
     pub fn connect(&self, client_cc: &str, server_cc: &str) -> (TcpStream, TcpStream) {
+        self.connect_to(SERVER, client_cc, server_cc)
+    }
+
+    /// The same to one of the server's addresses.
+    pub fn connect_to(
+        &self,
+        server: &str,
+        client_cc: &str,
+        server_cc: &str,
+    ) -> (TcpStream, TcpStream) {
         let listener = self.within("s", || {
-            let listener = TcpListener::bind((SERVER, 0)).unwrap();
+            let listener = TcpListener::bind((server, 0)).unwrap();
             set_control(&listener, server_cc);
             // listening again announces the choice, as a server that chose
             // before it listened
@@ -177,22 +211,33 @@ pub fn run(tool: &str, args: &str) {
 /// A socket that chooses its congestion control before it connects.
 fn connect(to: SocketAddr, control: &str) -> TcpStream {
     use std::os::fd::FromRawFd;
-    let SocketAddr::V4(v4) = to else {
-        panic!("IPv4 here")
-    };
     unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let family = if to.is_ipv4() {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        };
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         let stream = TcpStream::from_raw_fd(fd);
         set_control(&stream, control);
-        let mut address: libc::sockaddr_in = std::mem::zeroed();
-        address.sin_family = libc::AF_INET as _;
-        address.sin_port = v4.port().to_be();
-        address.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
-        let rc = libc::connect(
-            fd,
-            (&raw const address).cast(),
-            std::mem::size_of_val(&address) as u32,
-        );
+        let mut address: libc::sockaddr_storage = std::mem::zeroed();
+        let length = match to {
+            SocketAddr::V4(v4) => {
+                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in>();
+                raw.sin_family = libc::AF_INET as _;
+                raw.sin_port = v4.port().to_be();
+                raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in6>();
+                raw.sin6_family = libc::AF_INET6 as _;
+                raw.sin6_port = v6.port().to_be();
+                raw.sin6_addr.s6_addr = v6.ip().octets();
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        let rc = libc::connect(fd, (&raw const address).cast(), length as u32);
         assert_eq!(rc, 0, "connect: {}", std::io::Error::last_os_error());
         stream
     }
