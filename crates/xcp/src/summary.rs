@@ -16,7 +16,7 @@ pub fn render(result: &RunResult, style: &Style) -> String {
         "{}, seed {}, Linux {}",
         result.experiment, result.seed, result.kernel
     );
-    let checks = checks(result, style);
+    let checks = checks(result, style) + &captures(result);
     let head = style.bold(head);
     format!("{}\n\n{head}\n{body}{checks}", style.bold(&title))
 }
@@ -45,6 +45,15 @@ fn checks(result: &RunResult, style: &Style) -> String {
         .map(|(mark, line)| format!("{mark}  {line}\n"))
         .collect();
     format!("\n{}", lines.concat())
+}
+
+fn captures(result: &RunResult) -> String {
+    let mut text = String::new();
+    for (i, capture) in result.captures.iter().enumerate() {
+        let gap = if i == 0 { "\n" } else { "" };
+        text += &format!("{gap}{}: {} packets\n", capture.file, capture.packets);
+    }
+    text
 }
 
 fn line(variant: &str, check: &CheckResult) -> Vec<String> {
@@ -103,6 +112,7 @@ mod tests {
             kernel: "6.18.5".into(),
             variants,
             ok: true,
+            captures: Vec::new(),
         }
     }
 
