@@ -13,7 +13,7 @@ use crate::tap::{Tap, SETTLE};
 use crate::{Error, Result};
 
 /// All files of a run together may be this long: they are kept in memory.
-pub const ROOM_BYTES: usize = 1 << 30;
+pub const ROOM_BYTES: usize = 1 << 29;
 
 /// What was captured at one point.
 #[derive(Clone, Debug, PartialEq, Eq)]

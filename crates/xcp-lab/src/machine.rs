@@ -26,7 +26,7 @@ const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 const LAST_WORDS: &[&str] = &["Kernel panic", "System halted"];
 const MEMORY_MB: u32 = 768;
 /// Captures are kept in memory until the run is over.
-const MEMORY_FOR_CAPTURES_MB: u32 = (2 * ROOM_BYTES >> 20) as u32;
+const MEMORY_FOR_CAPTURES_MB: u32 = (2 * (ROOM_BYTES >> 20)) as u32;
 /// A clock that counts instructions and skips idle time. Recording (to
 /// nowhere) makes QEMU's threads take turns. Without it they race: the thread
 /// that skips idle time may look at a processor that has just halted, and

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// A block holds any frame whole, super-packets too.
 const BLOCK_BYTES: usize = 1 << 18;
-const BLOCKS: usize = 64;
+const BLOCKS: usize = 32;
 const RING_BYTES: usize = BLOCK_BYTES * BLOCKS;
 const ALL_PROTOCOLS: u16 = libc::ETH_P_ALL as u16;
 /// The kernel hands over a block that is not full at the latest after twice

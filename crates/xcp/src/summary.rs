@@ -140,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn captures_are_named() {
+        let mut result = result(vec![variant("xcp", 4, true)]);
+        result.captures = vec![xcp_lab::result::CaptureFile {
+            file: "xcp-r-d.pcap".into(),
+            packets: 7,
+            missing: 0,
+        }];
+        let text = render(&result, &Style(false));
+        assert!(text.ends_with("\n\nxcp-r-d.pcap: 7 packets\n"), "{text}");
+    }
+
+    #[test]
     fn many_flows_are_a_range() {
         assert_eq!(
             variant("xcp", 32, true).cells()[2],
