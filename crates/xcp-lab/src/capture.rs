@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::checksum;
-use crate::pcap::{Pcap, SNAP_BYTES};
+use crate::pcap::{Pcap, RECORD_HEADER_BYTES, SNAP_BYTES};
 use crate::stage::Stage;
 use crate::tap::{Tap, SETTLE};
 use crate::{Error, Result};
@@ -98,7 +98,7 @@ impl Point {
             let Some(time) = frame.time.checked_sub(begin).filter(|_| frame.time <= end) else {
                 return;
             };
-            if self.file.bytes().len() + SNAP_BYTES > self.room {
+            if self.file.bytes().len() + RECORD_HEADER_BYTES + SNAP_BYTES > self.room {
                 self.missing += 1;
                 return;
             }

@@ -122,7 +122,7 @@ fn work(voice: &Voice) -> Result<()> {
             "",
             &mut progress,
         )?;
-        for parcel in outcome.recordings.iter().flat_map(parcel::pack) {
+        for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
             voice.say(&Word::Parcel(parcel));
         }
         voice.say(&Word::Result(Box::new((outcome.result, outcome.series))));

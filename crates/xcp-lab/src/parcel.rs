@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! How a recording leaves the machine: in pieces of text. The port takes one
-//! byte at a time, and much of a packet is zero: hex digits, and for 1 to 20
-//! zero bytes one of the letters g to z.
+//! byte at a time, slowly, so only what is new in a packet is said: packets
+//! are compared with those before them, and what is the same is zero. Hex
+//! digits, and for 1 to 20 zero bytes one of the letters g to z.
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Recording;
+use crate::pcap::{kept_bytes, HEADER_BYTES, RECORD_HEADER_BYTES};
 
 /// Bytes of the file in one piece.
 const PIECE_BYTES: usize = 1 << 16;
@@ -24,15 +26,19 @@ pub struct Parcel {
 }
 
 /// Cuts a recording into pieces.
-pub fn pack(recording: &Recording) -> impl Iterator<Item = Parcel> + '_ {
+pub fn pack(mut recording: Recording) -> impl Iterator<Item = Parcel> {
+    compare(&mut recording.file, false);
     let pieces = recording.file.len().div_ceil(PIECE_BYTES);
-    let chunks = recording.file.chunks(PIECE_BYTES).enumerate();
-    chunks.map(move |(i, bytes)| Parcel {
-        point: recording.point.clone(),
-        packets: recording.packets,
-        missing: recording.missing,
-        text: text_of(bytes),
-        last: i + 1 == pieces,
+    (0..pieces).map(move |i| {
+        let begin = i * PIECE_BYTES;
+        let end = recording.file.len().min(begin + PIECE_BYTES);
+        Parcel {
+            point: recording.point.clone(),
+            packets: recording.packets,
+            missing: recording.missing,
+            text: text_of(&recording.file[begin..end]),
+            last: i + 1 == pieces,
+        }
     })
 }
 
@@ -51,6 +57,7 @@ impl Unpacker {
             return false;
         }
         if parcel.last {
+            compare(&mut self.bytes, true);
             self.whole.push(Recording {
                 point: parcel.point.clone(),
                 packets: parcel.packets,
@@ -64,6 +71,33 @@ impl Unpacker {
     /// All recordings that are whole.
     pub fn finish(self) -> Vec<Recording> {
         self.whole
+    }
+}
+
+/// Replaces each packet's record by its difference from the one before, or
+/// goes `back`.
+fn compare(file: &mut [u8], back: bool) {
+    let mut before = Vec::new();
+    let mut at = HEADER_BYTES;
+    while let Some(header) = file.get(at..at + RECORD_HEADER_BYTES) {
+        let mut header = header.to_vec();
+        if back {
+            exclusive_or(&mut header, &before);
+        }
+        let end = at + RECORD_HEADER_BYTES + kept_bytes(&header);
+        let Some(record) = file.get_mut(at..end) else {
+            return;
+        };
+        let given = record.to_vec();
+        exclusive_or(record, &before);
+        before = if back { record.to_vec() } else { given };
+        at = end;
+    }
+}
+
+fn exclusive_or(bytes: &mut [u8], with: &[u8]) {
+    for (byte, other) in bytes.iter_mut().zip(with) {
+        *byte ^= other;
     }
 }
 
@@ -109,6 +143,8 @@ fn append(bytes: &mut Vec<u8>, text: &str) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pcap::Pcap;
+    use std::time::Duration;
 
     #[test]
     fn what_is_unpacked_is_what_was_packed() {
@@ -128,10 +164,33 @@ mod tests {
             });
         }
         let mut unpacker = Unpacker::default();
-        for parcel in recordings.iter().flat_map(pack) {
+        for parcel in recordings.iter().cloned().flat_map(pack) {
             assert!(unpacker.add(&parcel));
         }
         assert_eq!(unpacker.finish(), recordings);
+    }
+
+    #[test]
+    fn what_packets_have_in_common_is_said_once() {
+        let mut pcap = Pcap::new();
+        for i in 0..1000u32 {
+            let mut frame = [0xee; 300];
+            frame[..4].copy_from_slice(&i.to_be_bytes());
+            let kept = if i % 100 == 0 { 60 } else { 300 };
+            pcap.add(Duration::from_millis(i.into()), &frame[..kept], 300);
+        }
+        let recording = Recording {
+            point: "r-d".into(),
+            packets: 1000,
+            missing: 0,
+            file: pcap.into_bytes(),
+        };
+        let parcels: Vec<Parcel> = pack(recording.clone()).collect();
+        let said: usize = parcels.iter().map(|p| p.text.len()).sum();
+        assert!(said < 50_000, "{said}");
+        let mut unpacker = Unpacker::default();
+        assert!(parcels.iter().all(|p| unpacker.add(p)));
+        assert_eq!(unpacker.finish(), [recording]);
     }
 
     #[test]

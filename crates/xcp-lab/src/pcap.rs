@@ -10,6 +10,16 @@ const MAJOR: u16 = 2;
 const MINOR: u16 = 4;
 const LINKTYPE_ETHERNET: u32 = 1;
 
+pub const HEADER_BYTES: usize = 24;
+/// Before each packet: seconds, nanoseconds, bytes kept, length.
+pub const RECORD_HEADER_BYTES: usize = 16;
+
+/// How much of a packet follows its record's header.
+pub fn kept_bytes(header: &[u8]) -> usize {
+    let word = header.get(8..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
+}
+
 /// A file that grows packet by packet.
 #[derive(Clone, Debug)]
 pub struct Pcap {
