@@ -43,15 +43,15 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         }
     })?;
     drop(progress);
+    out.print(&outcome.result, |style| {
+        let table = summary::render(&outcome.result, style);
+        format!("{table}\nReport: {}\n", outcome.report.display())
+    })?;
     for capture in outcome.result.captures.iter().filter(|c| c.missing > 0) {
         let (file, missing) = (&capture.file, capture.missing);
         eprintln!("xcp: {file}: {missing} packets are missing");
         eprintln!("  help: capture at fewer points, or a shorter or slower run");
     }
-    out.print(&outcome.result, |style| {
-        let table = summary::render(&outcome.result, style);
-        format!("{table}\nReport: {}\n", outcome.report.display())
-    })?;
     Ok(if outcome.result.ok {
         ExitCode::SUCCESS
     } else {

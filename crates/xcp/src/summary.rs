@@ -51,7 +51,12 @@ fn captures(result: &RunResult) -> String {
     let mut text = String::new();
     for (i, capture) in result.captures.iter().enumerate() {
         let gap = if i == 0 { "\n" } else { "" };
-        text += &format!("{gap}{}: {} packets\n", capture.file, capture.packets);
+        let missing = match capture.missing {
+            0 => String::new(),
+            some => format!(", {some} missing"),
+        };
+        let (file, packets) = (&capture.file, capture.packets);
+        text += &format!("{gap}{file}: {packets} packets{missing}\n");
     }
     text
 }
@@ -73,7 +78,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_lab::result::{FlowResult, QueueStats};
+    use xcp_lab::result::{CaptureFile, FlowResult, QueueStats};
 
     fn variant(name: &str, flows: usize, ok: bool) -> VariantResult {
         VariantResult {
@@ -142,13 +147,15 @@ mod tests {
     #[test]
     fn captures_are_named() {
         let mut result = result(vec![variant("xcp", 4, true)]);
-        result.captures = vec![xcp_lab::result::CaptureFile {
+        let capture = |missing| CaptureFile {
             file: "xcp-r-d.pcap".into(),
             packets: 7,
-            missing: 0,
-        }];
+            missing,
+        };
+        result.captures = vec![capture(0), capture(2)];
         let text = render(&result, &Style(false));
-        assert!(text.ends_with("\n\nxcp-r-d.pcap: 7 packets\n"), "{text}");
+        let end = "\n\nxcp-r-d.pcap: 7 packets\nxcp-r-d.pcap: 7 packets, 2 missing\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]
