@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stage::device;
 use crate::{Error, Result};
 
 /// One experiment, as its file says.
@@ -293,6 +294,35 @@ impl Experiment {
         kept.variants.retain(|v| names.contains(&v.name));
         kept.checks.retain(|c| names.contains(&c.variant));
         Ok(kept)
+    }
+
+    /// Where packets can be captured: `r-d` is what node r sends towards d, and
+    /// the name of the device that it leaves by.
+    fn points(&self) -> impl Iterator<Item = String> + '_ {
+        let both = |l: &Link| {
+            let [a, b] = &l.between;
+            [device(a, b), device(b, a)]
+        };
+        self.links.iter().flat_map(both)
+    }
+
+    /// These points, each once.
+    pub fn choose_points(&self, names: &[String]) -> Result<Vec<String>> {
+        let mut chosen = Vec::new();
+        for name in names {
+            if !self.points().any(|p| p == *name) {
+                let known: Vec<String> = self.points().collect();
+                return Err(Error::new(
+                    format!("point {name}"),
+                    format!("{} has none of this name", self.name),
+                    format!("it has {}", known.join(", ")),
+                ));
+            }
+            if !chosen.contains(name) {
+                chosen.push(name.clone());
+            }
+        }
+        Ok(chosen)
     }
 
     /// The bottleneck's rate, bits per second.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
 use crate::initramfs::{MODULE_DIR, REQUEST};
+use crate::parcel::{self, Parcel};
 use crate::play;
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
@@ -25,6 +26,8 @@ pub struct Request {
     /// With the one variant to play.
     pub experiment: Experiment,
     pub seed: u64,
+    /// Where to capture packets.
+    pub points: Vec<String>,
 }
 
 /// What the machine says, one JSON line each.
@@ -34,6 +37,8 @@ pub enum Word {
     Booted(String),
     /// How far it is, 0 to 1.
     Done(f64),
+    /// A piece of a capture; all come before the result.
+    Parcel(Parcel),
     Result(Box<(VariantResult, Series)>),
     Failed {
         thing: String,
@@ -109,14 +114,18 @@ fn work(voice: &Voice) -> Result<()> {
         }
     };
     for variant in &request.experiment.variants {
-        let result = play::play(
+        let outcome = play::play(
             &request.experiment,
             variant,
             request.seed,
+            &request.points,
             "",
             &mut progress,
         )?;
-        voice.say(&Word::Result(Box::new(result)));
+        for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
+            voice.say(&Word::Parcel(parcel));
+        }
+        voice.say(&Word::Result(Box::new((outcome.result, outcome.series))));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 /// Loaded in this order, those they need before them; built-in ones are not
 /// in modules.dep and are left out.
 const MODULES: &[&str] = &[
+    "af_packet",
     "veth",
     "sch_netem",
     "sch_tbf",

@@ -2,6 +2,8 @@
 //! The laboratory: topologies, traffic, sampling, the virtual-time machine
 //! and reports.
 
+mod capture;
+mod checksum;
 pub mod csv;
 pub mod experiment;
 mod guest;
@@ -11,12 +13,15 @@ mod kernel;
 mod machine;
 mod metrics;
 mod native;
+mod parcel;
+mod pcap;
 mod play;
 mod probe;
 pub mod report;
 pub mod result;
 mod run;
 mod stage;
+mod tap;
 mod traffic;
 
 pub use guest::guest_main;

@@ -11,9 +11,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::capture::{Recording, ROOM_BYTES};
 use crate::guest::{Request, Word, DEBUG_PORT};
 use crate::initramfs::{Archive, REQUEST};
 use crate::kernel::Kernel;
+use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
@@ -23,6 +25,8 @@ const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 /// A kernel that says this on its console has given up.
 const LAST_WORDS: &[&str] = &["Kernel panic", "System halted"];
 const MEMORY_MB: u32 = 768;
+/// Captures are kept in memory until the run is over.
+const MEMORY_FOR_CAPTURES_MB: u32 = (2 * (ROOM_BYTES >> 20)) as u32;
 /// A clock that counts instructions and skips idle time. Recording (to
 /// nowhere) makes QEMU's threads take turns. Without it they race: the thread
 /// that skips idle time may look at a processor that has just halted, and
@@ -35,6 +39,7 @@ pub struct Played {
     pub kernel: String,
     pub result: VariantResult,
     pub series: Series,
+    pub recordings: Vec<Recording>,
 }
 
 /// Boots a machine that plays one variant, and waits for it. `work` is a
@@ -56,9 +61,10 @@ pub fn play(
     bytes.extend(archive.finish());
     fs::write(&initrd, bytes).map_err(|e| Error::io(initrd.display().to_string(), &e))?;
 
-    let mut child = Running(start(kernel, &initrd, &console, request.seed)?);
+    let mut child = Running(start(kernel, &initrd, &console, request)?);
     let words = listen(&mut child.0);
     let mut release = None;
+    let mut unpacker = Unpacker::default();
     let begin = Instant::now();
     loop {
         if interrupt::requested() {
@@ -67,12 +73,18 @@ pub fn play(
         match words.recv_timeout(Duration::from_millis(100)) {
             Ok(Word::Booted(r)) => release = Some(r),
             Ok(Word::Done(done)) => progress(done),
+            Ok(Word::Parcel(parcel)) => {
+                if !unpacker.add(&parcel) {
+                    return Err(Error::new("capture", "garbled on its way", "report this"));
+                }
+            }
             Ok(Word::Result(played)) => {
                 let (result, series) = *played;
                 return Ok(Played {
                     kernel: release.unwrap_or_default(),
                     result,
                     series,
+                    recordings: unpacker.finish(),
                 });
             }
             Ok(Word::Failed {
@@ -103,15 +115,19 @@ impl Drop for Running {
     }
 }
 
-fn start(kernel: &Kernel, initrd: &Path, console: &Path, seed: u64) -> Result<Child> {
+fn start(kernel: &Kernel, initrd: &Path, console: &Path, request: &Request) -> Result<Child> {
+    let mut memory_mb = MEMORY_MB;
+    if !request.points.is_empty() {
+        memory_mb += MEMORY_FOR_CAPTURES_MB;
+    }
     let mut command = Command::new(QEMU);
     command
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-smp", "1"])
-        .args(["-m", &MEMORY_MB.to_string()])
+        .args(["-m", &memory_mb.to_string()])
         .args(["-accel", "tcg", "-icount", CLOCK])
         .args(["-cpu", "max,rdrand=off,rdseed=off"])
-        .args(["-seed", &(seed as u32).to_string()])
+        .args(["-seed", &(request.seed as u32).to_string()])
         .args(["-rtc", "base=2026-01-01,clock=vm"])
         .arg("-kernel")
         .arg(&kernel.image)

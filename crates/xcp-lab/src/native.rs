@@ -43,6 +43,7 @@ pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
 pub fn play_all(
     experiment: &Experiment,
     seed: u64,
+    points: &[String],
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Played>> {
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -74,7 +75,7 @@ pub fn play_all(
         let outcome = thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    play::play(experiment, variant, seed, &prefix, &mut |done| {
+                    play::play(experiment, variant, seed, points, &prefix, &mut |done| {
                         progress(Progress::Variant { name, done })
                     })
                 })
@@ -83,8 +84,9 @@ pub fn play_all(
         })?;
         played.push(Played {
             kernel: kernel.clone(),
-            result: outcome.0,
-            series: outcome.1,
+            result: outcome.result,
+            series: outcome.series,
+            recordings: outcome.recordings,
         });
     }
     Ok(played)

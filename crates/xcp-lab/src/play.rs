@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use xcp_datapath::host;
 
+use crate::capture::{Captures, Recording};
 use crate::experiment::{Experiment, Queue, Variant};
 use crate::metrics::{self, QueueSamples};
 use crate::probe::Probe;
@@ -22,14 +23,23 @@ const SAMPLE_EVERY: u64 = 10;
 /// Flows start within this time after their start, by the seed.
 const JITTER_MS: u64 = 100;
 
-/// Plays a variant; `progress` is told how far it is, 0 to 1.
+/// What came of a variant.
+pub struct Outcome {
+    pub result: VariantResult,
+    pub series: Series,
+    pub recordings: Vec<Recording>,
+}
+
+/// Plays a variant and captures at `points`; `progress` is told how far it
+/// is, 0 to 1.
 pub fn play(
     experiment: &Experiment,
     variant: &Variant,
     seed: u64,
+    points: &[String],
     prefix: &str,
     progress: &mut dyn FnMut(f64),
-) -> Result<(VariantResult, Series)> {
+) -> Result<Outcome> {
     let _host = HostOn::new(variant)?;
     let stage = Stage::build(experiment, variant, prefix)?;
     let [from, to] = &experiment.bottleneck;
@@ -37,6 +47,8 @@ pub fn play(
     let starts = start_times(experiment, seed);
     let end = Duration::from_secs_f64(experiment.duration_s);
     let warmup = Duration::from_secs_f64(experiment.warmup_s);
+    let mut captures = Captures::open(&stage, points)?;
+    captures.begin()?;
     let begin = Instant::now();
 
     let mut flows: Vec<Option<Connection>> = experiment.flows.iter().map(|_| None).collect();
@@ -51,6 +63,7 @@ pub fn play(
                 return Err(interrupt::error());
             }
         }
+        captures.collect();
         let state = probe.read()?;
         if due > warmup {
             queue.add(state.packets);
@@ -83,8 +96,13 @@ pub fn play(
         }
         tick += 1;
     }
+    let recordings = captures.finish()?;
     let result = metrics::evaluate(experiment, variant, &starts, &queue, &series);
-    Ok((result, series))
+    Ok(Outcome {
+        result,
+        series,
+        recordings,
+    })
 }
 
 /// Serves all connections for at most `wait`.

@@ -40,7 +40,7 @@ pub fn render(input: &ReportInput) -> Result<String> {
          <title>{name}</title>\n<style>\n{STYLE}</style>\n\
          <h1>{name}</h1>\n{about}\
          <p class=\"weak\">{source}; Linux {kernel}, seed {seed}</p>\n\
-         {table}{checks}{legend}{charts}</html>\n",
+         {table}{checks}{captures}{legend}{charts}</html>\n",
         name = escape(&result.experiment),
         about = about(input.about),
         source = escape(input.source),
@@ -48,6 +48,7 @@ pub fn render(input: &ReportInput) -> Result<String> {
         seed = result.seed,
         table = table(result),
         checks = checks(result),
+        captures = captures(result),
         legend = legend(result),
     ))
 }
@@ -111,6 +112,28 @@ fn checks(result: &RunResult) -> String {
         return lines;
     }
     format!("<h2>Checks</h2>\n<ul class=\"checks\">\n{lines}</ul>\n")
+}
+
+fn captures(result: &RunResult) -> String {
+    let lines: String = result
+        .captures
+        .iter()
+        .map(|capture| {
+            let file = escape(&capture.file);
+            let missing = match capture.missing {
+                0 => String::new(),
+                some => format!(", <b class=\"failed\">{some} missing</b>"),
+            };
+            format!(
+                "<li><a href=\"{file}\">{file}</a>: {} packets{missing}</li>\n",
+                capture.packets
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("<h2>Packets</h2>\n<ul>\n{lines}</ul>\n")
 }
 
 fn legend(result: &RunResult) -> String {
@@ -281,6 +304,7 @@ mod tests {
             kernel: "6.18.5".into(),
             variants: names.iter().map(variant).collect(),
             ok: false,
+            captures: Vec::new(),
         }
     }
 

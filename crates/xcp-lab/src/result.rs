@@ -14,6 +14,18 @@ pub struct RunResult {
     pub variants: Vec<VariantResult>,
     /// Every check of every variant holds.
     pub ok: bool,
+    /// The packets captured, if that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<CaptureFile>,
+}
+
+/// A pcap file beside the report.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaptureFile {
+    pub file: String,
+    pub packets: u64,
+    /// Packets that could not be kept.
+    pub missing: u64,
 }
 
 /// One way of running the experiment, such as XCP, or CUBIC over a FIFO.

@@ -15,7 +15,7 @@ use crate::experiment::Experiment;
 use crate::guest::Request;
 use crate::machine::{self, Played};
 use crate::report::{self, ReportInput};
-use crate::result::{RunResult, Series};
+use crate::result::{CaptureFile, RunResult, Series};
 use crate::{csv, initramfs, interrupt, kernel, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
@@ -39,7 +39,9 @@ pub struct Options {
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
     pub native: bool,
-    /// Folder for the report and the CSV files; `report/NAME` if absent.
+    /// Where to capture packets, such as `r-d`: what r sends towards d.
+    pub points: Vec<String>,
+    /// Folder for the report, the CSV and pcap files; `report/NAME` if absent.
     pub out: Option<PathBuf>,
 }
 
@@ -85,15 +87,16 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     if !options.variants.is_empty() {
         experiment = experiment.keep(&options.variants)?;
     }
+    let points = experiment.choose_points(&options.points)?;
     let out = options
         .out
         .clone()
         .unwrap_or_else(|| Path::new("report").join(&experiment.name));
     require_writable(&out)?;
     let played = if options.native {
-        native::play_all(&experiment, options.seed, progress)?
+        native::play_all(&experiment, options.seed, &points, progress)?
     } else {
-        in_machines(&experiment, options, progress)?
+        in_machines(&experiment, options, &points, progress)?
     };
     let result = RunResult {
         experiment: experiment.name.clone(),
@@ -101,6 +104,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         kernel: played.first().map(|p| p.kernel.clone()).unwrap_or_default(),
         ok: played.iter().all(|p| p.result.checks.iter().all(|c| c.ok)),
         variants: played.iter().map(|p| p.result.clone()).collect(),
+        captures: write_captures(&played, &out)?,
     };
     let series = played
         .into_iter()
@@ -115,7 +119,12 @@ pub fn interrupted() -> bool {
     interrupt::requested()
 }
 
-fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Result<Vec<Played>> {
+fn in_machines(
+    experiment: &Experiment,
+    options: &Options,
+    points: &[String],
+    progress: Tell,
+) -> Result<Vec<Played>> {
     let kernel = kernel::find(options.kernel.as_deref(), &|step| {
         progress(Progress::Step(step))
     })?;
@@ -148,6 +157,7 @@ fn in_machines(experiment: &Experiment, options: &Options, progress: Tell) -> Re
                     let request = Request {
                         experiment: experiment.keep(std::slice::from_ref(name))?,
                         seed: options.seed,
+                        points: points.to_vec(),
                     };
                     machine::play(kernel, base, &request, &place, &tell)
                 };
@@ -183,6 +193,26 @@ fn require_writable(folder: &Path) -> Result<()> {
         return Err(describe(std::io::Error::last_os_error().to_string()));
     }
     Ok(())
+}
+
+/// Writes the pcap files, one per variant and point.
+fn write_captures(played: &[Played], out: &Path) -> Result<Vec<CaptureFile>> {
+    let describe = |path: &Path, e: &std::io::Error| Error::io(path.display().to_string(), e);
+    fs::create_dir_all(out).map_err(|e| describe(out, &e))?;
+    let mut files = Vec::new();
+    for variant in played {
+        for recording in &variant.recordings {
+            let file = format!("{}-{}.pcap", variant.result.name, recording.point);
+            let path = out.join(&file);
+            fs::write(&path, &recording.file).map_err(|e| describe(&path, &e))?;
+            files.push(CaptureFile {
+                file,
+                packets: recording.packets,
+                missing: recording.missing,
+            });
+        }
+    }
+    Ok(files)
 }
 
 fn write(

@@ -190,7 +190,11 @@ pub struct LabRun {
     /// In namespaces of this host, in real time; needs root
     #[arg(long)]
     pub native: bool,
-    /// Folder for the report and the CSV files [default: report/NAME]
+    /// Write what node R sends towards D to a pcap file; may be given several
+    /// times
+    #[arg(long = "pcap", value_name = "R-D")]
+    pub points: Vec<String>,
+    /// Folder for the report, the CSV and pcap files [default: report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

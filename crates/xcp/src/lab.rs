@@ -30,6 +30,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         variants: asked.variants,
         kernel: asked.kernel,
         native: asked.native,
+        points: asked.points,
         out: asked.out,
     };
     let progress = Progress::new();
@@ -46,6 +47,11 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         let table = summary::render(&outcome.result, style);
         format!("{table}\nReport: {}\n", outcome.report.display())
     })?;
+    for capture in outcome.result.captures.iter().filter(|c| c.missing > 0) {
+        let (file, missing) = (&capture.file, capture.missing);
+        eprintln!("xcp: {file}: {missing} packets are missing");
+        eprintln!("  help: capture at fewer points, or a shorter or slower run");
+    }
     Ok(if outcome.result.ok {
         ExitCode::SUCCESS
     } else {

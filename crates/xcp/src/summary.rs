@@ -16,7 +16,7 @@ pub fn render(result: &RunResult, style: &Style) -> String {
         "{}, seed {}, Linux {}",
         result.experiment, result.seed, result.kernel
     );
-    let checks = checks(result, style);
+    let checks = checks(result, style) + &captures(result);
     let head = style.bold(head);
     format!("{}\n\n{head}\n{body}{checks}", style.bold(&title))
 }
@@ -47,6 +47,20 @@ fn checks(result: &RunResult, style: &Style) -> String {
     format!("\n{}", lines.concat())
 }
 
+fn captures(result: &RunResult) -> String {
+    let mut text = String::new();
+    for (i, capture) in result.captures.iter().enumerate() {
+        let gap = if i == 0 { "\n" } else { "" };
+        let missing = match capture.missing {
+            0 => String::new(),
+            some => format!(", {some} missing"),
+        };
+        let (file, packets) = (&capture.file, capture.packets);
+        text += &format!("{gap}{file}: {packets} packets{missing}\n");
+    }
+    text
+}
+
 fn line(variant: &str, check: &CheckResult) -> Vec<String> {
     vec![
         variant.to_owned(),
@@ -64,7 +78,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_lab::result::{FlowResult, QueueStats};
+    use xcp_lab::result::{CaptureFile, FlowResult, QueueStats};
 
     fn variant(name: &str, flows: usize, ok: bool) -> VariantResult {
         VariantResult {
@@ -103,6 +117,7 @@ mod tests {
             kernel: "6.18.5".into(),
             variants,
             ok: true,
+            captures: Vec::new(),
         }
     }
 
@@ -127,6 +142,20 @@ mod tests {
             lines[7],
             "FAILED  cubic  link_utilisation >= 0.98  measured 0.9871"
         );
+    }
+
+    #[test]
+    fn captures_are_named() {
+        let mut result = result(vec![variant("xcp", 4, true)]);
+        let capture = |missing| CaptureFile {
+            file: "xcp-r-d.pcap".into(),
+            packets: 7,
+            missing,
+        };
+        result.captures = vec![capture(0), capture(2)];
+        let text = render(&result, &Style(false));
+        let end = "\n\nxcp-r-d.pcap: 7 packets\nxcp-r-d.pcap: 7 packets, 2 missing\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -224,13 +224,18 @@ fn broken_files_are_told_by_line_and_column() {
 }
 
 #[test]
-fn unknown_variants_and_kernels_are_named() {
+fn unknown_variants_points_and_kernels_are_named() {
     let lab = Lab::new();
     lab.run(&["zh-validation", "--variant", "vegas"]).failed(
         1,
         "xcp: variant vegas: zh-validation has none of this name\n  \
          help: it has xcp, cubic, bbr, reno, cubic-red, cubic-fq_codel\n",
     );
+    lab.run(&[&lab.file("x.toml", SHORT), "--pcap", "r-x"])
+        .failed(
+            1,
+            "xcp: point r-x: short has none of this name\n  help: it has s-r, r-s, r-d, d-r\n",
+        );
     lab.run(&["zh-validation", "--kernel", "2.4"]).failed(
         1,
         "xcp: 2.4: no such kernel\n  help: name 6.12, 6.18 or the path of an image\n",
@@ -275,6 +280,98 @@ fn a_kernel_that_does_not_boot_is_told() {
 fn cache() -> String {
     std::env::var("XDG_CACHE_HOME")
         .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").unwrap()))
+}
+
+#[test]
+fn captures_are_right_and_the_same_twice() {
+    let brief = SHORT.replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
+    let points = ["--pcap", "s-r", "--pcap", "r-d", "--pcap", "d-r"];
+    let files = ["xcp-s-r.pcap", "xcp-r-d.pcap", "xcp-d-r.pcap"];
+    let captured = |ip: u8| {
+        let lab = Lab::new();
+        let name = lab.file("x.toml", &format!("ip = {ip}\n{brief}"));
+        let ran = lab.run(&[&[&name, "--json"], &points[..]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let listed = ran.json()["captures"].clone();
+        for (capture, file) in listed.as_array().unwrap().iter().zip(files) {
+            assert_eq!(capture["file"], file);
+            assert_eq!(capture["missing"], 0);
+            assert_ne!(capture["packets"], 0);
+        }
+        assert_eq!(listed.as_array().unwrap().len(), files.len());
+        lab
+    };
+    let content = |lab: &Lab, file| fs::read(lab.path("out").join(file)).unwrap();
+    let (first, second, ipv6) = (captured(4), captured(4), captured(6));
+    for file in files {
+        let same = content(&first, file) == content(&second, file);
+        assert!(same, "{file}: the same seed, the same packets");
+    }
+    if !tshark_is_here("captures") {
+        return;
+    }
+    for lab in [&first, &ipv6] {
+        // some are super-packets
+        assert!(data_packets_of(lab, files[0]) > 500);
+        assert!(data_packets_of(lab, files[1]) > 1000);
+        assert_eq!(data_packets_of(lab, files[2]), 0, "only ACKs go back");
+    }
+}
+
+fn tshark_is_here(test: &str) -> bool {
+    let found = Command::new("tshark").arg("--version").output().is_ok();
+    if !found {
+        skipped(test, "tshark is not installed");
+    }
+    found
+}
+
+/// Counts the data packets of a capture with tshark. Fails unless all packets
+/// are well-formed, all checksums right, and all data packets have XCP's
+/// header.
+fn data_packets_of(lab: &Lab, file: &str) -> usize {
+    let whole = lab.path("whole.pcap");
+    let cut = fs::read(lab.path("out").join(file)).unwrap();
+    fs::write(&whole, as_sent(&cut)).unwrap();
+    let count = |filter: &str| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
+        let out = Command::new("tshark")
+            .env("HOME", lab.dir.path())
+            .arg("-X")
+            .arg(format!("lua_script:{}", script.display()))
+            .args(["-o", "tcp.check_checksum:TRUE", "-Y", filter, "-r"])
+            .arg(&whole)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && !errors.contains("Lua"), "{errors}");
+        String::from_utf8(out.stdout).unwrap().lines().count()
+    };
+    assert_eq!(count("_ws.malformed || xcp.malformed"), 0, "{file}");
+    // 0 is bad, 1 is good, 2 is unverified
+    assert_eq!(count("tcp && !(tcp.checksum.status == 1)"), 0, "{file}");
+    assert!(count("tcp") > 100, "{file}");
+    assert_eq!(count("tcp.len > 0 && !xcp.delta_Bps"), 0, "{file}");
+    count("xcp.delta_Bps")
+}
+
+/// A capture with its packets as long as they were: the lab sends zeroes.
+fn as_sent(pcap: &[u8]) -> Vec<u8> {
+    let word = |at: usize| u32::from_le_bytes(pcap[at..at + 4].try_into().unwrap());
+    assert_eq!(word(0), 0xa1b2_3c4d);
+    let mut whole = pcap[..24].to_vec();
+    whole[16..20].copy_from_slice(&(1u32 << 18).to_le_bytes());
+    let mut at = 24;
+    while at < pcap.len() {
+        let (kept, length) = (word(at + 8) as usize, word(at + 12) as usize);
+        assert!(kept <= length && kept <= 256, "{kept} of {length} bytes");
+        whole.extend(&pcap[at..at + 8]);
+        whole.extend([&pcap[at + 12..at + 16]; 2].concat());
+        whole.extend(&pcap[at + 16..at + 16 + kept]);
+        whole.resize(whole.len() + length - kept, 0);
+        at += 16 + kept;
+    }
+    whole
 }
 
 #[test]
@@ -377,7 +474,13 @@ fn the_same_file_runs_natively() {
     };
     let lab = Lab::new();
     let brief = direct(SHORT).replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
-    let ran = lab.run(&[&lab.file("x.toml", &brief), "--native", "--json"]);
+    let ran = lab.run(&[
+        &lab.file("x.toml", &brief),
+        "--native",
+        "--json",
+        "--pcap",
+        "r-d",
+    ]);
     if ran
         .err
         .contains("this kernel does not have the queue discipline")
@@ -391,6 +494,12 @@ fn the_same_file_runs_natively() {
     let xcp = &result["variants"][0];
     assert_eq!(xcp["drops"], 0, "{xcp}");
     assert!(xcp["link_utilisation"].as_f64().unwrap() > 0.5, "{xcp}");
+    let capture = &result["captures"][0];
+    assert_eq!(capture["file"], "xcp-r-d.pcap");
+    assert_eq!(capture["missing"], 0);
+    if tshark_is_here(test) {
+        assert!(data_packets_of(&lab, "xcp-r-d.pcap") > 1000);
+    }
     assert_eq!(spaces(), 0, "namespaces of the lab");
     before.gone();
 }
