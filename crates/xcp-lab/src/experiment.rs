@@ -8,6 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::stage::device;
+use xcp_datapath::Wire;
+
 use crate::{Error, Result};
 
 /// One experiment, as its file says.
@@ -81,6 +83,8 @@ pub struct Flow {
     pub start_s: f64,
     /// The end of the run if absent.
     pub stop_s: Option<f64>,
+    /// Wire format, in place of the variant's.
+    pub wire: Option<Wire>,
 }
 
 /// One way to run it.
@@ -92,6 +96,19 @@ pub struct Variant {
     pub control: String,
     #[serde(default)]
     pub queue: Queue,
+    /// Wire format of XCP flows that name none.
+    #[serde(default)]
+    pub wire: Wire,
+    /// False for feedback in whole packets, in the format `option-2005`:
+    /// Zhang & Henderson's counterexample.
+    #[serde(default = "yes")]
+    pub fractions: bool,
+    /// Only the first so many flows.
+    pub flows: Option<usize>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What stands at the bottleneck.
@@ -144,10 +161,13 @@ impl Metric {
 }
 
 /// The experiments of the house.
-const HOUSE: &[(&str, &str)] = &[(
-    "zh-validation",
-    include_str!("../../../experiments/zh-validation.toml"),
-)];
+macro_rules! house {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../experiments/", $name, ".toml"))),)*]
+    };
+}
+
+const HOUSE: &[(&str, &str)] = house!["zh-fractions", "zh-validation", "mixed-formats"];
 
 impl Experiment {
     /// The experiment with this name, or in this file.
@@ -254,6 +274,15 @@ impl Experiment {
         if self.flows.is_empty() || self.variants.is_empty() {
             return wrong("at least one flow and one variant".into());
         }
+        let all = self.flows.len();
+        for variant in &self.variants {
+            if variant.flows.is_some_and(|n| n == 0 || n > all) {
+                return wrong(format!(
+                    "variant {}: flows must be 1 to {all}, as many as there are",
+                    variant.name
+                ));
+            }
+        }
         for check in &self.checks {
             if !self.variants.iter().any(|v| v.name == check.variant) {
                 return wrong(format!("check: no variant {:?}", check.variant));
@@ -323,6 +352,26 @@ impl Experiment {
             }
         }
         Ok(chosen)
+    }
+
+    /// The same with a wire format for all XCP flows.
+    #[must_use]
+    pub fn speaking(mut self, wire: Wire) -> Self {
+        for variant in &mut self.variants {
+            variant.wire = wire;
+        }
+        for flow in &mut self.flows {
+            flow.wire = None;
+        }
+        self
+    }
+
+    /// The same with the flows of a variant only.
+    #[must_use]
+    pub fn of_variant(&self, variant: &Variant) -> Self {
+        let mut kept = self.clone();
+        kept.flows.truncate(variant.flows.unwrap_or(usize::MAX));
+        kept
     }
 
     /// The bottleneck's rate, bits per second.

@@ -40,6 +40,7 @@ pub fn play(
     prefix: &str,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome> {
+    let experiment = &experiment.of_variant(variant);
     let _host = HostOn::new(variant)?;
     let stage = Stage::build(experiment, variant, prefix)?;
     let [from, to] = &experiment.bottleneck;
@@ -184,7 +185,10 @@ impl HostOn {
         let wanted = variant.control == "xcp" || variant.queue == Queue::Xcp;
         let ours = wanted && !host::is_on();
         if ours {
-            host::on(&host::Options::default())?;
+            host::on(&host::Options {
+                whole_feedback: !variant.fractions,
+                ..Default::default()
+            })?;
         }
         Ok(Self { ours })
     }

@@ -3,12 +3,18 @@
 //! prints, and the time series that go to CSV and to the report.
 
 use serde::{Deserialize, Serialize};
+use xcp_datapath::Wire;
 
 /// One run of one experiment, all its variants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
     pub experiment: String,
     pub seed: u64,
+    /// Wire format and Internet protocol version, where the run named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<u8>,
     /// Release of the kernel that ran it.
     pub kernel: String,
     pub variants: Vec<VariantResult>,
@@ -58,6 +64,19 @@ pub const HEAD: [&str; 7] = [
     "drops",
     "retransmissions",
 ];
+
+impl RunResult {
+    /// What was run: experiment, seed, how, and on which kernel.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let wire = self.wire.map_or(String::new(), |w| format!(", {w}"));
+        let ip = self.ip.map_or(String::new(), |v| format!(", IPv{v}"));
+        format!(
+            "{}, seed {}{wire}{ip}, Linux {}",
+            self.experiment, self.seed, self.kernel
+        )
+    }
+}
 
 impl VariantResult {
     /// Its row in a table for people.

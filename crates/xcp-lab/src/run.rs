@@ -16,6 +16,8 @@ use crate::guest::Request;
 use crate::machine::{self, Played};
 use crate::report::{self, ReportInput};
 use crate::result::{CaptureFile, RunResult, Series};
+use xcp_datapath::Wire;
+
 use crate::{csv, initramfs, interrupt, kernel, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
@@ -35,6 +37,10 @@ pub struct Options {
     pub seed: u64,
     /// Only these variants; all if empty.
     pub variants: Vec<String>,
+    /// Wire format of all XCP flows, in place of the experiment's.
+    pub wire: Option<Wire>,
+    /// Internet protocol version, in place of the experiment's.
+    pub ip: Option<u8>,
     /// `6.12`, `6.18`, or the path of a kernel image (its modules beside it).
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
@@ -88,6 +94,12 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         experiment = experiment.keep(&options.variants)?;
     }
     let points = experiment.choose_points(&options.points)?;
+    if let Some(wire) = options.wire {
+        experiment = experiment.speaking(wire);
+    }
+    if let Some(ip) = options.ip {
+        experiment.ip = ip;
+    }
     let out = options
         .out
         .clone()
@@ -101,6 +113,8 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     let result = RunResult {
         experiment: experiment.name.clone(),
         seed: options.seed,
+        wire: options.wire,
+        ip: options.ip,
         kernel: played.first().map(|p| p.kernel.clone()).unwrap_or_default(),
         ok: played.iter().all(|p| p.result.checks.iter().all(|c| c.ok)),
         variants: played.iter().map(|p| p.result.clone()).collect(),

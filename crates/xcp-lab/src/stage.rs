@@ -8,7 +8,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
-use xcp_datapath::router;
+use xcp_datapath::host::{self, Speech};
+use xcp_datapath::{router, Spoken};
 
 use crate::experiment::{Experiment, Link, Queue, Variant};
 use crate::{Error, Result};
@@ -18,6 +19,8 @@ const BURST_BYTES: u32 = 1600;
 /// Room for what is under way on a path.
 const PATH_PACKETS: u32 = 1_000_000;
 const PACKET_BYTES: u32 = 1500;
+/// The congestion control that speaks.
+const CONTROL: &str = "xcp";
 
 /// The built topology.
 pub struct Stage {
@@ -26,6 +29,8 @@ pub struct Stage {
     spaces: BTreeMap<String, File>,
     home: File,
     routers: Vec<(String, String)>,
+    /// Nodes that were told which wire formats to speak.
+    speakers: Vec<String>,
 }
 
 impl Stage {
@@ -37,12 +42,16 @@ impl Stage {
             spaces: BTreeMap::new(),
             home: File::open(home).map_err(|e| Error::io(home, &e))?,
             routers: Vec::new(),
+            speakers: Vec::new(),
         };
         for node in experiment.nodes() {
             stage.add_node(&node, experiment)?;
         }
         stage.connect(experiment)?;
         stage.shape(experiment, variant)?;
+        if variant.control == CONTROL {
+            stage.teach(experiment, variant)?;
+        }
         Ok(stage)
     }
 
@@ -118,7 +127,7 @@ impl Stage {
                 if let (Some(rate_mbit), Queue::Xcp) = (bottleneck, variant.queue) {
                     let options = router::Options {
                         capacity_bytes_per_s: (rate_mbit * 1e6 / 8.0) as u64,
-                        overhead_bytes: 0,
+                        whole_feedback: !variant.fractions,
                         ..Default::default()
                     };
                     self.within(node, || router::add(&dev, options))??;
@@ -130,8 +139,51 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// The ends of each flow speak its wire format with each other.
+    fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
+        for node in experiment.nodes() {
+            let mut speech = Speech::default();
+            for flow in &experiment.flows {
+                let peer = match (flow.from == node, flow.to == node) {
+                    (true, _) => &flow.to,
+                    (_, true) => &flow.from,
+                    _ => continue,
+                };
+                let wire = flow.wire.unwrap_or(variant.wire);
+                for peers in addresses(experiment, peer) {
+                    let peers = peers
+                        .parse()
+                        .map_err(|e: String| Error::new(peers, e, "see the experiment's links"))?;
+                    speech.spoken.push(Spoken {
+                        wire,
+                        peers: Some(peers),
+                    });
+                }
+            }
+            if speech.spoken.is_empty() {
+                continue;
+            }
+            speech.devices = experiment
+                .links
+                .iter()
+                .filter_map(|l| {
+                    let side = l.between.iter().position(|n| *n == node)?;
+                    Some(device(&node, &l.between[1 - side]))
+                })
+                .collect();
+            self.within(&node, || host::speak(&speech))??;
+            self.speakers.push(node);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Stage {
     fn drop(&mut self) {
+        for node in &self.speakers {
+            let _ = self.within(node, || host::speak(&Speech::default()));
+        }
         for (node, dev) in &self.routers {
             let _ = self.within(node, || router::del(dev));
         }
@@ -148,15 +200,24 @@ pub fn device(node: &str, peer: &str) -> String {
 
 /// The address of a node: its end of its first link.
 pub fn address(experiment: &Experiment, node: &str) -> String {
+    addresses(experiment, node)
+        .into_iter()
+        .next()
+        .unwrap_or_default()
+}
+
+/// All addresses of a node.
+fn addresses(experiment: &Experiment, node: &str) -> Vec<String> {
+    let of_link = |(i, link): (usize, &Link)| {
+        let side = link.between.iter().position(|n| n == node)?;
+        Some(link_address(experiment.ip, i, side))
+    };
     experiment
         .links
         .iter()
         .enumerate()
-        .find_map(|(i, l)| {
-            let side = l.between.iter().position(|n| n == node)?;
-            Some(link_address(experiment.ip, i, side))
-        })
-        .unwrap_or_default()
+        .filter_map(of_link)
+        .collect()
 }
 
 fn link_address(ip: u8, link: usize, side: usize) -> String {

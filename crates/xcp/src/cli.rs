@@ -184,6 +184,12 @@ pub struct LabRun {
     /// Only this variant; may be given several times
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
+    /// Wire format of all XCP flows: option, option-2005, header or header-2004
+    #[arg(long, value_name = "FORMAT")]
+    pub wire: Option<Wire>,
+    /// Internet protocol version, 4 or 6
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]
+    pub ip: Option<u8>,
     /// 6.12, 6.18, or the path of a kernel image
     #[arg(long, conflicts_with = "native")]
     pub kernel: Option<String>,

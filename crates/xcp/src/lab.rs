@@ -28,6 +28,8 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         experiment: asked.experiment,
         seed: asked.seed,
         variants: asked.variants,
+        wire: asked.wire,
+        ip: asked.ip,
         kernel: asked.kernel,
         native: asked.native,
         points: asked.points,

@@ -12,10 +12,7 @@ pub fn render(result: &RunResult, style: &Style) -> String {
     rows.extend(result.variants.iter().map(|v| v.cells().to_vec()));
     let table = table::columns(&rows, 1);
     let (head, body) = table.split_once('\n').unwrap_or_default();
-    let title = format!(
-        "{}, seed {}, Linux {}",
-        result.experiment, result.seed, result.kernel
-    );
+    let title = result.title();
     let checks = checks(result, style) + &captures(result);
     let head = style.bold(head);
     format!("{}\n\n{head}\n{body}{checks}", style.bold(&title))
