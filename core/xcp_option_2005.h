@@ -49,6 +49,7 @@
 #define XCP_2005_SHIFT 12 /* of the unit of feedback */
 #define XCP_2005_PACKET (1 << XCP_2005_SHIFT)
 #define XCP_2005_MANTISSA_MAX 4095
+#define XCP_2005_VALUE_MAX ((int64_t)XCP_2005_MANTISSA_MAX << 28)
 /* The smallest wish: 2^-12 packets. */
 #define XCP_2005_PROBE (1 << 3)
 
@@ -75,7 +76,7 @@ XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 
 	if (whole)
 		size &= ~(uint64_t)(XCP_2005_PACKET - 1);
-	size = xcp_min(size, (uint64_t)XCP_2005_MANTISSA_MAX << 28);
+	size = xcp_min(size, XCP_2005_VALUE_MAX);
 	/* each step takes 4 bits off until 12 are left */
 	if (size)
 		exponent = (xcp_max(xcp_bits(size), 12) - 12 + 3) / 4;
@@ -196,6 +197,9 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 		target = asked;
 	answer.feedback = xcp_2005_code(
 		xcp_2005_of_Bps(target, h->rtt_ms, size_B), whole);
+	/* of a wish for less, rounding would leave less than it */
+	if (xcp_2005_value(answer.feedback) > xcp_2005_value(h->feedback))
+		answer.feedback = h->feedback;
 	*carry += *granted;
 	*granted = xcp_2005_to_Bps(&answer, size_B);
 	*carry -= *granted;
@@ -252,6 +256,9 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 	if (size_B < s->wire_B)
 		wish = (int64_t)((uint64_t)wish * size_B / s->wire_B);
 	wish += *rest;
+	/* beyond what one packet can say, wishes do not add up */
+	if (wish > XCP_2005_VALUE_MAX)
+		wish = XCP_2005_VALUE_MAX;
 	h.feedback = xcp_2005_code(wish, whole);
 	*rest = whole ? 0 : wish - xcp_2005_value(h.feedback);
 	return h;
@@ -264,12 +271,12 @@ XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 	uint64_t size = down ? 0 - (uint64_t)value : (uint64_t)value;
 	uint64_t told =
 		((uint64_t)xcp_2005_rtt_ms(s->rtt) << XCP_TICK_SHIFT) / 1000;
-	uint64_t part = 1 << 16; /* RTT / H_rtt, 2^-16 */
+	uint64_t part = 1 << 28; /* RTT / H_rtt, 2^-28 */
 
 	if (told > s->rtt)
-		part = (s->rtt << 16) / told;
+		part = (s->rtt << 28) / told;
 	size = xcp_min(size, 1ULL << 41) * s->wire_B;
-	size = (size >> 16) * part + ((size & 0xffff) * part >> 16);
+	size = (size >> 28) * part + ((size & ((1 << 28) - 1)) * part >> 28);
 	xcp_sender_move(s, down, size >> XCP_2005_SHIFT,
 			(uint32_t)(size & (XCP_2005_PACKET - 1))
 				<< (XCP_CWND_FRAC_BITS - XCP_2005_SHIFT));

@@ -17,7 +17,8 @@
 /*
  * Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
  * wherever it stands; what routers change before what they leave alone.
- * `data_end` bounds what may be read. Sets `*offset` from the header's start.
+ * `data_end` bounds what may be read. Sets `*offset` from the header's start,
+ * but not for XCP_RETURN_2005, which nobody edits.
  * XCP_MALFORMED if the options do not parse up to there.
  */
 XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,

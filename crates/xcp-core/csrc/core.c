@@ -30,8 +30,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[12];
-const struct layout xcp_core_layout[12] = {
+extern const struct layout xcp_core_layout[14];
+const struct layout xcp_core_layout[14] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -44,6 +44,8 @@ const struct layout xcp_core_layout[12] = {
 	LAYOUT(xcp_forward, xcp_hops),
 	LAYOUT(xcp_return, other_hops),
 	LAYOUT(packet, unused),
+	LAYOUT(xcp_2005, cwnd),
+	LAYOUT(xcp_header, length),
 };
 
 /* Declares and opens a function that other languages call. */
@@ -211,6 +213,86 @@ EXPORT(uint32_t, edit_forward, uint8_t *o, uint32_t offset, int32_t delta,
 	return xcp_edit_forward(o, offset, delta, ip_ttl);
 }
 
+/* The format option-2005 */
+
+EXPORT(int64_t, 2005_value, uint16_t feedback)
+{
+	return xcp_2005_value(feedback);
+}
+
+EXPORT(uint16_t, 2005_code, int64_t value, bool whole)
+{
+	return xcp_2005_code(value, whole);
+}
+
+EXPORT(int64_t, 2005_of_Bps, int64_t rate_Bps, uint32_t rtt_ms, uint32_t size_B)
+{
+	return xcp_2005_of_Bps(rate_Bps, rtt_ms, size_B);
+}
+
+EXPORT(void, 2005_forward, const struct xcp_2005 *h, uint32_t size_B,
+       struct xcp_forward *f)
+{
+	*f = xcp_2005_forward(h, size_B);
+}
+
+EXPORT(uint16_t, 2005_grant, const struct xcp_2005 *h, uint32_t size_B,
+       int32_t *granted, int64_t *carry, bool whole)
+{
+	return xcp_2005_grant(h, size_B, granted, carry, whole);
+}
+
+EXPORT(void, 2005_ask, const struct xcp_sender *s, uint32_t size_B,
+       int64_t *rest, bool whole, struct xcp_2005 *h)
+{
+	*h = xcp_2005_ask(s, size_B, rest, whole);
+}
+
+EXPORT(void, 2005_feedback, struct xcp_sender *s, int64_t value)
+{
+	xcp_2005_feedback(s, value);
+}
+
+/* The formats header and header-2004 */
+
+EXPORT(uint32_t, header_read, const uint8_t *h, struct xcp_header *head)
+{
+	return xcp_header_read(h, head);
+}
+
+EXPORT(void, header_forward, const uint8_t *h, uint8_t version, uint32_t size_B,
+       struct xcp_forward *f)
+{
+	*f = xcp_header_forward(h, version, size_B);
+}
+
+EXPORT(int32_t, header_feedback, const uint8_t *h, uint8_t version)
+{
+	return xcp_header_feedback(h, version);
+}
+
+EXPORT(void, build_header, uint8_t *h, uint8_t version, uint8_t protocol,
+       const struct xcp_forward *f, int32_t feedback, uint32_t size_B)
+{
+	xcp_build_header(h, version, protocol, f, feedback, size_B);
+}
+
+EXPORT(void, build_header_return, uint8_t *h, uint8_t version, uint8_t protocol,
+       int32_t feedback, uint8_t way)
+{
+	xcp_build_header_return(h, version, protocol, feedback, way);
+}
+
+EXPORT(uint8_t, header_way, uint8_t xcp_ttl, uint8_t ip_ttl)
+{
+	return xcp_header_way(xcp_ttl, ip_ttl);
+}
+
+EXPORT(int32_t, header_hops, uint8_t way, uint8_t ttl)
+{
+	return xcp_header_hops(way, ttl);
+}
+
 /* Receiver */
 
 EXPORT(void, receiver_add, struct xcp_receiver *r, int32_t delta, uint32_t n)
@@ -221,6 +303,17 @@ EXPORT(void, receiver_add, struct xcp_receiver *r, int32_t delta, uint32_t n)
 EXPORT(int32_t, receiver_take, struct xcp_receiver *r, uint32_t n)
 {
 	return xcp_receiver_take(r, n);
+}
+
+EXPORT(void, receiver_add_2005, struct xcp_receiver *r, uint16_t feedback,
+       uint32_t n)
+{
+	xcp_receiver_add_2005(r, feedback, n);
+}
+
+EXPORT(uint16_t, receiver_take_2005, struct xcp_receiver *r, uint32_t n)
+{
+	return xcp_receiver_take_2005(r, n);
 }
 
 /* Sender */

@@ -5,6 +5,8 @@
 use crate::receiver::Receiver;
 use crate::router::{Law, Packet, Params, Pool, State, Sums};
 use crate::sender::Sender;
+use crate::wire::header::Head;
+use crate::wire::option_2005::Option2005;
 use crate::wire::{Forward, Return};
 
 /// Size of a record, and offset of its last field.
@@ -15,7 +17,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 12];
+    pub(crate) static xcp_core_layout: [Layout; 14];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -83,8 +85,51 @@ extern "C" {
     pub(crate) fn xcp_core_mend_checksum(check: u16, sum: u32) -> u16;
     pub(crate) fn xcp_core_edit_forward(o: *mut u8, offset: u32, delta: i32, ip_ttl: u8) -> u32;
 
+    pub(crate) fn xcp_core_2005_value(feedback: u16) -> i64;
+    pub(crate) fn xcp_core_2005_code(value: i64, whole: bool) -> u16;
+    pub(crate) fn xcp_core_2005_of_Bps(rate_Bps: i64, rtt_ms: u32, size_B: u32) -> i64;
+    pub(crate) fn xcp_core_2005_forward(h: *const Option2005, size_B: u32, f: *mut Forward);
+    pub(crate) fn xcp_core_2005_grant(
+        h: *const Option2005,
+        size_B: u32,
+        granted: *mut i32,
+        carry: *mut i64,
+        whole: bool,
+    ) -> u16;
+    pub(crate) fn xcp_core_2005_ask(
+        s: *const Sender,
+        size_B: u32,
+        rest: *mut i64,
+        whole: bool,
+        h: *mut Option2005,
+    );
+    pub(crate) fn xcp_core_2005_feedback(s: *mut Sender, value: i64);
+
+    pub(crate) fn xcp_core_header_read(h: *const u8, head: *mut Head) -> u32;
+    pub(crate) fn xcp_core_header_forward(h: *const u8, version: u8, size_B: u32, f: *mut Forward);
+    pub(crate) fn xcp_core_header_feedback(h: *const u8, version: u8) -> i32;
+    pub(crate) fn xcp_core_build_header(
+        h: *mut u8,
+        version: u8,
+        protocol: u8,
+        f: *const Forward,
+        feedback: i32,
+        size_B: u32,
+    );
+    pub(crate) fn xcp_core_build_header_return(
+        h: *mut u8,
+        version: u8,
+        protocol: u8,
+        feedback: i32,
+        way: u8,
+    );
+    pub(crate) fn xcp_core_header_way(xcp_ttl: u8, ip_ttl: u8) -> u8;
+    pub(crate) fn xcp_core_header_hops(way: u8, ttl: u8) -> i32;
+
     pub(crate) fn xcp_core_receiver_add(r: *mut Receiver, delta: i32, n: u32);
     pub(crate) fn xcp_core_receiver_take(r: *mut Receiver, n: u32) -> i32;
+    pub(crate) fn xcp_core_receiver_add_2005(r: *mut Receiver, feedback: u16, n: u32);
+    pub(crate) fn xcp_core_receiver_take_2005(r: *mut Receiver, n: u32) -> u16;
 
     pub(crate) fn xcp_core_sender_update(s: *mut Sender);
     pub(crate) fn xcp_core_sender_next_x(s: *mut Sender) -> u64;
@@ -115,6 +160,8 @@ mod tests {
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
             Layout(size_of::<Return>(), offset_of!(Return, other_hops)),
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),
+            Layout(size_of::<Option2005>(), offset_of!(Option2005, cwnd)),
+            Layout(size_of::<Head>(), offset_of!(Head, length)),
         ];
         // SAFETY: a constant of C, never written.
         assert_eq!(ours, unsafe { xcp_core_layout });

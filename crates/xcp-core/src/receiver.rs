@@ -7,7 +7,7 @@ use crate::ffi;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Receiver {
-    /// Received, not yet returned, B/s.
+    /// Received, not yet returned, B/s (of option-2005, 2^-12 packets).
     pub pending: i64,
     /// XCP routers on the way here, as the last forward header told.
     pub xcp_hops: u8,

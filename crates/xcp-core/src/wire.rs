@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_wire.h: the TCP option, parsed, built and edited.
+//! core/xcp_wire.h: the TCP option, parsed, built and edited; the other wire
+//! formats are in modules of their own.
+
+pub mod header;
+pub mod option_2005;
 
 use crate::ffi;
 
@@ -32,6 +36,10 @@ pub enum Kind {
     Forward,
     /// On data that also returns feedback.
     Both,
+    /// Of the format option-2005, on data.
+    Forward2005,
+    /// Of the format option-2005, with feedback; where it stands is not told.
+    Return2005,
 }
 
 impl Kind {
@@ -43,6 +51,8 @@ impl Kind {
             Kind::Return,
             Kind::Forward,
             Kind::Both,
+            Kind::Forward2005,
+            Kind::Return2005,
         ]
         .get(v as usize)
         .copied()
@@ -58,6 +68,8 @@ impl Kind {
             Kind::Return => RETURN_LEN,
             Kind::Forward => FORWARD_LEN,
             Kind::Both => BOTH_LEN,
+            Kind::Forward2005 => 8,
+            Kind::Return2005 => 4,
         }
     }
 }

@@ -756,9 +756,13 @@ proptest! {
         prop_assert_eq!(found, wire::find(&ones[..readable], len));
         prop_assert_eq!(wire::at_32(&bytes[..readable]), wire::at_32(&ones[..readable]));
         let (kind, offset) = found;
-        if !matches!(kind, Kind::None | Kind::Malformed) {
+        if !matches!(kind, Kind::None | Kind::Malformed | Kind::Return2005) {
             prop_assert!(offset >= 20 && offset + kind.option_len() <= len);
-            prop_assert_eq!(&bytes[offset..offset + 4], &[254, bytes[offset + 1], 0x58, 0x43]);
+            let start = match kind {
+                Kind::Forward2005 => [14, 8, bytes[offset + 2], bytes[offset + 3]],
+                _ => [254, bytes[offset + 1], 0x58, 0x43],
+            };
+            prop_assert_eq!(&bytes[offset..offset + 4], &start);
         }
         // the usual place is found by both ways, or by none
         if readable >= len && (20..=60).contains(&len) {
@@ -819,7 +823,7 @@ fn other_option() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => Just(vec![1]),
         2 => any::<[u8; 8]>().prop_map(|v| [&[1, 1, 8, 10][..], &v].concat()),
-        1 => (2..254u8, prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(kind, v)| {
+        1 => (prop_oneof![2..14u8, 16..254u8], prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(kind, v)| {
             [&[kind, v.len() as u8 + 2][..], &v].concat()
         }),
         // another experiment

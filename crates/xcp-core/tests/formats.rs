@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What must hold for the formats option-2005, header and header-2004: how
+//! exactly they tell what is told, and that nobody loses what they cannot say.
+//! core/ is compiled to stop at undefined behaviour here.
+
+#![allow(non_snake_case)] // units in names
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use xcp_core::wire::header::{self, Version};
+use xcp_core::wire::option_2005::{self, code, value, Option2005, VALUE_MAX};
+use xcp_core::wire::{Forward, Kind};
+use xcp_core::{Receiver, Sender, TICKS_PER_SEC};
+
+const TICK: f64 = TICKS_PER_SEC as f64;
+/// Feedback of one packet in option-2005.
+const PACKET: f64 = 4096.0;
+
+/// The same cases every time, so that a red run can be repeated.
+fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: count,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    }
+}
+
+fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), TestCaseError> {
+    prop_assert!(
+        (got - want).abs() <= tolerance,
+        "{what}: {got:e}, not {want:e} within {tolerance:e}"
+    );
+    Ok(())
+}
+
+/// Any sign; small ones as likely as large ones.
+fn any_size() -> impl Strategy<Value = i64> {
+    let shifted = (any::<i64>(), 0..64u32).prop_map(|(v, smaller)| v >> smaller);
+    prop_oneof![18 => shifted, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
+}
+
+/// Ticks, evenly over the orders of magnitude of seconds.
+fn ticks(low_s: f64, high_s: f64) -> impl Strategy<Value = u64> {
+    (low_s.ln()..=high_s.ln()).prop_map(|v| (v.exp() * TICK) as u64)
+}
+
+/// A sender of up to 65,535 packets in flight, which may have more to ask for.
+fn sender() -> impl Strategy<Value = Sender> {
+    (
+        40..=9_000u32,
+        1..=65_535u64,
+        ticks(100e-6, 15.0),
+        any_size(),
+    )
+        .prop_map(|(wire_B, packets, rtt, spare_B)| {
+            let limit_B = packets * u64::from(wire_B) + (spare_B.unsigned_abs() >> 20);
+            Sender::new(wire_B, packets, limit_B, rtt)
+        })
+}
+
+/// H_rtt as routers read it, ticks.
+fn told(h: &Option2005) -> u64 {
+    (u64::from(h.rtt_ms) << 28) / 1000
+}
+
+/// Every code there is. A negative mantissa has one value more than a positive
+/// one, which nobody writes.
+#[test]
+fn codes_of_2005_keep_their_values() {
+    for c in 0..=u16::MAX {
+        let v = value(c);
+        assert_eq!(v, i64::from(c as i16 >> 3) << (4 * (c & 7)), "{c:#x}");
+        assert_eq!(value(code(v, false)), v.max(-VALUE_MAX), "{c:#x}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(20_000))]
+
+    /// What is told is no more than what was meant, and more than 255/256 of
+    /// it, up to the most that can be told.
+    #[test]
+    fn values_of_2005_are_cut_towards_0(v in any_size()) {
+        let told = value(code(v, false));
+        prop_assert_eq!(told.signum(), v.signum());
+        prop_assert!(told.unsigned_abs() <= v.unsigned_abs(), "{told}");
+        let lost = (v.clamp(-VALUE_MAX, VALUE_MAX) - told).unsigned_abs();
+        prop_assert!(256 * lost < v.unsigned_abs().max(1), "{told}");
+        let whole = value(code(v, true));
+        prop_assert_eq!(whole, value(code(v / 4096 * 4096, false)));
+        prop_assert!(whole % 4096 == 0 && whole.unsigned_abs() <= told.unsigned_abs());
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    /// The wishes told and the rest are the wishes meant, and the rest is small.
+    #[test]
+    fn a_sender_of_2005_asks_for_all_that_it_wants(
+        senders in prop::collection::vec((sender(), 40..=9_000u32, 1..20usize), 1..10),
+    ) {
+        let (mut meant, mut asked, mut rest) = (0, 0, 0);
+        for (s, size_B, packets) in senders {
+            for _ in 0..packets {
+                let h = Option2005::ask(&s, size_B, &mut rest);
+                let full = option_2005::of_Bps(
+                    i64::from(s.request_Bps),
+                    u32::from(h.rtt_ms),
+                    s.wire_B(),
+                );
+                let part = i128::from(size_B.min(s.wire_B()));
+                let wish = (i128::from(full) * part / i128::from(s.wire_B())) as i64;
+                // what one packet cannot say at all is no wish
+                prop_assume!(rest + wish <= VALUE_MAX);
+                meant += wish;
+                asked += value(h.feedback);
+                prop_assert_eq!(meant, asked + rest);
+                prop_assert!((0..=value(h.feedback) / 255).contains(&rest), "{rest}");
+            }
+        }
+    }
+
+    /// What is granted and not written is carried to the next packets, and no
+    /// packet gets more than it asks for.
+    #[test]
+    fn a_router_of_2005_grants_all_that_it_has(
+        packets in prop::collection::vec(
+            (any::<u16>(), 1..=u16::MAX, any::<u16>(), 40..=65_535u32, any_size()), 1..100),
+    ) {
+        let (mut granted, mut written, mut carry) = (0i64, 0i64, 0i64);
+        for (feedback, rtt_ms, cwnd, size_B, grant) in packets {
+            let h = Option2005 { feedback, rtt_ms, cwnd };
+            let asked = h.forward(size_B).delta;
+            let grant = (grant >> 32).min(i64::from(asked)) as i32;
+            let target = i64::from(grant) + carry;
+            granted += i64::from(grant);
+            let (answer, wrote) = h.grant(size_B, grant, &mut carry);
+            written += i64::from(wrote);
+            prop_assert_eq!(granted, written + carry);
+            prop_assert!(value(answer) <= value(feedback) && wrote <= asked);
+            if (0..i64::from(asked)).contains(&target) {
+                // 1/256 of it, 2^-12 packets, and whole B/s
+                let unit_Bps = f64::from(size_B) / PACKET * 1000.0 / f64::from(rtt_ms);
+                let most_Bps = target as f64 / 256.0 + unit_Bps + 1.0;
+                prop_assert!((0.0..=most_Bps).contains(&(carry as f64)), "{carry}");
+            }
+        }
+    }
+
+    /// What the receiver returns and what is still pending is what came in.
+    #[test]
+    fn a_receiver_of_2005_loses_nothing(
+        steps in prop::collection::vec((any::<u16>(), 1..=1_024u32, 0..=3u8, 1..=64u32), 1..100),
+    ) {
+        let mut receiver = Receiver::default();
+        let (mut came, mut went) = (0i64, 0i64);
+        for (feedback, n, takes, copies) in steps {
+            receiver.add_2005(feedback, n);
+            came += value(feedback) * i64::from(n);
+            for _ in 0..takes {
+                let before = receiver.pending;
+                let each = value(receiver.take_2005(copies));
+                went += each * i64::from(copies);
+                let left = receiver.pending.abs();
+                prop_assert!(each.abs() == VALUE_MAX || left < before.abs() / 256 + i64::from(copies));
+            }
+            prop_assert_eq!(came, went + receiver.pending);
+        }
+    }
+
+    /// Feedback moves the window by so many packets * RTT / H_rtt, to 2^-12
+    /// packets.
+    #[test]
+    fn feedback_of_2005_moves_the_window(
+        wire_B in 40..=65_535u32,
+        rtt in ticks(10e-6, 60.0),
+        feedback in prop::collection::vec(any_size(), 1..50),
+    ) {
+        let mut s = Sender::new(wire_B, 1, u64::MAX >> 18, rtt);
+        s.cwnd_B = Sender::CWND_MAX_B / 2;
+        let h = Option2005::ask(&s, wire_B, &mut 0);
+        prop_assert!(told(&h) >= rtt && told(&h) <= rtt + TICKS_PER_SEC / 1000 + 1);
+        let exact = |s: &Sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
+        for v in feedback {
+            let v = v >> 36; // up to 32,768 packets
+            let unit = i128::from(wire_B) << 16; // 2^-12 packets, 2^-28 B
+            let before = exact(&s);
+            s.feedback_2005(v);
+            let want = i128::from(v) * unit * i128::from(rtt) / i128::from(told(&h));
+            let error = exact(&s) - before - want;
+            prop_assert!(error.abs() <= unit, "{v}: {error} of {unit}");
+        }
+    }
+
+    /// Every format tells a throughput: option and header to a tick of X,
+    /// header-2004 rounded up to B/ms, option-2005 to half a packet in H_rtt.
+    #[test]
+    fn every_format_tells_the_throughput(mut s in sender(), protocol in any::<u8>()) {
+        let size_B = s.wire_B();
+        let window_B = s.window_B as f64;
+        let rate_Bps = window_B / s.rtt as f64 * TICK;
+        let x = f64::from(size_B) / rate_Bps * TICK;
+        let rtt = s.rtt as u32;
+        let f = Forward { rtt, x: s.next_x() as u32, ..Forward::default() };
+        near("X", f64::from(f.x), x, 1.0 + 1e-9 * x)?;
+        prop_assert_eq!(Forward::parse(&f.build()), Some(f));
+
+        let h = header::build(Version::V2007, protocol, &f, 0, size_B);
+        prop_assert_eq!(header::forward(&h, 3, size_B), f);
+
+        let h = header::build(Version::V2004, protocol, &f, 0, size_B);
+        let word = u32::from_be_bytes(h[8..12].try_into().expect("4 bytes"));
+        let exact = f64::from(size_B) * TICK / f64::from(f.x) / 1000.0;
+        prop_assert_eq!(f64::from(word), exact.ceil().min(f64::from(u32::MAX)));
+        let read = header::forward(&h, 1, size_B);
+        let by_word = f64::from(size_B) * TICK / 1000.0 / f64::from(word);
+        prop_assert_eq!(f64::from(read.x), by_word.floor());
+        let ms_of = |rtt: u32| (u64::from(rtt) * 1000).div_ceil(TICKS_PER_SEC);
+        prop_assert!(read.rtt >= rtt && ms_of(read.rtt) == ms_of(rtt));
+
+        let h = Option2005::ask(&s, size_B, &mut 0);
+        prop_assert_eq!(u64::from(h.rtt_ms), ms_of(rtt));
+        let read = h.forward(size_B);
+        prop_assert_eq!(u64::from(read.rtt), told(&h));
+        let packets = told(&h) as f64 / x;
+        let most = f64::from(u16::MAX);
+        near("packets", f64::from(h.cwnd), packets.min(most), 0.5 + 1e-6 * packets)?;
+        near("X", f64::from(read.x), told(&h) as f64 / f64::from(h.cwnd), 0.501)?;
+        if packets < most {
+            let relative = 0.501 / packets.floor() + 0.501 / f64::from(read.x) + 1e-6;
+            near("X", f64::from(read.x) / x, 1.0, 2.0 * relative)?;
+        }
+    }
+
+    /// A header says what it was given, before whatever protocol: those of the
+    /// numbers that version and format make too.
+    #[test]
+    fn headers_survive_the_wire(
+        (rtt, x, delta, xcp_ttl) in any::<(u32, u32, i32, u8)>(),
+        feedback in any::<i32>(),
+        protocol in prop_oneof![any::<u8>(), prop::sample::select(vec![0x11u8, 0x12, 0x31, 0x32])],
+        way in any::<u8>(),
+    ) {
+        let f = Forward { rtt, x, delta, xcp_ttl, ..Forward::default() };
+        for version in [Version::V2004, Version::V2007] {
+            let h = header::build(version, protocol, &f, feedback, 1500);
+            let (kind, head) = header::read(&h);
+            prop_assert_eq!(kind, Kind::Both);
+            prop_assert_eq!((head.version, head.format), (version as u8, 1));
+            prop_assert_eq!((head.protocol, head.length), (protocol, 20));
+            prop_assert_eq!(header::feedback(&h, head.version), feedback);
+            let read = header::forward(&h, head.version, 1500);
+            prop_assert_eq!((read.delta, read.xcp_ttl), (delta, xcp_ttl));
+            if version == Version::V2007 {
+                prop_assert_eq!(read, f);
+            }
+
+            let h = header::build_return(version, protocol, feedback, way);
+            let (kind, head) = header::read(&h);
+            prop_assert_eq!(kind, Kind::Return);
+            prop_assert_eq!((head.version, head.format), (version as u8, 2));
+            prop_assert_eq!((head.protocol, h[3]), (protocol, way));
+            prop_assert_eq!(header::feedback(&h, head.version), feedback);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// A sender whose wishes come back in full has the limit as its window, but
+    /// for what no wish says: 2^-12 packets, or 1 B/s.
+    #[test]
+    fn a_sender_of_2005_reaches_its_limit(
+        wire_B in 576..=9_000u32,
+        (start, limit) in (1..5_000u64, 1..5_000u64),
+        rtt in ticks(100e-6, 10.0),
+    ) {
+        let limit_B = limit * u64::from(wire_B);
+        let mut s = Sender::new(wire_B, start.min(limit), limit_B, rtt);
+        let (mut receiver, mut rest) = (Receiver::default(), 0);
+        let mut idle = 0;
+        for _ in 0..40 * limit + 10_000 {
+            let h = Option2005::ask(&s, wire_B, &mut rest);
+            receiver.add_2005(h.feedback, 1);
+            s.feedback_2005(value(receiver.take_2005(1)));
+            s.update();
+            idle = if h.feedback == 0 { idle + 1 } else { 0 };
+            if idle > 10 {
+                break;
+            }
+        }
+        let window = s.window_B as f64 / f64::from(wire_B);
+        let unsaid_B = s.window_B as f64 / PACKET + window * (rtt as f64 / TICK) + 1.0;
+        near("window", s.window_B as f64, limit_B as f64, unsaid_B)?;
+    }
+}
+
+/// The sender knows how many of its hops were XCP routers, whatever its TTL
+/// was, and how many were not.
+#[test]
+fn the_way_tells_the_hops() {
+    for ttl in 1..=u8::MAX {
+        for hops in 0..ttl.min(15) {
+            let xcp_ttl = ttl - hops;
+            for others in 0..xcp_ttl {
+                let way = header::way(xcp_ttl, xcp_ttl - others);
+                assert_eq!(header::hops(way, ttl), Some(u32::from(hops)));
+                assert_eq!(way & 15, others.min(15));
+            }
+        }
+        assert_eq!(header::hops(header::way(0, ttl), ttl), None);
+    }
+}
