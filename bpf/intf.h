@@ -53,6 +53,12 @@ struct xcp_host_config {
 	uint32_t unused;
 };
 
+/* What `xcp host on --socket-protocol` sets. */
+struct xcp_protocol_config {
+	uint32_t number; /* IPPROTO_XCP */
+	uint32_t unused;
+};
+
 /* What the hosts' programs did, per CPU. */
 struct xcp_host_counters {
 	uint64_t sockets; /* connections that speak XCP, since `host on` */

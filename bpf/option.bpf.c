@@ -18,7 +18,9 @@
  *    headers go on, asking for nothing, and the first router that shows up
  *    brings `xcp` back.
  */
+#include "chosen.h"
 #include "host.h"
+#include "route.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -91,7 +93,18 @@ static __always_inline bool uses_xcp(struct bpf_sock_ops *skops)
 	       is_xcp(name);
 }
 
-/* A new socket that did not choose: gives it xcp, if so configured. */
+/* Was it opened by XCP's protocol number? */
+static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+
+	return sk && bpf_sk_storage_get(&chosen, sk, NULL, 0);
+}
+
+/*
+ * Gives xcp to a new socket that did not choose a congestion control, if it
+ * was opened by number or if it is so configured.
+ */
 static __always_inline bool choose(struct bpf_sock_ops *skops,
 				   bool make_default)
 {
@@ -101,7 +114,7 @@ static __always_inline bool choose(struct bpf_sock_ops *skops,
 
 	if (uses_xcp(skops))
 		return true;
-	if (!make_default ||
+	if ((!make_default && !is_chosen(skops)) ||
 	    bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return false;
 	default_name(kernel_sock(skops), preset);
@@ -185,10 +198,15 @@ static __always_inline void established(struct bpf_sock_ops *skops)
 	begin(skops);
 }
 
-/* The SYN-ACK's request socket: does its listener use xcp, did the SYN? */
+/*
+ * The SYN-ACK's request socket: will the connection use xcp, by its route or
+ * else by its listener, and did the SYN offer it?
+ */
 static __always_inline bool answers(struct bpf_sock_ops *skops)
 {
-	struct request_sock *req = (struct request_sock *)kernel_sock(skops);
+	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	struct request_sock *req = (struct request_sock *)kern->sk;
+	__u32 route = route_control_of_packet(kern->skb);
 	struct inet_connection_sock *listener;
 	struct tcp_congestion_ops___name *ops;
 	char name[TCP_CA_NAME_MAX] = {};
@@ -197,7 +215,7 @@ static __always_inline bool answers(struct bpf_sock_ops *skops)
 	listener = (void *)BPF_CORE_READ(req, __req_common.skc_listener);
 	ops = (void *)BPF_CORE_READ(listener, icsk_ca_ops);
 	BPF_CORE_READ_INTO(&name, ops, name);
-	return is_xcp(name) &&
+	return (route ? route == route_key_of_xcp() : is_xcp(name)) &&
 	       load_option(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
 		       XCP_HANDSHAKE;
 }
@@ -368,7 +386,8 @@ int xcp_option(struct bpf_sock_ops *skops)
 
 	switch (skops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
-		if (choose(skops, config.make_default))
+		if (choose(skops, config.make_default) ||
+		    route_gives_xcp(kernel_sock(skops)))
 			set_callbacks(skops,
 				      BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		break;

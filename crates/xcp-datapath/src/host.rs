@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::intf::{HostConfig, HostCounters, Record};
-use crate::{bpffs, cgroup, error, link, object, Cgroup, Error, Result};
+use crate::{bpffs, cgroup, error, link, object, socket, Cgroup, Error, Result};
 
 const PART: &str = "host";
 /// Marks programs that `xcp run` loaded for itself.
@@ -23,9 +23,19 @@ pub struct Options {
     pub cgroup: Option<PathBuf>,
     /// New sockets of the group that did not choose use `xcp`.
     pub make_default: bool,
+    /// The protocol number by which sockets are opened that use `xcp`.
+    pub socket_protocol: socket::Wanted,
 }
 
 pub use crate::router::Change;
+
+/// What `xcp host on` did.
+#[derive(Clone, Debug, Serialize)]
+pub struct TurnedOn {
+    pub change: Change,
+    #[serde(flatten)]
+    pub sockets: socket::Outcome,
+}
 
 /// What the host's programs are set to and have done.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +43,8 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     pub default: bool,
+    /// The protocol number that opens a socket with `xcp`, if any does.
+    pub socket_protocol: Option<u8>,
     pub counters: Counters,
 }
 
@@ -68,39 +80,42 @@ pub fn is_on() -> bool {
 }
 
 /// Makes `xcp` selectable and the option spoken by sockets that select it.
-pub fn on(options: &Options) -> Result<Change> {
+pub fn on(options: &Options) -> Result<TurnedOn> {
     error::require_root("xcp host on")?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
     let fresh = !is_on();
     if fresh {
         load()?;
     }
-    let configured = configure(&group, options.make_default).inspect_err(|_| {
+    let (sockets, configured) = configure(&group, options).inspect_err(|_| {
         if fresh {
             let _ = bpffs::remove(PART);
         }
     })?;
     let dir = bpffs::dir(PART);
     let _ = fs::remove_dir(dir.join(TRANSIENT));
-    Ok(match (fresh, configured) {
+    let change = match (fresh, configured) {
         (true, _) => Change::Added,
         (false, true) => Change::Changed,
         (false, false) => Change::Unchanged,
-    })
+    };
+    Ok(TurnedOn { change, sockets })
 }
 
-/// Sets default and group; returns whether anything was different.
-fn configure(group: &Cgroup, make_default: bool) -> Result<bool> {
+/// Sets default, group and protocol number; returns whether anything was
+/// different. The number goes first: it is what a kernel may refuse.
+fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool)> {
     let dir = bpffs::dir(PART);
+    let (sockets, mut changed) = socket::configure(&dir, group, options.socket_protocol)?;
     let wanted = HostConfig {
-        make_default: u32::from(make_default),
+        make_default: u32::from(options.make_default),
         unused: 0,
     };
     let map = object::pinned_map(&dir.join("config"))?;
     let present: HostConfig = object::read_record(&map, 0)?;
-    let mut changed = present.bytes() != wanted.bytes();
-    if changed {
+    if present.bytes() != wanted.bytes() {
         object::write_record(&map, &wanted)?;
+        changed = true;
     }
     let pin = dir.join("link");
     if attached_group()? != Some(group.id()?) {
@@ -112,7 +127,7 @@ fn configure(group: &Cgroup, make_default: bool) -> Result<bool> {
         link::pin(attached.as_fd(), &pin)?;
         changed = true;
     }
-    Ok(changed)
+    Ok((sockets, changed))
 }
 
 /// The number of the group that `host on` attached to.
@@ -121,9 +136,7 @@ fn attached_group() -> Result<Option<u64>> {
     if !object::exists(&pin) {
         return Ok(None);
     }
-    let info = link::info(link::open(&pin)?.as_fd())?;
-    // SAFETY: the kernel fills this member for cgroup links, which ours is.
-    Ok(Some(unsafe { info.__bindgen_anon_1.cgroup.cgroup_id }))
+    link::cgroup_of(link::open(&pin)?.as_fd()).map(Some)
 }
 
 fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
@@ -144,6 +157,7 @@ fn load_into(dir: &Path) -> Result<()> {
     for (map, pin) in [
         ("sockets", "sockets"),
         ("counters", "counters"),
+        ("chosen", "chosen"),
         (".data.config", "config"),
     ] {
         object::pin_map(&mut option, map, &dir.join(pin))?;
@@ -195,6 +209,7 @@ pub fn status() -> Result<Status> {
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         default: config.make_default != 0,
+        socket_protocol: socket::number(&dir)?,
         counters: counters()?,
     })
 }

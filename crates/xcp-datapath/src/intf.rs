@@ -126,6 +126,9 @@ record! {
     /// `struct xcp_host_config`.
     struct HostConfig { make_default: u32, unused: u32, }
 
+    /// `struct xcp_protocol_config`.
+    struct ProtocolConfig { number: u32, unused: u32, }
+
     /// `struct xcp_host_counters`.
     struct HostCounters {
         sockets: u64,

@@ -15,6 +15,7 @@ mod link;
 mod object;
 pub mod router;
 mod rtnl;
+pub mod socket;
 pub mod testing;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use xcp_datapath::socket::Wanted;
+
 use crate::capacity::Capacity;
 use crate::value;
 
@@ -78,6 +80,10 @@ pub enum HostAction {
         /// Make it the default for new sockets
         #[arg(long)]
         default: bool,
+        /// Protocol number that opens a TCP socket with XCP, or off
+        /// [default: 200 if the kernel permits]
+        #[arg(long, value_name = "N", value_parser = value::socket_protocol, allow_hyphen_values = true)]
+        socket_protocol: Option<Wanted>,
     },
     /// Take everything down
     ///

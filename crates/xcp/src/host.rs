@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::host::{self, Change, Options, Status};
+use xcp_datapath::host::{self, Change, Options, Status, TurnedOn};
+use xcp_datapath::socket::Outcome;
 
 use crate::cli::HostAction;
 use crate::failure::Failure;
@@ -15,14 +16,25 @@ use crate::units;
 
 pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
-        HostAction::On { cgroup, default } => {
+        HostAction::On {
+            cgroup,
+            default,
+            socket_protocol,
+        } => {
             let options = Options {
                 cgroup,
                 make_default: default,
+                socket_protocol: socket_protocol.unwrap_or_default(),
             };
-            let change = host::on(&options)?;
-            let value = json!({ "change": change, "cgroup": options.cgroup, "default": default });
-            out.print(&value, |_| turned_on(change, &options))?;
+            let done = host::on(&options)?;
+            let value = json!({
+                "change": done.change,
+                "cgroup": options.cgroup,
+                "default": default,
+                "socket_protocol": done.sockets.number,
+                "socket_protocol_note": done.sockets.note,
+            });
+            out.print(&value, |_| turned_on(&done, &options))?;
         }
         HostAction::Off => {
             host::off()?;
@@ -36,8 +48,8 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn turned_on(change: Change, options: &Options) -> String {
-    let state = match change {
+fn turned_on(done: &TurnedOn, options: &Options) -> String {
+    let state = match done.change {
         Change::Added => "XCP is on",
         Change::Changed => "XCP is on, changed",
         Change::Unchanged => "XCP was on already, nothing changed",
@@ -48,7 +60,21 @@ fn turned_on(change: Change, options: &Options) -> String {
     } else {
         format!("sockets of {sockets} use it if they choose it (TCP_CONGESTION \"xcp\")")
     };
-    format!("{state}: {which}")
+    format!("{state}: {which}\n{}", by_number(&done.sockets))
+}
+
+/// What became of the sockets of type IPPROTO_XCP.
+fn by_number(sockets: &Outcome) -> String {
+    match sockets {
+        Outcome {
+            number: Some(number),
+            ..
+        } => format!("socket(AF_INET or AF_INET6, SOCK_STREAM, {number}) opens one with XCP\n"),
+        Outcome {
+            note: Some(reason), ..
+        } => format!("note: sockets of type IPPROTO_XCP are not available: {reason}\n"),
+        _ => String::new(),
+    }
 }
 
 fn scope(cgroup: Option<&Path>) -> String {
@@ -69,6 +95,12 @@ fn describe(status: &Status, style: &Style) -> String {
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
         ("default", if status.default { "yes" } else { "no" }.into()),
+        (
+            "socket protocol",
+            status
+                .socket_protocol
+                .map_or("none".into(), |n| n.to_string()),
+        ),
         ("connections with XCP", c.sockets.to_string()),
         ("connections without", c.fallbacks.to_string()),
         ("forward options sent", c.forward_sent.to_string()),
@@ -95,6 +127,7 @@ mod tests {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
             default: true,
+            socket_protocol: None,
             counters: host::Counters {
                 sockets: 4,
                 applied_bytes_per_s: 1_250_000,

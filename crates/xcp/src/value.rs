@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use xcp_datapath::router::OVERHEAD_MAX_B;
+use xcp_datapath::socket::Wanted;
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +34,18 @@ pub fn seed(text: &str) -> Result<u64, BadValue> {
     whole(text, "a whole number", 0..=u64::MAX)
 }
 
+/// The protocol number of sockets that use XCP, or `off`.
+pub fn socket_protocol(text: &str) -> Result<Wanted, BadValue> {
+    if text == "off" {
+        return Ok(Wanted::Off);
+    }
+    let number = whole(text, "off or a protocol number", 1..=255)?;
+    Wanted::number(number as u8).ok_or_else(|| {
+        let reason = "it means another protocol";
+        BadValue::new(reason, "give a number that is free, such as 200")
+    })
+}
+
 fn whole(text: &str, unit: &str, range: RangeInclusive<u64>) -> Result<u64, BadValue> {
     let bad = |reason: &str| {
         let (low, high) = (range.start(), range.end());
@@ -47,6 +60,7 @@ fn whole(text: &str, unit: &str, range: RangeInclusive<u64>) -> Result<u64, BadV
     }
     match digits.parse() {
         Ok(n) if range.contains(&n) => Ok(n),
+        Ok(n) if n < *range.start() => Err(bad("too small")),
         _ => Err(bad("too large")),
     }
 }
@@ -61,6 +75,21 @@ mod tests {
         assert_eq!(overhead("+18"), Ok(18));
         assert_eq!(overhead("4096"), Ok(4096));
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn protocol_numbers() {
+        assert_eq!(socket_protocol("off"), Ok(Wanted::Off));
+        assert_eq!(socket_protocol("201"), Ok(Wanted::Number(201)));
+        for (text, reason) in [
+            ("on", "not a whole number"),
+            ("0", "too small"),
+            ("256", "too large"),
+            ("6", "it means another protocol"),
+            ("132", "it means another protocol"),
+        ] {
+            assert_eq!(socket_protocol(text).expect_err(text).reason, reason);
+        }
     }
 
     #[test]
