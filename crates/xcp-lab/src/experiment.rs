@@ -91,6 +91,19 @@ pub struct Variant {
     pub control: String,
     #[serde(default)]
     pub queue: Queue,
+    #[serde(default)]
+    pub socket: Socket,
+}
+
+/// How flows open their sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Socket {
+    /// As TCP, then they choose the congestion control.
+    #[default]
+    Tcp,
+    /// By XCP's protocol number, which is all the choice they make.
+    Protocol,
 }
 
 /// What stands at the bottleneck.
@@ -252,6 +265,14 @@ impl Experiment {
         }
         if self.flows.is_empty() || self.variants.is_empty() {
             return wrong("at least one flow and one variant".into());
+        }
+        for variant in &self.variants {
+            if variant.socket == Socket::Protocol && variant.control != "xcp" {
+                return wrong(format!(
+                    "variant {}: the protocol number is XCP's: control must be \"xcp\"",
+                    variant.name
+                ));
+            }
         }
         for check in &self.checks {
             if !self.variants.iter().any(|v| v.name == check.variant) {

@@ -261,6 +261,7 @@ mod tests {
             flows: vec![
                 FlowResult {
                     name: flow.into(),
+                    control: None,
                     goodput_bps: 2_345_678.0,
                     cwnd_packets: 100.0,
                     rtt_ms: 500.0,

@@ -81,6 +81,7 @@ mod tests {
             flows: (0..flows)
                 .map(|n| FlowResult {
                     name: n.to_string(),
+                    control: None,
                     goodput_bps: 2.4e6 + n as f64 * 1e4,
                     cwnd_packets: 100.0,
                     rtt_ms: 500.0,
