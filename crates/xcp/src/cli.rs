@@ -180,6 +180,7 @@ mod tests {
         let documents = concat!(
             include_str!("../../../README.md"),
             include_str!("../../../docs/use.md"),
+            include_str!("../../../docs/sockets.md"),
             include_str!("../../../docs/lab.md"),
         );
         let blocks = documents.split("```").skip(1).step_by(2);
