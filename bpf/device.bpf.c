@@ -18,6 +18,7 @@
  * SYN and its repetition, a plain one is tried.
  */
 #include "host.h"
+#include "route.h"
 #include "sack.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -179,7 +180,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 		      &names))
 		return 0;
 	h = bpf_map_lookup_elem(&heard, &names);
-	if (!h || !listener_uses_xcp((struct request_sock *)request))
+	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
 		return 0;
 	version = version_of(h->wire);
 	if (!open_packet(skb, p))

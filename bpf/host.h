@@ -144,19 +144,6 @@ static __always_inline void fall_back(void *ctx, struct sock *sk)
 	COUNT(fallbacks, 1);
 }
 
-/* Does the listener of a connection request use xcp? */
-static __always_inline bool listener_uses_xcp(struct request_sock *req)
-{
-	struct inet_connection_sock *listener;
-	struct tcp_congestion_ops___name *ops;
-	char name[TCP_CA_NAME_MAX] = {};
-
-	listener = (void *)BPF_CORE_READ(req, __req_common.skc_listener);
-	ops = (void *)BPF_CORE_READ(listener, icsk_ca_ops);
-	BPF_CORE_READ_INTO(&name, ops, name);
-	return is_xcp(name);
-}
-
 /* What a data segment tells the routers. */
 static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 {

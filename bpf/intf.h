@@ -52,8 +52,7 @@ struct xcp_router_link {
 /* What `xcp host on` sets. */
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
-	uint16_t ip_proto; /* of the wire format `header` */
-	uint16_t whole_feedback; /* `option-2005` without fractions */
+	uint32_t whole_feedback; /* `option-2005` without fractions */
 };
 
 /* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */
@@ -94,6 +93,12 @@ struct xcp_host_sums {
 	int64_t unreturned; /* still pending when its socket closed */
 	int64_t feedback; /* came back */
 	int64_t applied; /* of it, applied to a window */
+};
+
+/* What `xcp host on --socket-protocol` sets. */
+struct xcp_protocol_config {
+	uint32_t number; /* IPPROTO_XCP */
+	uint32_t unused;
 };
 
 /* What the hosts' programs did, per CPU. */

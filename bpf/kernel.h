@@ -18,6 +18,7 @@
 
 #define AF_INET 2
 #define AF_INET6 10
+#define IPPROTO_TCP 6
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CA_NAME_MAX 16
@@ -62,8 +63,13 @@ struct skb_shared_info {
 	__u16 gso_segs;
 } XCP_KERNEL;
 
+struct dst_entry {
+	unsigned long _metrics;
+} XCP_KERNEL;
+
 struct sk_buff {
 	struct net_device *dev;
+	unsigned long _skb_refdst;
 	unsigned char *head;
 	__u32 end;
 	__u16 network_header;
@@ -96,6 +102,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	struct dst_entry *sk_dst_cache;
 	unsigned long sk_pacing_rate;
 	__u32 sk_pacing_status;
 } XCP_KERNEL;

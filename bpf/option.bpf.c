@@ -21,8 +21,10 @@
  *    headers go on, asking for nothing, and the first router that shows up
  *    brings `xcp` back.
  */
+#include "chosen.h"
 #include "host.h"
 #include "option_2005.h"
+#include "route.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -95,7 +97,18 @@ static __always_inline bool uses_xcp(struct bpf_sock_ops *skops)
 	       is_xcp(name);
 }
 
-/* A new socket that did not choose: gives it xcp, if so configured. */
+/* Was it opened by XCP's protocol number? */
+static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+
+	return sk && bpf_sk_storage_get(&chosen, sk, NULL, 0);
+}
+
+/*
+ * Gives xcp to a new socket that did not choose a congestion control, if it
+ * was opened by number or if it is so configured.
+ */
 static __always_inline bool choose(struct bpf_sock_ops *skops,
 				   bool make_default)
 {
@@ -105,7 +118,7 @@ static __always_inline bool choose(struct bpf_sock_ops *skops,
 
 	if (uses_xcp(skops))
 		return true;
-	if (!make_default ||
+	if ((!make_default && !is_chosen(skops)) ||
 	    bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return false;
 	default_name(kernel_sock(skops), preset);
@@ -352,15 +365,16 @@ static __always_inline int offered(struct bpf_sock_ops *skops)
 /* The option format of a SYN or SYN-ACK at hand, -1 for none. */
 static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 {
+	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
 	struct xcp_socket *s;
-	struct request_sock *req;
 
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
 		s = socket_of(skops, 0);
 		return s && !is_header(s->wire) ? s->wire : -1;
 	}
-	req = (struct request_sock *)kernel_sock(skops);
-	return listener_uses_xcp(req) ? offered(skops) : -1;
+	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk))
+		return -1;
+	return offered(skops);
 }
 
 static __always_inline __u32 handshake_len(int wire, bool ack)
@@ -603,7 +617,8 @@ int xcp_option(struct bpf_sock_ops *skops)
 
 	switch (skops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
-		if (choose(skops, config.make_default))
+		if (choose(skops, config.make_default) ||
+		    route_gives_xcp(kernel_sock(skops)))
 			offer(skops);
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:

@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 5] = ["cc", "device", "option", "router", "test_tc"];
+const PROGRAMS: [&str; 6] = ["cc", "device", "option", "router", "socket", "test_tc"];
 const OLDEST_CLANG: u32 = 16;
 
 fn main() {

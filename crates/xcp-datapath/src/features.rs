@@ -7,7 +7,7 @@ use std::path::Path;
 use libbpf_rs::Btf;
 use serde::Serialize;
 
-use crate::{cgroup, object, router};
+use crate::{cgroup, object, router, socket};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -98,19 +98,7 @@ pub fn probe() -> Vec<Feature> {
             detail: "6.16 and later with CONFIG_NET_SCH_BPF".into(),
             cost: "routers work on whatever qdisc the device has",
         },
-        Feature {
-            name: "tracing programs",
-            // SAFETY: no pointers but a null one, which means defaults.
-            present: unsafe {
-                libbpf_sys::libbpf_probe_bpf_prog_type(
-                    libbpf_sys::BPF_PROG_TYPE_TRACING,
-                    std::ptr::null(),
-                ) == 1
-            },
-            required: false,
-            detail: "CONFIG_BPF_EVENTS, and no sandbox that forbids them".into(),
-            cost: "XCP as a socket type of its own is not possible; everything else is",
-        },
+        sockets_by_number(),
         receive_memory(),
     ]
 }
@@ -125,6 +113,20 @@ fn loads<T>(image: &object::Image, result: crate::Result<T>, cost: &'static str)
             Err(e) => e.reason,
         },
         cost,
+    }
+}
+
+fn sockets_by_number() -> Feature {
+    let result = socket::probe();
+    Feature {
+        name: object::SOCKET.feature,
+        present: result.is_ok(),
+        required: false,
+        detail: match result {
+            Ok(()) => "loads".into(),
+            Err(e) => e.reason,
+        },
+        cost: "programs choose XCP by setsockopt(TCP_CONGESTION, \"xcp\") instead",
     }
 }
 

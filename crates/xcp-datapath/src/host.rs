@@ -12,8 +12,8 @@ use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, error, link, netns, object, peers, Cgroup, Error, Prefix, Result,
-    Spoken, Wire,
+    bpffs, cgroup, device, error, link, netns, object, peers, socket, Cgroup, Error, Prefix,
+    Result, Spoken, Wire,
 };
 
 const PART: &str = "host";
@@ -33,6 +33,8 @@ pub struct Options {
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
+    /// The protocol number by which sockets are opened that use `xcp`.
+    pub socket_protocol: socket::Wanted,
 }
 
 /// How the hosts of one network namespace speak.
@@ -91,6 +93,14 @@ impl Speech {
 
 pub use crate::router::Change;
 
+/// What `xcp host on` did.
+#[derive(Clone, Debug, Serialize)]
+pub struct TurnedOn {
+    pub change: Change,
+    #[serde(flatten)]
+    pub sockets: socket::Outcome,
+}
+
 /// What the host's programs are set to and have done.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -101,6 +111,8 @@ pub struct Status {
     pub wires: Vec<Spoken>,
     /// Devices of this network namespace.
     pub devices: Vec<String>,
+    /// The protocol number that opens a socket with `xcp`, if any does.
+    pub socket_protocol: Option<u8>,
     pub counters: Counters,
 }
 
@@ -153,25 +165,26 @@ pub fn is_on() -> bool {
 }
 
 /// Makes `xcp` selectable and the option spoken by sockets that select it.
-pub fn on(options: &Options) -> Result<Change> {
+pub fn on(options: &Options) -> Result<TurnedOn> {
     error::require_root("xcp host on")?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
     let fresh = !is_on();
     if fresh {
         load()?;
     }
-    let configured = configure(&group, options).inspect_err(|_| {
+    let (sockets, configured) = configure(&group, options).inspect_err(|_| {
         if fresh {
             let _ = take_down();
         }
     })?;
     let dir = bpffs::dir(PART);
     let _ = fs::remove_dir(dir.join(TRANSIENT));
-    Ok(match (fresh, configured) {
+    let change = match (fresh, configured) {
         (true, _) => Change::Added,
         (false, true) => Change::Changed,
         (false, false) => Change::Unchanged,
-    })
+    };
+    Ok(TurnedOn { change, sockets })
 }
 
 /// Speaks so in this network namespace; the host must be on. Returns whether
@@ -190,19 +203,20 @@ pub fn speak(speech: &Speech) -> Result<bool> {
     Ok(attached || spoken)
 }
 
-/// Sets all of it; returns whether anything was different.
-fn configure(group: &Cgroup, options: &Options) -> Result<bool> {
+/// Sets default, group and protocol number; returns whether anything was
+/// different. The number goes first: it is what a kernel may refuse.
+fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool)> {
     let dir = bpffs::dir(PART);
+    let (sockets, mut changed) = socket::configure(&dir, group, options.socket_protocol)?;
     let wanted = HostConfig {
         make_default: u32::from(options.make_default),
-        ip_proto: options.speech.ip_proto.into(),
         whole_feedback: options.whole_feedback.into(),
     };
     let map = object::pinned_map(&dir.join("config"))?;
     let present: HostConfig = object::read_record(&map, 0)?;
-    let mut changed = present.bytes() != wanted.bytes();
-    if changed {
+    if present.bytes() != wanted.bytes() {
         object::write_record(&map, &wanted)?;
+        changed = true;
     }
     changed |= speak(&options.speech)?;
     let pin = dir.join("link");
@@ -215,7 +229,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<bool> {
         link::pin(attached.as_fd(), &pin)?;
         changed = true;
     }
-    Ok(changed)
+    Ok((sockets, changed))
 }
 
 /// The number of the group that `host on` attached to.
@@ -224,9 +238,7 @@ fn attached_group() -> Result<Option<u64>> {
     if !object::exists(&pin) {
         return Ok(None);
     }
-    let info = link::info(link::open(&pin)?.as_fd())?;
-    // SAFETY: the kernel fills this member for cgroup links, which ours is.
-    Ok(Some(unsafe { info.__bindgen_anon_1.cgroup.cgroup_id }))
+    link::cgroup_of(link::open(&pin)?.as_fd()).map(Some)
 }
 
 fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
@@ -249,6 +261,7 @@ fn load_into(dir: &Path) -> Result<()> {
         ("counters", "counters"),
         ("peers", "peers"),
         ("heard", "heard"),
+        ("chosen", "chosen"),
         (".data.config", "config"),
     ] {
         object::pin_map(&mut option, map, &dir.join(pin))?;
@@ -309,6 +322,7 @@ pub fn status() -> Result<Status> {
         default: config.make_default != 0,
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
+        socket_protocol: socket::number(&dir)?,
         counters: counters()?,
     })
 }

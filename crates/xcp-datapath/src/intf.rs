@@ -130,7 +130,7 @@ record! {
     }
 
     /// `struct xcp_host_config`.
-    struct HostConfig { make_default: u32, ip_proto: u16, whole_feedback: u16, }
+    struct HostConfig { make_default: u32, whole_feedback: u32, }
 
     /// `struct xcp_peer_key`.
     struct PeerKey { prefix_len: u32, netns: [u32; 2], address: [u8; 16], }
@@ -154,6 +154,9 @@ record! {
         ip_proto: u32,
         clsact: u32,
     }
+
+    /// `struct xcp_protocol_config`.
+    struct ProtocolConfig { number: u32, unused: u32, }
 
     /// `struct xcp_host_counters`.
     struct HostCounters {

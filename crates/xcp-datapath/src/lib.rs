@@ -19,6 +19,7 @@ mod object;
 mod peers;
 pub mod router;
 mod rtnl;
+pub mod socket;
 pub mod testing;
 pub mod wire;
 

@@ -37,6 +37,21 @@ pub fn attach_sock_ops(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Resul
     )
 }
 
+/// Attaches a program to the making of sockets in a cgroup.
+pub fn attach_sock_create(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
+    create(
+        program,
+        cgroup.as_raw_fd(),
+        libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE,
+        0,
+    )
+}
+
+/// Attaches a program to the kernel function that it was loaded for.
+pub fn attach_modify_return(program: BorrowedFd<'_>) -> Result<OwnedFd> {
+    create(program, 0, libbpf_sys::BPF_MODIFY_RETURN, 0)
+}
+
 fn create(
     program: BorrowedFd<'_>,
     target: i32,
@@ -83,6 +98,12 @@ pub fn info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_link_info> {
         }
         Ok(info)
     }
+}
+
+/// The number of the cgroup that a link is attached to.
+pub fn cgroup_of(fd: BorrowedFd<'_>) -> Result<u64> {
+    // SAFETY: the kernel fills this member for cgroup links, which ours are.
+    Ok(unsafe { info(fd)?.__bindgen_anon_1.cgroup.cgroup_id })
 }
 
 /// Detaches a link that somebody else may hold open.

@@ -11,6 +11,7 @@ use xcp_datapath::intf;
 
 const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
+const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
 
 fn compare(btf: &Btf<'_>, name: &str, layout: &[(&str, usize)], size: usize) {
     let theirs: Struct<'_> = btf
@@ -61,5 +62,8 @@ fn host_records() {
     compare!(OPTION:
         "xcp_host_config" = HostConfig,
         "xcp_host_counters" = HostCounters,
+    );
+    compare!(SOCKET:
+        "xcp_protocol_config" = ProtocolConfig,
     );
 }

@@ -96,6 +96,8 @@ pub struct Variant {
     pub control: String,
     #[serde(default)]
     pub queue: Queue,
+    #[serde(default)]
+    pub socket: Socket,
     /// Wire format of XCP flows that name none.
     #[serde(default)]
     pub wire: Wire,
@@ -109,6 +111,17 @@ pub struct Variant {
 
 fn yes() -> bool {
     true
+}
+
+/// How flows open their sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Socket {
+    /// As TCP, then they choose the congestion control.
+    #[default]
+    Tcp,
+    /// By XCP's protocol number, which is all the choice they make.
+    Protocol,
 }
 
 /// What stands at the bottleneck.
@@ -279,6 +292,12 @@ impl Experiment {
             if variant.flows.is_some_and(|n| n == 0 || n > all) {
                 return wrong(format!(
                     "variant {}: flows must be 1 to {all}, as many as there are",
+                    variant.name
+                ));
+            }
+            if variant.socket == Socket::Protocol && variant.control != "xcp" {
+                return wrong(format!(
+                    "variant {}: the protocol number is XCP's: control must be \"xcp\"",
                     variant.name
                 ));
             }

@@ -128,6 +128,7 @@ fn flow_result(
     let bytes = received(after.last()) - received(after.first());
     FlowResult {
         name: experiment.flows[i].name.clone(),
+        control: None,
         goodput_bps: round(bytes as f64 * 8.0 / time_s, 0),
         cwnd_packets: round(mean(|s, i| f64::from(s.flows[i].cwnd_packets)), 2),
         rtt_ms: round(mean(|s, i| f64::from(s.flows[i].rtt_us) / 1e3), 2),

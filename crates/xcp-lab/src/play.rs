@@ -6,10 +6,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use xcp_datapath::host;
+use xcp_datapath::{host, socket};
 
 use crate::capture::{Captures, Recording};
-use crate::experiment::{Experiment, Queue, Variant};
+use crate::experiment::{Experiment, Queue, Socket, Variant};
 use crate::metrics::{self, QueueSamples};
 use crate::probe::Probe;
 use crate::result::{Sample, Series, VariantResult};
@@ -88,7 +88,7 @@ pub fn play(
         }
         for (i, flow) in experiment.flows.iter().enumerate() {
             if flows[i].is_none() && due >= starts[i] {
-                flows[i] = Some(Connection::start(experiment, &stage, i, &variant.control)?);
+                flows[i] = Some(Connection::start(experiment, &stage, i, variant)?);
             }
             let over = flow.stop_s.is_some_and(|s| due.as_secs_f64() >= s);
             if let Some(connection) = flows[i].as_mut().filter(|_| over) {
@@ -98,7 +98,10 @@ pub fn play(
         tick += 1;
     }
     let recordings = captures.finish()?;
-    let result = metrics::evaluate(experiment, variant, &starts, &queue, &series);
+    let mut result = metrics::evaluate(experiment, variant, &starts, &queue, &series);
+    for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
+        flow.control = connection.as_mut().map(Connection::control);
+    }
     Ok(Outcome {
         result,
         series,
@@ -187,6 +190,10 @@ impl HostOn {
         if ours {
             host::on(&host::Options {
                 whole_feedback: !variant.fractions,
+                socket_protocol: match variant.socket {
+                    Socket::Tcp => socket::Wanted::Off,
+                    Socket::Protocol => socket::Wanted::Number(socket::DEFAULT_NUMBER),
+                },
                 ..Default::default()
             })?;
         }

@@ -39,13 +39,12 @@ pub fn render(input: &ReportInput) -> Result<String> {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{name}</title>\n<style>\n{STYLE}</style>\n\
          <h1>{name}</h1>\n{about}\
-         <p class=\"weak\">{source}; Linux {kernel}, seed {seed}</p>\n\
+         <p class=\"weak\">{source}; {title}</p>\n\
          {table}{checks}{captures}{legend}{charts}</html>\n",
         name = escape(&result.experiment),
         about = about(input.about),
         source = escape(input.source),
-        kernel = escape(&result.kernel),
-        seed = result.seed,
+        title = escape(&result.title()),
         table = table(result),
         checks = checks(result),
         captures = captures(result),
@@ -284,6 +283,7 @@ mod tests {
             flows: vec![
                 FlowResult {
                     name: flow.into(),
+                    control: None,
                     goodput_bps: 2_345_678.0,
                     cwnd_packets: 100.0,
                     rtt_ms: 500.0,
@@ -301,6 +301,8 @@ mod tests {
         RunResult {
             experiment: "<b>x".into(),
             seed: 7,
+            wire: None,
+            ip: None,
             kernel: "6.18.5".into(),
             variants: names.iter().map(variant).collect(),
             ok: false,
@@ -350,7 +352,7 @@ mod tests {
             "<td>xcp</td><td>0.988</td><td>2.35 2.35 2.35 2.35</td><td>0.9999</td>",
             "<td>1.2 / 4 / 9</td><td>31</td><td>12</td>",
             "FAILED</b> cubic: drops &lt;= 0, measured 31",
-            "Linux 6.18.5, seed 7",
+            "seed 7, Linux 6.18.5",
             "<p>a &amp; b.</p>",
         ] {
             assert!(page.contains(part), "{part}\n{}", &page[..3000]);

@@ -117,6 +117,9 @@ pub struct QueueStats {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowResult {
     pub name: String,
+    /// The congestion control that its sender had at the end; absent if it
+    /// never started.
+    pub control: Option<String>,
     /// Bits per second read by the receiving application.
     pub goodput_bps: f64,
     /// Mean congestion window, packets.

@@ -6,7 +6,9 @@ use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::experiment::{Experiment, Flow};
+use xcp_datapath::socket;
+
+use crate::experiment::{Experiment, Flow, Socket, Variant};
 use crate::result::FlowSample;
 use crate::stage::{address, Stage};
 use crate::{Error, Result};
@@ -23,6 +25,8 @@ pub struct Connection {
     listener: Option<OwnedFd>,
     received: u64,
     last: FlowSample,
+    /// The sender's congestion control when last looked at.
+    control: String,
 }
 
 /// What a descriptor that became ready belongs to.
@@ -39,17 +43,18 @@ impl Connection {
         experiment: &Experiment,
         stage: &Stage,
         index: usize,
-        control: &str,
+        variant: &Variant,
     ) -> Result<Self> {
         let flow: &Flow = &experiment.flows[index];
         let to: SocketAddr =
             socket_address(&address(experiment, &flow.to), FIRST_PORT + index as u16)?;
+        let control = &variant.control;
         let describe = |e: io::Error| Error::io(format!("flow {} ({control})", flow.name), &e);
         let listener = stage
-            .within(&flow.to, || listen(to, control))?
+            .within(&flow.to, || listen(to, variant))?
             .map_err(describe)?;
         let sender = stage
-            .within(&flow.from, || connect(to, control))?
+            .within(&flow.from, || connect(to, variant))?
             .map_err(describe)?;
         Ok(Self {
             sender: Some(sender),
@@ -57,6 +62,7 @@ impl Connection {
             listener: Some(listener),
             received: 0,
             last: FlowSample::default(),
+            control: String::new(),
         })
     }
 
@@ -143,7 +149,16 @@ impl Connection {
     /// Ends the flow: what is in flight still arrives.
     pub fn stop(&mut self) {
         self.sample();
+        self.control();
         self.sender = None;
+    }
+
+    /// The congestion control that the sender has, or had when it stopped.
+    pub fn control(&mut self) -> String {
+        if let Some(name) = self.sender.as_ref().and_then(congestion_control) {
+            self.control = name;
+        }
+        self.control.clone()
     }
 
     /// What the flow has done so far.
@@ -173,26 +188,32 @@ fn ignore_would_block() -> io::Result<()> {
     }
 }
 
-fn socket(to: SocketAddr, control: &str) -> io::Result<OwnedFd> {
+fn socket(to: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
     let family = if to.is_ipv6() {
         libc::AF_INET6
     } else {
         libc::AF_INET
     };
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let protocol = match variant.socket {
+        Socket::Tcp => 0,
+        Socket::Protocol => i32::from(socket::DEFAULT_NUMBER),
+    };
     // SAFETY: plain values; the result is checked and owned at once.
-    let fd = unsafe { libc::socket(family, kind, 0) };
+    let fd = unsafe { libc::socket(family, kind, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: socket returned this descriptor to us alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    set_option(
-        &fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_CONGESTION,
-        control.as_bytes(),
-    )?;
+    if variant.socket == Socket::Tcp {
+        set_option(
+            &fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            variant.control.as_bytes(),
+        )?;
+    }
     set_option(
         &fd,
         libc::SOL_SOCKET,
@@ -223,8 +244,8 @@ fn check(rc: i32) -> io::Result<()> {
     Ok(())
 }
 
-fn listen(at: SocketAddr, control: &str) -> io::Result<OwnedFd> {
-    let fd = socket(at, control)?;
+fn listen(at: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
+    let fd = socket(at, variant)?;
     let (address, length) = raw_address(at);
     // SAFETY: the address is initialised and of the given length.
     unsafe {
@@ -238,8 +259,8 @@ fn listen(at: SocketAddr, control: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn connect(to: SocketAddr, control: &str) -> io::Result<OwnedFd> {
-    let fd = socket(to, control)?;
+fn connect(to: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
+    let fd = socket(to, variant)?;
     let (address, length) = raw_address(to);
     // SAFETY: the address is initialised and of the given length.
     let rc = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
@@ -272,6 +293,23 @@ fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t)
             }
         }
     }
+}
+
+fn congestion_control(fd: &OwnedFd) -> Option<String> {
+    let mut name = [0u8; 16]; // TCP_CA_NAME_MAX
+    let mut length = name.len() as u32;
+    // SAFETY: the kernel writes at most the given length of the buffer.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    let text = name.split(|b| *b == 0).next().unwrap_or_default();
+    (rc == 0).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 fn tcp_info(fd: &OwnedFd) -> Option<libc::tcp_info> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Prefix, Wire};
 
 use crate::capacity::Capacity;
@@ -91,6 +92,15 @@ pub struct HostOn {
     /// Make it the default for new sockets
     #[arg(long)]
     pub default: bool,
+    /// Protocol number that opens a TCP socket with XCP, or off
+    /// [default: 200 if the kernel permits]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = value::socket_protocol,
+        allow_hyphen_values = true
+    )]
+    pub socket_protocol: Option<Wanted>,
     /// Wire format of connections from here: option, option-2005, header or
     /// header-2004; those to here use what they are asked with
     #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option)]
@@ -220,6 +230,7 @@ mod tests {
         let documents = concat!(
             include_str!("../../../README.md"),
             include_str!("../../../docs/use.md"),
+            include_str!("../../../docs/sockets.md"),
             include_str!("../../../docs/lab.md"),
         );
         let blocks = documents.split("```").skip(1).step_by(2);

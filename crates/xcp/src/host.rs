@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::host::{self, Change, Options, Speech, Status, Sums2005};
+use xcp_datapath::host::{self, Change, Options, Speech, Status, Sums2005, TurnedOn};
+use xcp_datapath::socket::Outcome;
 use xcp_datapath::Spoken;
 
 use crate::cli::{HostAction, HostOn};
@@ -35,22 +36,25 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         cgroup: asked.cgroup.clone(),
         make_default: asked.default,
         speech,
+        socket_protocol: asked.socket_protocol.unwrap_or_default(),
         ..Default::default()
     };
-    let change = host::on(&options)?;
+    let done = host::on(&options)?;
     let value = json!({
-        "change": change,
+        "change": done.change,
         "cgroup": options.cgroup,
         "default": asked.default,
         "wire": asked.wire,
         "peers": asked.peers,
         "devices": asked.devices,
+        "socket_protocol": done.sockets.number,
+        "socket_protocol_note": done.sockets.note,
     });
-    out.print(&value, |_| turned_on(change, &options))
+    out.print(&value, |_| turned_on(&done, &options))
 }
 
-fn turned_on(change: Change, options: &Options) -> String {
-    let state = match change {
+fn turned_on(done: &TurnedOn, options: &Options) -> String {
+    let state = match done.change {
         Change::Added => "XCP is on",
         Change::Changed => "XCP is on, changed",
         Change::Unchanged => "XCP was on already, nothing changed",
@@ -67,13 +71,27 @@ fn turned_on(change: Change, options: &Options) -> String {
         .iter()
         .map(|s| format!("\n{}", speaks(s)))
         .collect();
-    format!("{state}: {which}{how}")
+    format!("{state}: {which}{how}\n{}", by_number(&done.sockets))
 }
 
 fn speaks(spoken: &Spoken) -> String {
     match spoken.peers {
         Some(peers) => format!("{} with {peers}", spoken.wire),
         None => format!("{} with all", spoken.wire),
+    }
+}
+
+/// What became of the sockets of type IPPROTO_XCP.
+fn by_number(sockets: &Outcome) -> String {
+    match sockets {
+        Outcome {
+            number: Some(number),
+            ..
+        } => format!("socket(AF_INET or AF_INET6, SOCK_STREAM, {number}) opens one with XCP\n"),
+        Outcome {
+            note: Some(reason), ..
+        } => format!("note: sockets of type IPPROTO_XCP are not available: {reason}\n"),
+        _ => String::new(),
     }
 }
 
@@ -106,6 +124,12 @@ fn describe(status: &Status, style: &Style) -> String {
         ("default", if status.default { "yes" } else { "no" }.into()),
         ("wire formats", wires),
         ("devices", devices),
+        (
+            "socket protocol",
+            status
+                .socket_protocol
+                .map_or("none".into(), |n| n.to_string()),
+        ),
         ("connections with XCP", c.sockets.to_string()),
         ("connections without", c.fallbacks.to_string()),
         ("forward headers sent", c.forward_sent.to_string()),
@@ -152,6 +176,7 @@ mod tests {
             default: true,
             wires: vec![],
             devices: vec![],
+            socket_protocol: None,
             counters: host::Counters {
                 sockets: 4,
                 applied_bytes_per_s: 1_250_000,

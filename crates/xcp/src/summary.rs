@@ -92,6 +92,7 @@ mod tests {
             flows: (0..flows)
                 .map(|n| FlowResult {
                     name: n.to_string(),
+                    control: None,
                     goodput_bps: 2.4e6 + n as f64 * 1e4,
                     cwnd_packets: 100.0,
                     rtt_ms: 500.0,
@@ -111,6 +112,8 @@ mod tests {
         RunResult {
             experiment: "zh-validation".into(),
             seed: 1,
+            wire: None,
+            ip: None,
             kernel: "6.18.5".into(),
             variants,
             ok: true,

@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use xcp_datapath::router::OVERHEAD_MAX_B;
+use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
 
 /// Why a value will not do, and what would.
@@ -38,6 +39,18 @@ pub fn ip_proto(text: &str) -> Result<u8, BadValue> {
 /// The seed of a lab run.
 pub fn seed(text: &str) -> Result<u64, BadValue> {
     whole(text, "a whole number", 0..=u64::MAX)
+}
+
+/// The protocol number of sockets that use XCP, or `off`.
+pub fn socket_protocol(text: &str) -> Result<Wanted, BadValue> {
+    if text == "off" {
+        return Ok(Wanted::Off);
+    }
+    let number = whole(text, "off or a protocol number", 1..=255)?;
+    Wanted::number(number as u8).ok_or_else(|| {
+        let reason = "it means another protocol";
+        BadValue::new(reason, "give a number that is free, such as 200")
+    })
 }
 
 fn whole(text: &str, unit: &str, range: RangeInclusive<u64>) -> Result<u64, BadValue> {
@@ -79,6 +92,21 @@ mod tests {
             bad.to_string(),
             "too small: give an IP protocol from 148 to 254"
         );
+    }
+
+    #[test]
+    fn protocol_numbers() {
+        assert_eq!(socket_protocol("off"), Ok(Wanted::Off));
+        assert_eq!(socket_protocol("201"), Ok(Wanted::Number(201)));
+        for (text, reason) in [
+            ("on", "not a whole number"),
+            ("0", "too small"),
+            ("256", "too large"),
+            ("6", "it means another protocol"),
+            ("132", "it means another protocol"),
+        ] {
+            assert_eq!(socket_protocol(text).expect_err(text).reason, reason);
+        }
     }
 
     #[test]

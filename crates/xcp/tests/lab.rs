@@ -164,6 +164,36 @@ max = 0
 }
 
 #[test]
+fn sockets_by_protocol_number_use_xcp() {
+    let by_number = SHORT.replace(
+        "control = \"xcp\"",
+        "control = \"xcp\"\nsocket = \"protocol\"",
+    );
+    let plain = "[[variant]]\nname = \"plain\"\ncontrol = \"cubic\"\nqueue = \"xcp\"\n";
+    let lab = Lab::new();
+    for (ip, kernel) in [(4, "6.12"), (4, "6.18"), (6, "6.18")] {
+        let file = lab.file("x.toml", &format!("ip = {ip}\n{by_number}{plain}"));
+        let ran = lab.run(&[&file, "--json", "--kernel", kernel]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let result = ran.json();
+        let [xcp, plain] = [0, 1].map(|i| &result["variants"][i]);
+        for (variant, control) in [(xcp, "xcp"), (plain, "cubic")] {
+            for flow in variant["flows"].as_array().unwrap() {
+                assert_eq!(flow["control"], control, "{variant}");
+            }
+        }
+        let queue = |variant: &Value| variant["queue_packets"]["mean"].as_f64().unwrap();
+        assert!(queue(xcp) <= 5.0 && queue(plain) > 20.0, "{result}");
+        assert!(xcp["link_utilisation"].as_f64().unwrap() >= 0.98, "{xcp}");
+        assert_eq!(xcp["drops"], 0, "{xcp}");
+    }
+    let cubic = by_number.replace("control = \"xcp\"", "control = \"cubic\"");
+    let ran = lab.run(&[&lab.file("x.toml", &cubic)]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("the protocol number is XCP's"), "{ran:?}");
+}
+
+#[test]
 fn the_guides_example_runs() {
     let guide = include_str!("../../../docs/lab.md");
     let example = guide.split("```toml\n").nth(1).unwrap();

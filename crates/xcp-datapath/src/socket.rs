@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `socket(AF_INET, SOCK_STREAM, IPPROTO_XCP)`: sockets by protocol number,
+//! pinned in `host/socket`. Everything else of a host works without.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, MapFlags, Object};
+use serde::Serialize;
+
+use crate::intf::ProtocolConfig;
+use crate::{bpffs, link, object, Cgroup, Error, Result};
+
+/// IPPROTO_XCP of the first implementation of XCP (ISI's), which IANA has
+/// given to nobody.
+pub const DEFAULT_NUMBER: u8 = 200;
+
+/// The numbers by which Linux opens other stream sockets.
+const TAKEN: [u8; 3] = [0, libc::IPPROTO_TCP as u8, libc::IPPROTO_SCTP as u8];
+
+/// Which protocol number `xcp host on` is to give to XCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// [`DEFAULT_NUMBER`], if the kernel permits it.
+    #[default]
+    IfPermitted,
+    /// This one; it is an error if the kernel forbids it.
+    Number(u8),
+    Off,
+}
+
+impl Wanted {
+    /// A number that does not mean another protocol.
+    pub fn number(number: u8) -> Option<Self> {
+        (!TAKEN.contains(&number)).then_some(Self::Number(number))
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// The number that opens a socket with XCP.
+    #[serde(rename = "socket_protocol")]
+    pub number: Option<u8>,
+    /// Why none does, where one was wanted.
+    #[serde(rename = "socket_protocol_note")]
+    pub note: Option<String>,
+}
+
+fn dir(host: &Path) -> PathBuf {
+    host.join("socket")
+}
+
+/// Sets the number for a group's processes; returns what came of it, and
+/// whether anything was different. `host` is where the host's parts are pinned.
+pub(crate) fn configure(host: &Path, group: &Cgroup, wanted: Wanted) -> Result<(Outcome, bool)> {
+    let number = match wanted {
+        Wanted::Off => return Ok((Outcome::default(), remove(host)?)),
+        Wanted::IfPermitted => DEFAULT_NUMBER,
+        Wanted::Number(number) => number,
+    };
+    match set(host, group, number) {
+        Ok(changed) => Ok((
+            Outcome {
+                number: Some(number),
+                note: None,
+            },
+            changed,
+        )),
+        Err(e) if wanted == Wanted::IfPermitted => Ok((
+            Outcome {
+                number: None,
+                note: Some(e.reason),
+            },
+            false,
+        )),
+        Err(e) => Err(e),
+    }
+}
+
+fn set(host: &Path, group: &Cgroup, number: u8) -> Result<bool> {
+    if active(host)? == Some((number, group.id()?)) {
+        return Ok(false);
+    }
+    remove(host)?;
+    let object = load(Some(host), number)?;
+    pin_all(&object, host, group, number).inspect_err(|_| {
+        let _ = remove(host);
+    })?;
+    Ok(true)
+}
+
+fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<()> {
+    let config = ProtocolConfig {
+        number: u32::from(number),
+        unused: 0,
+    };
+    let map = object::map(object, ".data.config")?;
+    object::write_record(&map, &config)?;
+    let covered = group.fd().as_raw_fd().to_ne_bytes();
+    object::map(object, "group")?
+        .update(&0u32.to_ne_bytes(), &covered, MapFlags::ANY)
+        .map_err(|e| object::failure("control group", &e))?;
+
+    // who marks comes first: no socket of ours may stay without a mark
+    let created = object::program(object, "xcp_socket_created")?;
+    let created = link::attach_sock_create(created.as_fd(), group.fd())?;
+    let protocol = object::program(object, "xcp_protocol")?;
+    let protocol =
+        link::attach_modify_return(protocol.as_fd()).map_err(|e| refused(&e.reason, number))?;
+
+    let dir = dir(host);
+    bpffs::mark(&dir)?;
+    link::pin(map.as_fd(), &dir.join("config"))?;
+    link::pin(created.as_fd(), &dir.join("created"))?;
+    link::pin(protocol.as_fd(), &dir.join("protocol"))
+}
+
+/// The number in force and the number of the group that it is for.
+fn active(host: &Path) -> Result<Option<(u8, u64)>> {
+    let dir = dir(host);
+    if !object::exists(&dir.join("protocol")) {
+        return Ok(None);
+    }
+    let map = object::pinned_map(&dir.join("config"))?;
+    let config: ProtocolConfig = object::read_record(&map, 0)?;
+    let group = link::cgroup_of(link::open(&dir.join("created"))?.as_fd())?;
+    Ok(Some((config.number as u8, group)))
+}
+
+/// The number in force, if any.
+pub(crate) fn number(host: &Path) -> Result<Option<u8>> {
+    Ok(active(host)?.map(|(number, _)| number))
+}
+
+/// Takes it down; returns whether there was anything.
+fn remove(host: &Path) -> Result<bool> {
+    let dir = dir(host);
+    let present = object::exists(&dir);
+    if present {
+        fs::remove_dir_all(&dir).map_err(|e| Error::io(dir.display().to_string(), &e))?;
+    }
+    Ok(present)
+}
+
+/// Loads the programs; they share the map of marks that is pinned in `host`.
+fn load(host: Option<&Path>, number: u8) -> Result<Object> {
+    let mut open = object::open(&object::SOCKET)?;
+    if let Some(host) = host {
+        object::open_map(&mut open, "chosen")?
+            .reuse_pinned_map(host.join("chosen"))
+            .map_err(|e| object::failure("chosen", &e))?;
+    }
+    open.load().map_err(|e| match e.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            refused("the kernel forbids tracing programs", number)
+        }
+        _ => refused(
+            &format!("the kernel's socket() takes no programs ({e}); 6.6 and later with CONFIG_MPTCP does"),
+            number,
+        ),
+    })
+}
+
+fn refused(reason: &str, number: u8) -> Error {
+    Error::new(
+        format!("--socket-protocol {number}"),
+        reason,
+        "leave it out: programs can choose XCP by setsockopt(TCP_CONGESTION, \"xcp\")",
+    )
+}
+
+/// Whether this kernel permits it: the programs load.
+pub(crate) fn probe() -> Result<()> {
+    load(None, DEFAULT_NUMBER).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_means_another_protocol_is_refused() {
+        assert_eq!(Wanted::number(200), Some(Wanted::Number(200)));
+        for taken in TAKEN {
+            assert_eq!(Wanted::number(taken), None, "{taken}");
+        }
+    }
+}
