@@ -65,11 +65,14 @@ XCP_INLINE bool xcp_header_length_ok(uint8_t length)
 XCP_INLINE enum xcp_kind xcp_header_read(const uint8_t *h, struct xcp_header *r)
 {
 	uint8_t tag = h[2];
+	bool old;
 
 	r->protocol = h[0];
 	r->length = h[1];
-	if (!xcp_header_length_ok(h[1]) || (tag >> 4 != 2 && tag >> 4 != 3) ||
-	    !(tag & 15) || (tag & 15) > XCP_HEADER_MINIMAL) {
+	old = !xcp_header_length_ok(h[1]) ||
+	      (tag >> 4 != 2 && tag >> 4 != XCP_HEADER_2007) || !(tag & 15) ||
+	      (tag & 15) > XCP_HEADER_MINIMAL;
+	if (old) {
 		tag = h[0];
 		r->protocol = h[1];
 		r->length = h[2];
@@ -78,9 +81,8 @@ XCP_INLINE enum xcp_kind xcp_header_read(const uint8_t *h, struct xcp_header *r)
 	}
 	r->version = tag >> 4;
 	r->format = tag & 15;
-	if (!xcp_header_length_ok(r->length) || !r->version ||
-	    r->version > XCP_HEADER_2007 ||
-	    (tag == h[0] && r->version != XCP_HEADER_2004))
+	if (old &&
+	    (r->version != XCP_HEADER_2004 || !xcp_header_length_ok(r->length)))
 		return XCP_MALFORMED;
 	if (r->format == XCP_HEADER_STANDARD)
 		return XCP_BOTH;

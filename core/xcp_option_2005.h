@@ -196,6 +196,9 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 		target = asked;
 	answer.feedback = xcp_2005_code(
 		xcp_2005_of_Bps(target, h->rtt_ms, size_B), whole);
+	/* less than B/s hold may be asked for: what was cut is not granted */
+	if (xcp_2005_value(answer.feedback) > xcp_2005_value(h->feedback))
+		answer.feedback = h->feedback;
 	*carry += *granted;
 	*granted = xcp_2005_to_Bps(&answer, size_B);
 	*carry -= *granted;

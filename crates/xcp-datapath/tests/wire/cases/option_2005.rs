@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The format `option-2005`: its kinds and places.
 
-use super::{behind_timestamps, case, Case, ACK, SYN_FLAG, VLAN};
+use super::{behind_timestamps, case, opaque, Case, ACK, SYN_FLAG, VLAN};
 use crate::wire::decode::{Decoded, Kind, Wire};
 use crate::wire::frame::{Frame, Ip};
 use crate::wire::option::{seconds, Forward, SYN, TIMESTAMPS};
@@ -290,6 +290,16 @@ pub fn others() -> Vec<Case> {
                 vec![RETURN_KIND, 8, 0x60, 0, 0, 100, 0, 50],
             ]
             .concat(),
+        ),
+        opaque(
+            "tcp-header-long-2005",
+            "a forward option in its usual place, a data offset behind the packet's end",
+            &Frame {
+                doff: Some(15),
+                payload: 10,
+                ..usual_frame()
+            },
+            true,
         ),
         case(
             "option-2005-cut",
