@@ -352,8 +352,8 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 	f = xcp_2005_forward(h, length_of(s));
 	before = grant_slowly(cpu, &f, s);
 	granted = before;
-	feedback = xcp_2005_grant(h, length_of(s), &granted, &cpu->carry_2005,
-				  config.whole_feedback);
+	feedback = xcp_2005_grant(h, length_of(s), s->n, &granted,
+				  &cpu->carry_2005, config.whole_feedback);
 	cpu->counters.granted_Bps += ((__s64)granted - before) * s->n;
 	return feedback;
 }

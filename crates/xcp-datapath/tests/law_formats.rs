@@ -10,99 +10,13 @@ mod wire;
 use std::thread::sleep;
 use std::time::Duration;
 
+use support::flow::{slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
 use support::{edit, pin, Router};
-use wire::cases;
 use wire::decode::{decode, Wire};
-use wire::frame::{Frame, TCP};
-use wire::header::{self, Header};
-use wire::option::{self, seconds, Forward, TIMESTAMPS};
-use wire::option_2005::{self, Feedback2005, Forward2005};
 use xcp_datapath::router::Options;
 
-/// An IP packet.
-const SIZE_B: usize = 1500;
-const FRAME_B: f64 = 1514.0;
 /// The first control interval, 200 ms, and a bit.
 const FIRST_INTERVAL: Duration = Duration::from_millis(220);
-
-/// What one flow tells, greedy as it is.
-#[derive(Clone, Copy)]
-struct Flow {
-    rtt_ms: u16,
-    cwnd: u16,
-    rtt_ticks: u32,
-    x_ticks: u32,
-    throughput_B_per_ms: u32,
-}
-
-impl Flow {
-    fn option(&self) -> Vec<u8> {
-        let told = Forward {
-            rtt_ticks: self.rtt_ticks,
-            rtt_s: seconds(self.rtt_ticks),
-            x_ticks: self.x_ticks,
-            x_s: seconds(self.x_ticks),
-            delta_Bps: i32::MAX,
-            ..cases::wish()
-        };
-        full(
-            [TIMESTAMPS.to_vec(), option::forward(told)].concat(),
-            vec![],
-        )
-    }
-
-    fn option_2005(&self) -> Vec<u8> {
-        let told = Forward2005 {
-            feedback: most(),
-            rtt_ms: self.rtt_ms,
-            cwnd: self.cwnd,
-        };
-        let option = option_2005::forward(told);
-        full([TIMESTAMPS.to_vec(), option].concat(), vec![])
-    }
-
-    fn header(&self, version: u8) -> Vec<u8> {
-        let old = version == 1;
-        let header = Header {
-            version,
-            format: header::STANDARD,
-            protocol: TCP,
-            length: None,
-            fourth: 64,
-            rtt: if old {
-                self.rtt_ms.into()
-            } else {
-                self.rtt_ticks
-            },
-            pace: if old {
-                self.throughput_B_per_ms
-            } else {
-                self.x_ticks
-            },
-            feedback_Bps: 0,
-            delta_Bps: i32::MAX,
-            last_xcp_router: None,
-        };
-        full(TIMESTAMPS.to_vec(), header.bytes())
-    }
-}
-
-/// More than anyone can have.
-fn most() -> Feedback2005 {
-    option_2005::feedback(4095, 7)
-}
-
-/// An IPv4 packet of [`SIZE_B`] with these options and this XCP header.
-fn full(options: Vec<u8>, xcp_header: Vec<u8>) -> Vec<u8> {
-    let headers = 20 + xcp_header.len() + 20 + options.len().next_multiple_of(4);
-    let frame = Frame {
-        options,
-        xcp_header,
-        payload: SIZE_B - headers,
-        ..Frame::default()
-    };
-    frame.bytes()
-}
 
 fn send(router: &Router, frame: &[u8]) -> f64 {
     let out = router.send(frame);
@@ -192,28 +106,6 @@ fn all_formats_get_the_same() {
         assert!(off < 1e-3, "{wire:?}: {sum} B/s in all, not {}", sums[0]);
     }
     assert_eq!(router.counters().xcp_packets, (5 * CYCLES * BURSTS) as u64);
-}
-
-/// A fast flow of 1 ms, in whose format a 4096th packet is 370 B/s.
-const FAST: Flow = Flow {
-    rtt_ms: 1,
-    cwnd: 1000,
-    rtt_ticks: 268_435,
-    x_ticks: 268,
-    throughput_B_per_ms: 1_514_000,
-};
-const RESOLUTION_BPS: f64 = FRAME_B / 4096.0 * 1000.0;
-
-/// Beside it, a flow of 1 s RTT that has most of the sum of X, so that the
-/// fast one's packets get some 20 B/s each.
-fn slow() -> Vec<u8> {
-    let flow = Forward {
-        rtt_ticks: 1 << 28,
-        x_ticks: 670_000_000,
-        delta_Bps: 0,
-        ..cases::wish()
-    };
-    cases::data(flow, 1448)
 }
 
 #[test]

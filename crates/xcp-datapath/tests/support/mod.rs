@@ -2,8 +2,10 @@
 //! The router program under test, one packet at a time.
 
 #![allow(dead_code)] // every test binary uses its part
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
 pub mod edit;
+pub mod flow;
 pub mod pin;
 
 use libbpf_rs::{Map, MapCore, MapFlags};

@@ -7,9 +7,13 @@ use crate::wire::frame::{Frame, TCP};
 use crate::wire::header::{Header, Raw, MINIMAL};
 use crate::wire::option::{seconds, Forward, Return};
 
-/// RTT (ms), throughput (B/ms) and packet length (bytes) of version 1 in
-/// ticks, by hand.
-const TICKS_2004: [((u32, u32, usize), (u32, u32)); 8] = [
+/// RTT (ms), throughput (B/ms), and the packet's length (bytes).
+type Told2004 = (u32, u32, usize);
+/// RTT and X.
+type Ticks = (u32, u32);
+
+/// What version 1 tells, in ticks, by hand.
+const TICKS_2004: [(Told2004, Ticks); 8] = [
     ((101, 67, 134), (27_111_981, 536_870)),
     ((101, 67, 138), (27_111_981, 552_896)),
     ((101, 67, 150), (27_111_981, 600_974)),
@@ -114,7 +118,7 @@ fn forward(header: &Header, frame: &Frame) -> Option<Forward> {
     })
 }
 
-fn ticks_2004(rtt_ms: u32, throughput: u32, size_B: usize) -> (u32, u32) {
+fn ticks_2004(rtt_ms: u32, throughput: u32, size_B: usize) -> Ticks {
     TICKS_2004
         .iter()
         .find(|t| t.0 == (rtt_ms, throughput, size_B))
