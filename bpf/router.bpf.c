@@ -346,8 +346,8 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 	f = xcp_2005_forward(h, length_of(s));
 	before = grant_slowly(cpu, &f, s);
 	granted = before;
-	feedback = xcp_2005_grant(h, length_of(s), &granted, &cpu->carry_2005,
-				  config.whole_feedback);
+	feedback = xcp_2005_grant(h, length_of(s), s->n, &granted,
+				  &cpu->carry_2005, config.whole_feedback);
 	cpu->counters.granted_Bps += ((__s64)granted - before) * s->n;
 	return feedback;
 }
@@ -355,6 +355,7 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 /* The draft's header, its 20 bytes read: grants, edits them; the kind. */
 struct header_copy {
 	__u8 bytes[XCP_HEADER_LEN];
+	__u32 left; /* bytes of the packet from here on */
 	__u8 ttl;
 };
 
@@ -368,6 +369,8 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 	if (!cpu || !h || !s)
 		return XCP_NONE;
 	kind = xcp_header_read(h->bytes, &head);
+	if (head.length > h->left)
+		return XCP_MALFORMED;
 	if (kind == XCP_BOTH) {
 		f = xcp_header_forward(h->bytes, head.version, length_of(s));
 		f.delta = grant_slowly(cpu, &f, s);
@@ -393,6 +396,7 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 	if (!cpu || !s || !f)
 		return 0;
+	h.left = f->l4_len;
 	h.ttl = f->ttl;
 	if (f->l4_len >= XCP_HEADER_LEN &&
 	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
@@ -448,13 +452,14 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 }
 
 /*
- * The usual cases, the TCP header being at `tcp`: an option at its byte 32, or
- * no option but timestamps. Returns false for all others.
+ * The usual cases, the TCP header being at `tcp`, `length` bytes before the
+ * packet's end: an option at its byte 32, or no option but timestamps. Returns
+ * false for all others.
  */
 static __always_inline bool edit_fast(const struct sk_buff *kskb,
 				      struct xcp_router_cpu *cpu,
 				      struct share *s, __u8 *tcp, __u8 *end,
-				      __u8 ttl)
+				      __u32 length, __u8 ttl)
 {
 	struct xcp_forward h;
 	struct xcp_2005 h2005;
@@ -463,6 +468,8 @@ static __always_inline bool edit_fast(const struct sk_buff *kskb,
 	if (tcp + 32 > end)
 		return false;
 	header = (tcp[12] >> 4) * 4;
+	if (header > length)
+		return false;
 	if (header == XCP_TCP_HEADER_LEN ||
 	    (header == 32 &&
 	     xcp_get32(tcp + XCP_TCP_HEADER_LEN) == XCP_WORD_TIMESTAMPS)) {
@@ -532,7 +539,8 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV4_LEN <= end && ip[0] == 0x45 && !(ip[6] & 0x3f) &&
 		    !ip[7] && ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len) {
 			if (ip[9] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV4_LEN, end, ip[8]))
+			    edit_fast(kskb, cpu, &s, ip + IPV4_LEN, end,
+				      skb->len - l2 - IPV4_LEN, ip[8]))
 				return XCP_TC_NEXT;
 			if (ip[9] == config.ip_proto) {
 				f.l4 = l2 + IPV4_LEN;
@@ -543,7 +551,8 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV6_LEN <= end && ip[0] >> 4 == 6 &&
 		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len) {
 			if (ip[6] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV6_LEN, end, ip[7]))
+			    edit_fast(kskb, cpu, &s, ip + IPV6_LEN, end,
+				      skb->len - l2 - IPV6_LEN, ip[7]))
 				return XCP_TC_NEXT;
 			if (ip[6] == config.ip_proto) {
 				f.l4 = l2 + IPV6_LEN;

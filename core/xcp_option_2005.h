@@ -172,11 +172,13 @@ XCP_INLINE struct xcp_forward xcp_2005_forward(const struct xcp_2005 *h,
 
 /*
  * The router's answer: H_feedback for `granted` B/s, of at most what the
- * packet asks for, and the rest in `*carry` (B/s). A packet that asked for no
- * more than it may get keeps what it has. Sets `*granted` to what is written.
+ * packet asks for, and the rest in `*carry` (B/s), for each of the `n` packets
+ * that the option stands for. A packet that asked for no more than it may get
+ * keeps what it has. Sets `*granted` to what is written.
  */
 XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
-				   int32_t *granted, int64_t *carry, bool whole)
+				   uint32_t n, int32_t *granted, int64_t *carry,
+				   bool whole)
 {
 	int32_t asked = xcp_2005_to_Bps(h, size_B);
 	struct xcp_2005 answer = *h;
@@ -191,8 +193,11 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 	}
 	if (target >= asked && *carry >= 0)
 		return h->feedback;
-	if (!whole)
-		target += *carry;
+	/* BPF divides without a sign */
+	if (!whole && *carry < 0)
+		target -= (int64_t)((0 - (uint64_t)*carry) / n);
+	else if (!whole)
+		target += (int64_t)((uint64_t)*carry / n);
 	if (target > asked)
 		target = asked;
 	answer.feedback = xcp_2005_code(
@@ -200,9 +205,9 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 	/* of a wish for less, rounding would leave less than it */
 	if (xcp_2005_value(answer.feedback) > xcp_2005_value(h->feedback))
 		answer.feedback = h->feedback;
-	*carry += *granted;
+	target = *granted;
 	*granted = xcp_2005_to_Bps(&answer, size_B);
-	*carry -= *granted;
+	*carry += (target - *granted) * n;
 	if (whole)
 		*carry = 0;
 	return answer.feedback;

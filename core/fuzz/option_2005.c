@@ -31,8 +31,8 @@ static void check_code(uint16_t code, int64_t value)
  */
 static uint16_t check_grant(struct input *in, const struct xcp_2005 *h)
 {
-	uint32_t size_B = (uint32_t)draw(in);
-	int64_t carry = between(draw_signed(in), -(1LL << 62), 1LL << 62);
+	uint32_t size_B = (uint32_t)draw(in), n = 1 + (draw(in) & 0xffff);
+	int64_t carry = between(draw_signed(in), -(1LL << 61), 1LL << 61);
 	int32_t grant = (int32_t)draw_signed(in), asked, granted, lost;
 	int64_t carried = carry;
 	struct xcp_2005 answer = *h;
@@ -46,14 +46,15 @@ static uint16_t check_grant(struct input *in, const struct xcp_2005 *h)
 		grant = asked;
 
 	granted = grant;
-	answer.feedback = xcp_2005_grant(h, size_B, &granted, &carried, false);
+	answer.feedback =
+		xcp_2005_grant(h, size_B, n, &granted, &carried, false);
 	CHECK(xcp_2005_value(answer.feedback) <= xcp_2005_value(h->feedback));
 	CHECK(granted == xcp_2005_to_Bps(&answer, size_B));
 	CHECK(granted <= asked);
-	CHECK(granted + carried == grant + carry);
+	CHECK((int64_t)granted * n + carried == (int64_t)grant * n + carry);
 
 	lost = grant;
-	answer.feedback = xcp_2005_grant(h, size_B, &lost, &carry, true);
+	answer.feedback = xcp_2005_grant(h, size_B, n, &lost, &carry, true);
 	CHECK(xcp_2005_value(answer.feedback) <= xcp_2005_value(h->feedback));
 	return xcp_2005_code(draw_signed(in), false);
 }

@@ -237,9 +237,9 @@ EXPORT(void, 2005_forward, const struct xcp_2005 *h, uint32_t size_B,
 }
 
 EXPORT(uint16_t, 2005_grant, const struct xcp_2005 *h, uint32_t size_B,
-       int32_t *granted, int64_t *carry, bool whole)
+       uint32_t n, int32_t *granted, int64_t *carry, bool whole)
 {
-	return xcp_2005_grant(h, size_B, granted, carry, whole);
+	return xcp_2005_grant(h, size_B, n, granted, carry, whole);
 }
 
 EXPORT(void, 2005_ask, const struct xcp_sender *s, uint32_t size_B,

@@ -92,6 +92,7 @@ extern "C" {
     pub(crate) fn xcp_core_2005_grant(
         h: *const Option2005,
         size_B: u32,
+        n: u32,
         granted: *mut i32,
         carry: *mut i64,
         whole: bool,

@@ -127,24 +127,27 @@ proptest! {
     #[test]
     fn a_router_of_2005_grants_all_that_it_has(
         packets in prop::collection::vec(
-            (any::<u16>(), 1..=u16::MAX, any::<u16>(), 40..=65_535u32, any_size()), 1..100),
+            (any::<u16>(), 1..=u16::MAX, any::<u16>(), 40..=65_535u32, any_size(), 1..=64u32),
+            1..100,
+        ),
     ) {
         let (mut granted, mut written, mut carry) = (0i64, 0i64, 0i64);
-        for (feedback, rtt_ms, cwnd, size_B, grant) in packets {
+        for (feedback, rtt_ms, cwnd, size_B, grant, n) in packets {
             let h = Option2005 { feedback, rtt_ms, cwnd };
             let asked = h.forward(size_B).delta;
             let grant = (grant >> 32).min(i64::from(asked)) as i32;
-            let target = i64::from(grant) + carry;
-            granted += i64::from(grant);
-            let (answer, wrote) = h.grant(size_B, grant, &mut carry);
-            written += i64::from(wrote);
+            let target = i64::from(grant) + carry / i64::from(n);
+            granted += i64::from(grant) * i64::from(n);
+            let (answer, wrote) = h.grant(size_B, n, grant, &mut carry);
+            written += i64::from(wrote) * i64::from(n);
             prop_assert_eq!(granted, written + carry);
             prop_assert!(value(answer) <= value(feedback) && wrote <= asked);
             if (0..i64::from(asked)).contains(&target) {
                 // 1/256 of it, 2^-12 packets, and whole B/s
                 let unit_Bps = f64::from(size_B) / PACKET * 1000.0 / f64::from(rtt_ms);
-                let most_Bps = target as f64 / 256.0 + unit_Bps + 1.0;
-                prop_assert!((0.0..=most_Bps).contains(&(carry as f64)), "{carry}");
+                let most_Bps = (target as f64 / 256.0 + unit_Bps + 2.0) * f64::from(n);
+                // what does not divide among n waits
+                prop_assert!((-f64::from(n)..=most_Bps).contains(&(carry as f64)), "{carry}");
             }
         }
     }

@@ -17,54 +17,99 @@ const TEST: &str = "dissector";
 /// Wireshark's level of expert information from which on something is wrong.
 const WARNING: u32 = 0x0060_0000;
 
-/// A field of the dissector, and where the twin has it.
-const FIELDS: [(&str, &[&str]); 12] = [
-    ("xcp.rtt_ticks", &["forward", "rtt_ticks"]),
-    ("xcp.rtt_s", &["forward", "rtt_s"]),
-    ("xcp.x_ticks", &["forward", "x_ticks"]),
-    ("xcp.x_s", &["forward", "x_s"]),
-    ("xcp.delta_Bps", &["forward", "delta_Bps"]),
-    ("xcp.xcp_ttl", &["forward", "xcp_ttl"]),
-    ("xcp.xcp_hops", &["forward", "xcp_hops"]),
-    ("xcp.other_hops", &["forward", "other_hops"]),
-    ("xcp.last_xcp_router", &["forward", "last_xcp_router"]),
-    ("xcp.feedback_Bps", &["return", "feedback_Bps"]),
-    ("xcp.seen_xcp_hops", &["return", "xcp_hops"]),
-    ("xcp.seen_other_hops", &["return", "other_hops"]),
+/// A field of the dissector, and where the twin has it: the first place that
+/// says something.
+const FIELDS: [(&str, &[&str]); 26] = [
+    ("xcp.wire", &["/wire"]),
+    ("xcp.rtt_ticks", &["/forward/rtt_ticks"]),
+    ("xcp.rtt_s", &["/forward/rtt_s"]),
+    ("xcp.x_ticks", &["/forward/x_ticks"]),
+    ("xcp.x_s", &["/forward/x_s"]),
+    ("xcp.delta_Bps", &["/forward/delta_Bps"]),
+    ("xcp.xcp_ttl", &["/forward/xcp_ttl"]),
+    ("xcp.xcp_hops", &["/forward/xcp_hops"]),
+    ("xcp.other_hops", &["/forward/other_hops"]),
+    (
+        "xcp.last_xcp_router",
+        &["/forward/last_xcp_router", "/header/last_xcp_router"],
+    ),
+    ("xcp.last_xcp_router_ipv6", &["/header/last_xcp_router"]),
+    ("xcp.feedback_Bps", &["/return/feedback_Bps"]),
+    ("xcp.seen_xcp_hops", &["/return/xcp_hops"]),
+    ("xcp.seen_other_hops", &["/return/other_hops"]),
+    ("xcp.feedback_code", &["/option_2005/forward/feedback_code"]),
+    (
+        "xcp.feedback_packets",
+        &["/option_2005/forward/feedback_packets"],
+    ),
+    (
+        "xcp.rtt_ms",
+        &["/option_2005/forward/rtt_ms", "/header/rtt_ms"],
+    ),
+    ("xcp.cwnd", &["/option_2005/forward/cwnd"]),
+    (
+        "xcp.return_feedback_code",
+        &["/option_2005/return/feedback_code"],
+    ),
+    (
+        "xcp.return_feedback_packets",
+        &["/option_2005/return/feedback_packets"],
+    ),
+    ("xcp.header_version", &["/header/version"]),
+    ("xcp.format", &["/header/format"]),
+    ("xcp.header_length", &["/header/length"]),
+    ("xcp.next_protocol", &["/header/next_protocol"]),
+    ("xcp.throughput_B_per_ms", &["/header/throughput_B_per_ms"]),
+    ("xcp.seen_xcp_ttl_mod_15", &["/header/xcp_ttl_mod_15"]),
 ];
 
+/// A packet as a capture has it.
+struct Captured {
+    bytes: Vec<u8>,
+    /// Its length before the capture cut it.
+    length: usize,
+}
+
+impl Captured {
+    fn whole(bytes: Vec<u8>) -> Self {
+        let length = bytes.len();
+        Captured { bytes, length }
+    }
+}
+
 /// A capture file: Ethernet, one packet a second.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+fn pcap(packets: &[Captured]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0x0004_0000, 1] {
         file.extend(word.to_le_bytes());
     }
-    for (second, frame) in frames.iter().enumerate() {
-        let length = frame.len() as u32;
-        for word in [second as u32, 0, length, length] {
+    for (second, packet) in packets.iter().enumerate() {
+        let (kept, length) = (packet.bytes.len() as u32, packet.length as u32);
+        for word in [second as u32, 0, kept, length] {
             file.extend(word.to_le_bytes());
         }
-        file.extend(frame);
+        file.extend(&packet.bytes);
     }
     file
 }
 
-/// What tshark says of each frame: kind, whether anything is wrong, and
-/// [`FIELDS`].
-fn dissect(frames: &[Vec<u8>]) -> Vec<Vec<String>> {
+/// What tshark, given these preferences, says of these fields of each packet.
+fn dissect(packets: &[Captured], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("golden.pcap");
-    fs::write(&file, pcap(frames)).unwrap();
+    fs::write(&file, pcap(packets)).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
     let mut tshark = Command::new("tshark");
     tshark
         .arg("-X")
         .arg(format!("lua_script:{}", script.display()))
-        .args(["-o", "tcp.check_checksum:FALSE", "-T", "fields"])
-        .args(["-E", "separator=/t", "-r"])
+        .args(["-T", "fields", "-E", "separator=/t", "-r"])
         .arg(&file)
-        .args(["-e", "xcp.kind", "-e", "_ws.expert.severity"]);
-    for (field, _) in FIELDS {
+        .args(["-e", "_ws.expert.message"]);
+    for preference in preferences {
+        tshark.args(["-o", preference]);
+    }
+    for field in fields {
         tshark.args(["-e", field]);
     }
     let out = tshark.env("HOME", dir.path()).output().unwrap();
@@ -72,8 +117,17 @@ fn dissect(frames: &[Vec<u8>]) -> Vec<Vec<String>> {
     assert!(out.status.success(), "{errors}");
     assert!(!errors.contains("Lua"), "{errors}");
     let text = String::from_utf8(out.stdout).unwrap();
-    text.lines()
+    let seen: Vec<Vec<String>> = text
+        .lines()
         .map(|line| line.split('\t').map(String::from).collect())
+        .collect();
+    assert_eq!(seen.len(), packets.len());
+    seen.into_iter()
+        .map(|mut line| {
+            let message = line.remove(0);
+            assert!(!message.contains("Lua"), "{message}");
+            line
+        })
         .collect()
 }
 
@@ -90,23 +144,49 @@ fn installed() -> bool {
     found
 }
 
+fn twin(case: &Case) -> Value {
+    let twin = wire::folder().join(format!("{}.json", case.name));
+    serde_json::from_str(&fs::read_to_string(twin).unwrap()).unwrap()
+}
+
 /// What the twin says, as tshark writes it.
-fn expected(twin: &Value, path: &[&str]) -> String {
-    let value = path.iter().fold(twin, |at, key| &at[key]);
+fn expected(twin: &Value, field: &str, places: &[&str]) -> String {
+    let value = places
+        .iter()
+        .filter_map(|place| twin.pointer(place))
+        .find(|value| !value.is_null());
     match value {
-        Value::Null => String::new(),
-        Value::Number(n) if path[1] == "last_xcp_router" => {
+        None => String::new(),
+        Some(Value::Number(n)) if field == "xcp.last_xcp_router" => {
             std::net::Ipv4Addr::from(n.as_u64().unwrap() as u32).to_string()
         }
-        other => other.to_string(),
+        Some(Value::String(s)) if field.starts_with("xcp.last_xcp_router") => {
+            let fits = s.contains(':') == field.ends_with("ipv6");
+            if fits {
+                s.clone()
+            } else {
+                String::new()
+            }
+        }
+        Some(Value::String(s)) => s.clone(),
+        Some(other) => other.to_string(),
     }
 }
 
 fn same(got: &str, want: &str) -> bool {
-    match (got.parse::<f64>(), want.parse::<f64>()) {
-        (Ok(got), Ok(want)) => (got - want).abs() <= 1e-6 * want.abs(),
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().map(f64::from),
+        None => text.parse().ok(),
+    };
+    match (number(got), number(want)) {
+        (Some(got), Some(want)) => (got - want).abs() <= 1e-6 * want.abs(),
         _ => got == want,
     }
+}
+
+fn goldens() -> Vec<Captured> {
+    let bytes = cases::all().iter().map(Case::bytes).collect::<Vec<_>>();
+    bytes.into_iter().map(Captured::whole).collect()
 }
 
 #[test]
@@ -114,17 +194,15 @@ fn fields_are_those_of_the_twins() {
     if !installed() {
         return;
     }
-    let all = cases::all();
-    let frames: Vec<Vec<u8>> = all.iter().map(Case::bytes).collect();
-    let seen = dissect(&frames);
-    assert_eq!(seen.len(), all.len());
-    for (case, seen) in all.iter().zip(seen) {
-        let twin = wire::folder().join(format!("{}.json", case.name));
-        let twin: Value = serde_json::from_str(&fs::read_to_string(twin).unwrap()).unwrap();
+    let mut fields = vec!["xcp.kind", "_ws.expert.severity"];
+    fields.extend(FIELDS.iter().map(|f| f.0));
+    let seen = dissect(&goldens(), &["tcp.check_checksum:FALSE"], &fields);
+    for (case, seen) in cases::all().iter().zip(seen) {
+        let twin = twin(case);
         let (kind, severity) = (&seen[0], &seen[1]);
         if twin["malformed"] == true {
-            // the option is ours to judge, the headers around it are Wireshark's
-            if case.name.starts_with("option-") {
+            // the XCP header is ours to judge, those around it are Wireshark's
+            if case.name.starts_with("option-") || case.name.starts_with("header-") {
                 assert_eq!(kind, "malformed", "{}: {seen:?}", case.name);
             }
             let levels = severity.split(',').filter_map(|s| s.parse().ok());
@@ -134,8 +212,8 @@ fn fields_are_those_of_the_twins() {
         }
         let want = twin["kind"].as_str().filter(|k| *k != "none").unwrap_or("");
         assert_eq!(kind, want, "{}: {seen:?}", case.name);
-        for ((field, path), got) in FIELDS.iter().zip(&seen[2..]) {
-            let want = expected(&twin, path);
+        for ((field, places), got) in FIELDS.iter().zip(&seen[2..]) {
+            let want = expected(&twin, field, places);
             assert!(
                 same(got, &want),
                 "{}, {field}: {got}, not {want}",
@@ -145,15 +223,77 @@ fn fields_are_those_of_the_twins() {
     }
 }
 
+/// TCP behind an XCP header is Wireshark's as ever: it finds the checksum good.
 #[test]
-fn a_cut_option_never_stops_the_script() {
+fn checksums_are_those_of_the_twins() {
     if !installed() {
         return;
     }
-    // a TCP header that ends within the option: its length says less
-    let whole = cases::named("both").bytes();
-    let frames: Vec<Vec<u8>> = (54..whole.len().min(110))
-        .map(|length| whole[..length].to_vec())
-        .collect();
-    assert_eq!(dissect(&frames).len(), frames.len());
+    let fields = ["tcp.checksum.status", "tcp.srcport"];
+    let seen = dissect(&goldens(), &["tcp.check_checksum:TRUE"], &fields);
+    let mut behind_headers = 0;
+    for (case, seen) in cases::all().iter().zip(seen) {
+        let twin = twin(case);
+        let status = match twin["checksum_valid"].as_bool() {
+            Some(_) if twin["malformed"] == true => continue,
+            Some(true) => "1",
+            Some(false) => "0",
+            None => continue,
+        };
+        assert_eq!(seen, [status, "40000"], "{}", case.name);
+        behind_headers += u32::from(twin["header"].is_object());
+    }
+    assert!(behind_headers > 20);
+}
+
+/// The preference, as in `-o xcp.ip_proto:200`.
+#[test]
+fn headers_of_another_ip_protocol() {
+    if !installed() {
+        return;
+    }
+    let packets = ["none-protocol-200", "header-standard", "both"]
+        .map(|name| Captured::whole(cases::named(name).bytes()));
+    let kinds = |preferences: &[&str]| dissect(&packets, preferences, &["xcp.kind"]).concat();
+    assert_eq!(kinds(&["xcp.ip_proto:200"]), ["both", "", "both"]);
+    assert_eq!(kinds(&[]), ["", "both", "both"]);
+}
+
+/// Cut on the wire, cut by the capture, and an IPv4 packet that says that it
+/// is so short.
+#[test]
+fn cut_packets_never_stop_the_script() {
+    if !installed() {
+        return;
+    }
+    let mut packets = vec![];
+    for name in [
+        "both",
+        "2005-both",
+        "2005-return-sack",
+        "header-standard",
+        "header-last-router-ipv6",
+        "header-2004-standard",
+        "header-2004-last-router",
+        "header-minimal-ipv6",
+    ] {
+        let whole = cases::named(name).bytes();
+        for kept in 34..whole.len().min(120) {
+            let bytes = whole[..kept].to_vec();
+            packets.push(Captured {
+                bytes: bytes.clone(),
+                length: whole.len(),
+            });
+            let mut short = bytes.clone();
+            short[16..18].copy_from_slice(&(kept as u16 - 14).to_be_bytes());
+            packets.push(Captured::whole(bytes));
+            packets.push(Captured::whole(short));
+        }
+    }
+    let seen = dissect(&packets, &[], &["xcp.kind"]);
+    for (packet, seen) in packets.iter().zip(seen) {
+        // what a capture has cut may have been right
+        let cut = packet.bytes.len() < packet.length;
+        assert!(!cut || seen[0] != "malformed", "{:02x?}", packet.bytes);
+    }
 }

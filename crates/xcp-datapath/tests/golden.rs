@@ -43,6 +43,22 @@ fn packets_decode_to_what_was_put_in() {
     }
 }
 
+/// draft-falk-xcp-spec-03: what its example of a header looks like.
+#[test]
+fn the_drafts_example_is_among_them() {
+    let example = [
+        0x0614_3100u32,
+        0x0008_3127,
+        0x0199_999a,
+        0xffff_fe0c,
+        0x0000_0fa0,
+    ]
+    .map(u32::to_be_bytes)
+    .concat();
+    let frame = cases::named("header-draft-example").bytes();
+    assert_eq!(frame[34..54], example);
+}
+
 /// `cargo test -p xcp-datapath --test golden -- --ignored` writes the files anew.
 #[test]
 #[ignore = "writes testdata/wire"]

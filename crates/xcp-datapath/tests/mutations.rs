@@ -8,14 +8,22 @@ mod support;
 mod wire;
 
 use support::{edit, Router};
+use wire::decode::Wire;
 use wire::random::Random;
 use wire::{cases, decode};
 
-const ROUNDS: usize = 20_000;
+const ROUNDS: usize = 100_000;
 const SEED: u64 = 0x5843;
 const CAPACITY_BPS: u64 = 1_250_000;
 /// An Ethernet header: the least that BPF_PROG_TEST_RUN takes.
 const SHORTEST: usize = 14;
+const FORMATS: [Wire; 5] = [
+    Wire::Option,
+    Wire::Option2005,
+    Wire::Header,
+    Wire::HeaderV2,
+    Wire::Header2004,
+];
 /// Most damage goes here, where the headers are.
 const HEADERS: usize = 140;
 
@@ -49,6 +57,7 @@ fn damaged_packets() {
     let goldens: Vec<Vec<u8>> = cases::all().iter().map(cases::Case::bytes).collect();
     let mut random = Random(SEED);
     let (mut sent, mut forward, mut malformed, mut granted_Bps) = (0, 0, 0, 0);
+    let mut forward_in = FORMATS.map(|wire| (wire, 0));
     for round in 0..ROUNDS {
         let mut frame = goldens[random.below(goldens.len())].clone();
         damage(&mut frame, &mut random);
@@ -59,6 +68,9 @@ fn damaged_packets() {
         sent += 1;
         if let Some(delta_Bps) = edit::check(&frame, &out) {
             forward += 1;
+            for (wire, count) in &mut forward_in {
+                *count += u32::from(seen.wire == Some(*wire));
+            }
             granted_Bps += i64::from(delta_Bps);
         }
         malformed += u64::from(seen.malformed);
@@ -70,6 +82,9 @@ fn damaged_packets() {
         assert_eq!(counted.granted_Bps, granted_Bps, "{}", context());
         assert_eq!(counted.xcp_packets + counted.other_packets, sent);
     }
-    println!("{sent} packets: {forward} forward headers, {malformed} malformed");
-    assert!(forward > 1000 && malformed > 1000, "the damage hits all");
+    println!("{sent} packets: {malformed} malformed, forward headers: {forward_in:?}");
+    assert!(
+        malformed > 1000 && forward_in.iter().all(|f| f.1 > 1000),
+        "the damage hits all"
+    );
 }

@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
+use support::flow::{slow, FAST, RESOLUTION_BPS};
 use support::{edit, pin, Router};
 use wire::cases;
 use wire::option::Forward;
@@ -144,4 +145,64 @@ fn one_header_counts_for_every_wire_packet() {
         before.other_packets + u64::from(SEGMENTS)
     );
     assert_eq!(after.malformed, before.malformed + u64::from(SEGMENTS));
+}
+
+/// What option-2005 cannot say is carried for every wire packet, and so may
+/// pass between single and super-packets.
+#[test]
+fn remainders_count_for_every_wire_packet() {
+    const ROUNDS: usize = 1000;
+    const SINGLE: usize = 12;
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let (Some(exact), Some(carried)) = (Router::new(125_000_000), Router::new(125_000_000)) else {
+        return;
+    };
+    let flows = [(&exact, FAST.option()), (&carried, FAST.option_2005())];
+    for (router, _) in &flows {
+        router.send(&slow());
+    }
+    sleep(INTERVAL);
+    for _ in 0..ROUNDS {
+        for (router, frame) in &flows {
+            let Some(out) = send(router, frame) else {
+                return;
+            };
+            edit::check(frame, &out).expect("a forward option");
+            for _ in 0..SINGLE {
+                router.send(frame);
+            }
+        }
+    }
+    let [exact, carried] = [&exact, &carried].map(|r| r.counters().granted_Bps as f64);
+    assert!(exact > 100.0 * RESOLUTION_BPS, "{exact} B/s in all");
+    let off = (carried - exact).abs() / exact;
+    assert!(off < 0.01, "{carried} B/s in all, not {exact}");
+}
+
+/// A header of the draft stands for all wire packets too.
+#[test]
+fn headers_count_for_every_wire_packet() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let frame = FAST.header(1);
+    for round in 1..=2 {
+        let Some(out) = send(&router, &frame) else {
+            return;
+        };
+        edit::check(&frame, &out).expect("a standard header");
+        let counted = router.counters();
+        assert_eq!(counted.xcp_packets, round * u64::from(SEGMENTS));
+        if round > 1 {
+            let link = router.link();
+            let law = &link.law[link.epoch as usize & 1];
+            // X is of the wire packet's size
+            let x_ticks = u64::from(FAST.x_ticks) * u64::from(SEGMENTS);
+            assert_eq!(law.pos.total, x_ticks);
+        }
+        sleep(INTERVAL);
+    }
 }

@@ -60,13 +60,13 @@ impl Option2005 {
         f
     }
 
-    /// The router's answer to a packet of `size_B`: `H_feedback`, and what it
-    /// grants of `granted` (B/s); the rest goes to `carry` (B/s).
+    /// The router's answer to `n` packets of `size_B`: `H_feedback`, and what
+    /// it grants each of `granted` (B/s); the rest goes to `carry` (B/s).
     #[must_use]
-    pub fn grant(&self, size_B: u32, mut granted: i32, carry: &mut i64) -> (u16, i32) {
+    pub fn grant(&self, size_B: u32, n: u32, mut granted: i32, carry: &mut i64) -> (u16, i32) {
         // SAFETY: records of the right layout, borrowed for the call.
         let feedback =
-            unsafe { ffi::xcp_core_2005_grant(self, size_B, &mut granted, carry, false) };
+            unsafe { ffi::xcp_core_2005_grant(self, size_B, n, &mut granted, carry, false) };
         (feedback, granted)
     }
 }

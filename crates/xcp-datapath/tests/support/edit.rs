@@ -2,19 +2,95 @@
 //! What a router may do to a frame.
 
 use crate::wire::checksum;
-use crate::wire::decode::{decode, segment, Decoded};
-use crate::wire::frame::TCP;
+use crate::wire::decode::{decode_as, segment, Decoded, Wire};
+use crate::wire::frame::{TCP, XCP};
 
 /// Fails unless `after` is what a router may make of `before`. Returns the
 /// delta that was written, if the frame carries a forward header.
 pub fn check(before: &[u8], after: &[u8]) -> Option<i32> {
-    let seen = decode(before);
-    let Some((expected, delta)) = edited(before, after, &seen) else {
+    check_as(before, after, XCP)
+}
+
+/// With another IP protocol number for XCP headers.
+pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
+    let seen = decode_as(before, xcp_protocol);
+    if !seen.is_forward() {
         assert!(before == after, "not ours, but changed: {seen:?}");
         return None;
-    };
-    assert_eq!(expected, after, "{seen:?}");
+    }
+    let now = decode_as(after, xcp_protocol);
+    assert_eq!(
+        expected(before, after, &seen, &now),
+        after,
+        "{seen:?}: {now:?}"
+    );
+    if seen.header.is_none() {
+        check_checksum(before, after, &seen);
+    }
+    let asked = seen.forward.expect("a forward header has its fields");
+    let granted = now.forward.expect("still there").delta_Bps;
+    assert!(
+        granted <= asked.delta_Bps,
+        "granted {granted}, more than the {} asked for",
+        asked.delta_Bps
+    );
+    Some(granted)
+}
 
+/// `before` with all that a router may change, as it is in `after` where the
+/// router chooses.
+fn expected(before: &[u8], after: &[u8], seen: &Decoded, now: &Decoded) -> Vec<u8> {
+    let mut frame = before.to_vec();
+    let mut chosen = |at: usize, length: usize| {
+        let range = at..at + length;
+        frame[range.clone()].copy_from_slice(&after[range]);
+    };
+    let asked = seen.forward.expect("a forward header has its fields");
+    let ttl_at = match seen.wire.expect("in some format") {
+        Wire::Option => {
+            let option = option(seen);
+            chosen(option + 14, 4);
+            chosen(check_field(seen), 2);
+            let hops = asked.xcp_hops.expect("in this format") + 1;
+            frame[option + 4] = before[option + 4] & 0xf0 | hops.min(15);
+            option + 5
+        }
+        Wire::Option2005 => {
+            // the return option, RTT and window are the same
+            chosen(option(seen) + 2, 2);
+            chosen(check_field(seen), 2);
+            return frame;
+        }
+        Wire::Header => {
+            chosen(header(seen) + 16, 4);
+            header(seen) + 3
+        }
+        Wire::HeaderV2 | Wire::Header2004 => {
+            chosen(header(seen) + 12, 4);
+            header(seen) + 3
+        }
+    };
+    assert_eq!(seen.checksum_valid, now.checksum_valid);
+    if asked.other_hops > Some(0) {
+        frame[ttl_at] = asked.xcp_ttl.expect("in this format") - 1;
+    }
+    frame
+}
+
+fn option(seen: &Decoded) -> usize {
+    seen.option_offset.expect("an option has a place")
+}
+
+fn header(seen: &Decoded) -> usize {
+    seen.header_offset.expect("a header has a place")
+}
+
+fn check_field(seen: &Decoded) -> usize {
+    seen.tcp_offset.expect("in TCP") + 16
+}
+
+/// TCP's checksum is as right or wrong as it was.
+fn check_checksum(before: &[u8], after: &[u8], seen: &Decoded) {
     let (old, new) = (segment(before).unwrap(), segment(after).unwrap());
     assert_eq!(
         old.checksum_error(),
@@ -28,30 +104,4 @@ pub fn check(before: &[u8], after: &[u8]) -> Option<i32> {
         let field = u16::from_be_bytes([new.bytes[16], new.bytes[17]]);
         assert_eq!(full % 0xffff, field % 0xffff, "full recomputation");
     }
-    Some(delta)
-}
-
-/// `before` with one hop more and `after`'s delta and checksum.
-fn edited(before: &[u8], after: &[u8], seen: &Decoded) -> Option<(Vec<u8>, i32)> {
-    if !seen.is_forward() {
-        return None;
-    }
-    let asked = seen.forward.expect("a forward header has its fields");
-    let option = seen.option_offset.expect("and a place");
-    let check = seen.tcp_offset.expect("in TCP") + 16;
-    let mut expected = before.to_vec();
-    expected[option + 4] = before[option + 4] & 0xf0 | (asked.xcp_hops + 1).min(15);
-    if asked.other_hops > 0 {
-        expected[option + 5] = asked.xcp_ttl - 1;
-    }
-    for range in [option + 14..option + 18, check..check + 2] {
-        expected[range.clone()].copy_from_slice(&after[range]);
-    }
-    let delta = decode(after).forward.expect("still there").delta_Bps;
-    assert!(
-        delta <= asked.delta_Bps,
-        "granted {delta}, more than the {} asked for",
-        asked.delta_Bps
-    );
-    Some((expected, delta))
 }

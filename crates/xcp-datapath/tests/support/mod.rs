@@ -2,8 +2,10 @@
 //! The router program under test, one packet at a time.
 
 #![allow(dead_code)] // every test binary uses its part
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
 pub mod edit;
+pub mod flow;
 pub mod pin;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
@@ -22,15 +24,18 @@ impl Router {
     /// A fresh router, or `None` (and the reason on stderr) if this machine
     /// cannot load one.
     pub fn new(capacity_bytes_per_s: u64) -> Option<Self> {
+        Self::with(Options {
+            capacity_bytes_per_s,
+            ..Default::default()
+        })
+    }
+
+    /// The same with other options.
+    pub fn with(options: Options) -> Option<Self> {
         if !testing::can_run("router on single packets") {
             return None;
         }
-        let bench = Bench::new(Options {
-            capacity_bytes_per_s,
-            overhead_bytes: 0,
-            ..Default::default()
-        })
-        .expect("the router loads");
+        let bench = Bench::new(options).expect("the router loads");
         Some(Self { bench })
     }
 

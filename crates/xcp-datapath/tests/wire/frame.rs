@@ -5,6 +5,8 @@ use super::checksum;
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
+/// Of XCP headers: RFC 3692, for experiments.
+pub const XCP: u8 = 253;
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 
@@ -66,6 +68,10 @@ pub struct Frame {
     pub tags: Vec<u16>,
     pub ip: Ip,
     pub ttl: u8,
+    /// An XCP header, which the IP header names by `xcp_protocol`.
+    pub xcp_header: Vec<u8>,
+    pub xcp_protocol: u8,
+    /// Of what follows.
     pub protocol: u8,
     pub flags: u8,
     /// Padded with NOPs to a multiple of 4.
@@ -86,6 +92,8 @@ impl Default for Frame {
             tags: vec![],
             ip: Ip::v4(),
             ttl: 64,
+            xcp_header: vec![],
+            xcp_protocol: XCP,
             protocol: TCP,
             flags: 0x18,
             options: vec![],
@@ -102,8 +110,13 @@ impl Default for Frame {
 pub type Layer = (&'static str, Vec<u8>);
 
 impl Frame {
-    /// Length of the link and network headers.
+    /// Length of all that stands before TCP.
     pub fn tcp_offset(&self) -> usize {
+        self.xcp_offset() + self.xcp_header.len()
+    }
+
+    /// Length of the link and network headers.
+    pub fn xcp_offset(&self) -> usize {
         14 + 4 * self.tags.len()
             + match &self.ip {
                 Ip::V4 { options, .. } => 20 + options.len(),
@@ -118,17 +131,36 @@ impl Frame {
     pub fn layers(&self) -> Vec<Layer> {
         let mut layers = vec![("Ethernet", self.ethernet())];
         let (header, payload) = self.segment();
-        layers.extend(self.network(header.len() + payload.len()));
+        layers.extend(self.network(self.xcp_header.len() + header.len() + payload.len()));
+        layers.push(("XCP header", self.xcp_header.clone()));
         let fixed = if self.protocol == TCP { 20 } else { 8 };
-        layers.push((
-            if self.protocol == TCP { "TCP" } else { "UDP" },
-            header[..fixed].to_vec(),
-        ));
+        let name = match self.protocol {
+            TCP => "TCP",
+            UDP => "UDP",
+            _ => "another protocol",
+        };
+        layers.push((name, header[..fixed].to_vec()));
         layers.push(("TCP options", header[fixed..].to_vec()));
         layers.push(("payload", payload));
         layers.push(("Ethernet padding", vec![0; self.padding]));
         layers.retain(|l| !l.1.is_empty());
         layers
+    }
+
+    /// The packet ends with the XCP header.
+    pub fn without_segment(&self) -> Vec<Layer> {
+        let mut layers = vec![("Ethernet", self.ethernet())];
+        layers.extend(self.network(self.xcp_header.len()));
+        layers.push(("XCP header", self.xcp_header.clone()));
+        layers
+    }
+
+    fn ip_protocol(&self) -> u8 {
+        if self.xcp_header.is_empty() {
+            self.protocol
+        } else {
+            self.xcp_protocol
+        }
     }
 
     fn ethernet(&self) -> Vec<u8> {
@@ -154,7 +186,7 @@ impl Frame {
                 ip.extend(total.to_be_bytes());
                 ip.extend([0x12, 0x34]);
                 ip.extend(fragment.to_be_bytes());
-                ip.extend([self.ttl, self.protocol, 0, 0]);
+                ip.extend([self.ttl, self.ip_protocol(), 0, 0]);
                 ip.extend(V4);
                 ip.extend(options);
                 let check = !checksum::sum(&[&ip]);
@@ -164,7 +196,7 @@ impl Frame {
             Ip::V6 { extensions } => {
                 let length = extensions.iter().map(|e| e.1.len()).sum::<usize>() + segment;
                 let mut next: Vec<u8> = extensions.iter().map(|e| e.0).collect();
-                next.push(self.protocol);
+                next.push(self.ip_protocol());
                 let mut ip = vec![0x60, 0, 0, 0];
                 ip.extend((length as u16 + self.excess).to_be_bytes());
                 ip.extend([next[0], self.ttl]);

@@ -9,7 +9,9 @@ pub mod checksum;
 pub mod decode;
 pub mod files;
 pub mod frame;
+pub mod header;
 pub mod option;
+pub mod option_2005;
 pub mod random;
 
 /// Where the golden packets are.

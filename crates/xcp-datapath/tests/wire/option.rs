@@ -14,7 +14,7 @@ pub const SYN: [u8; 20] = [
     2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0, 0, 1, 3, 3, 7,
 ];
 
-/// The forward fields.
+/// What a sender tells the routers. Not every format says all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forward {
     pub rtt_ticks: u32,
@@ -22,24 +22,33 @@ pub struct Forward {
     pub x_ticks: u32,
     pub x_s: f64,
     pub delta_Bps: i32,
-    pub last_xcp_router: u32,
-    pub xcp_ttl: u8,
-    pub xcp_hops: u8,
+    pub last_xcp_router: Option<u32>,
+    pub xcp_ttl: Option<u8>,
+    pub xcp_hops: Option<u8>,
     /// xcp_ttl - TTL of the IP header.
-    pub other_hops: i16,
+    pub other_hops: Option<i16>,
 }
 
-/// The return fields.
+/// What a receiver tells the sender. Not every format says all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Return {
     pub feedback_Bps: i32,
-    pub xcp_hops: u8,
-    pub other_hops: u8,
+    pub xcp_hops: Option<u8>,
+    pub other_hops: Option<u8>,
 }
 
 /// A tick is 2^-28 s.
 pub fn seconds(ticks: u32) -> f64 {
     f64::from(ticks) / f64::from(1 << 28)
+}
+
+/// This format says everything.
+fn said<T>(field: Option<T>) -> T {
+    field.expect("a field of the option")
+}
+
+fn flags(hops: Option<u8>) -> u8 {
+    VERSION << 4 | said(hops)
 }
 
 fn head(length: u8) -> Vec<u8> {
@@ -52,28 +61,28 @@ pub fn handshake() -> Vec<u8> {
 
 pub fn back(r: Return) -> Vec<u8> {
     let mut o = head(10);
-    o.push(VERSION << 4 | r.other_hops);
-    o.push(r.xcp_hops);
+    o.push(flags(r.other_hops));
+    o.push(said(r.xcp_hops));
     o.extend(r.feedback_Bps.to_be_bytes());
     o
 }
 
 pub fn forward(f: Forward) -> Vec<u8> {
     let mut o = head(22);
-    o.push(VERSION << 4 | f.xcp_hops);
-    o.push(f.xcp_ttl);
+    o.push(flags(f.xcp_hops));
+    o.push(said(f.xcp_ttl));
     o.extend(f.rtt_ticks.to_be_bytes());
     o.extend(f.x_ticks.to_be_bytes());
     o.extend(f.delta_Bps.to_be_bytes());
-    o.extend(f.last_xcp_router.to_be_bytes());
+    o.extend(said(f.last_xcp_router).to_be_bytes());
     o
 }
 
 pub fn both(f: Forward, r: Return) -> Vec<u8> {
     let mut o = forward(f);
     o[1] = 28;
-    o.push(r.xcp_hops);
-    o.push(VERSION << 4 | r.other_hops);
+    o.push(said(r.xcp_hops));
+    o.push(flags(r.other_hops));
     o.extend(r.feedback_Bps.to_be_bytes());
     o
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What a router must see in a frame: the reference that tests compare with.
 
+mod header;
+mod tcp;
+
 use serde::Serialize;
 
 use super::checksum;
-use super::frame::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TCP};
-use super::option::{seconds, Forward, Return, ID, KIND, VERSION};
+use super::frame::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TCP, XCP};
+use super::header::Raw;
+use super::option::{Forward, Return};
+use super::option_2005::Option2005;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,10 +24,28 @@ pub enum Kind {
     Both,
 }
 
+/// How a frame says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Wire {
+    #[serde(rename = "option")]
+    Option,
+    #[serde(rename = "option-2005")]
+    Option2005,
+    /// Version 3 of the drafts' header.
+    #[serde(rename = "header")]
+    Header,
+    #[serde(rename = "header-v2")]
+    HeaderV2,
+    /// Version 1.
+    #[serde(rename = "header-2004")]
+    Header2004,
+}
+
 /// A decoded frame. What lies behind a malformed header is not told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Decoded {
     pub kind: Kind,
+    pub wire: Option<Wire>,
     pub malformed: bool,
     pub ip_version: Option<u8>,
     pub ttl: Option<u8>,
@@ -30,10 +53,17 @@ pub struct Decoded {
     pub tcp_offset: Option<usize>,
     /// From the beginning of the frame.
     pub option_offset: Option<usize>,
+    /// From the beginning of the frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_offset: Option<usize>,
     pub checksum_valid: Option<bool>,
     pub forward: Option<Forward>,
     #[serde(rename = "return")]
     pub back: Option<Return>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option_2005: Option<Option2005>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<Raw>,
 }
 
 impl Decoded {
@@ -43,12 +73,15 @@ impl Decoded {
     }
 }
 
-/// The TCP segment in a frame.
+/// What an IP packet carries: a TCP segment, or an XCP header and what follows.
 pub struct Segment<'a> {
     pub addresses: &'a [u8],
     pub bytes: &'a [u8],
     pub offset: usize,
+    protocol: u8,
     ttl: u8,
+    /// Length of the whole frame, of which routers think as the packet's.
+    frame_B: usize,
 }
 
 impl Segment<'_> {
@@ -68,9 +101,19 @@ fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes"))
 }
 
+/// Of a number that a field of 32 bits holds.
+fn saturate(value: i128) -> u32 {
+    value.clamp(0, u32::MAX.into()) as u32
+}
+
 pub fn decode(frame: &[u8]) -> Decoded {
+    decode_as(frame, XCP)
+}
+
+/// With another IP protocol number for XCP headers.
+pub fn decode_as(frame: &[u8], xcp_protocol: u8) -> Decoded {
     let mut seen = Decoded::default();
-    let found = try_decode(frame, &mut seen);
+    let found = try_decode(frame, xcp_protocol, &mut seen);
     if found.is_err() {
         seen.kind = Kind::Malformed;
         seen.malformed = true;
@@ -78,39 +121,20 @@ pub fn decode(frame: &[u8]) -> Decoded {
     seen
 }
 
-fn try_decode(frame: &[u8], seen: &mut Decoded) -> Result<(), Malformed> {
-    let Some(tcp) = segment_of(frame, seen)? else {
-        return Ok(());
-    };
-    if tcp.bytes.len() < 20 {
-        return Err(Malformed);
+fn try_decode(frame: &[u8], xcp_protocol: u8, seen: &mut Decoded) -> Result<(), Malformed> {
+    match segment_of(frame, seen)? {
+        Some(tcp) if tcp.protocol == TCP => tcp::decode(&tcp, seen),
+        Some(xcp) if xcp.protocol == xcp_protocol => header::decode(&xcp, seen),
+        _ => Ok(()),
     }
-    let header = usize::from(tcp.bytes[12] >> 4) * 4;
-    if header < 20 || header > tcp.bytes.len() {
-        return Err(Malformed);
-    }
-    seen.ttl = Some(tcp.ttl);
-    seen.tcp_offset = Some(tcp.offset);
-    seen.checksum_valid = Some(tcp.checksum_error() == 0);
-    let Some((at, o)) = find(&tcp.bytes[..header])? else {
-        return Ok(());
-    };
-    seen.kind = kind(o)?;
-    seen.option_offset = Some(tcp.offset + at);
-    if seen.is_forward() {
-        seen.forward = Some(forward(o, tcp.ttl));
-    }
-    seen.back = match seen.kind {
-        Kind::Return => Some(back(o[5], o[4], &o[6..])),
-        Kind::Both => Some(back(o[22], o[23], &o[24..])),
-        _ => None,
-    };
-    Ok(())
 }
 
-/// The segment that a decodable frame carries, if any.
+/// The TCP segment right behind the IP header of a decodable frame, if any.
 pub fn segment(frame: &[u8]) -> Option<Segment<'_>> {
-    segment_of(frame, &mut Decoded::default()).ok().flatten()
+    segment_of(frame, &mut Decoded::default())
+        .ok()
+        .flatten()
+        .filter(|s| s.protocol == TCP)
 }
 
 fn segment_of<'a>(frame: &'a [u8], seen: &mut Decoded) -> Result<Option<Segment<'a>>, Malformed> {
@@ -149,14 +173,16 @@ fn v4(frame: &[u8], at: usize) -> Result<Option<Segment<'_>>, Malformed> {
     if header < 20 || total < header || total > ip.len() {
         return Err(Malformed);
     }
-    if ip[9] != TCP || be16(ip, 6)? & 0x3fff != 0 {
-        return Ok(None);
+    if be16(ip, 6)? & 0x3fff != 0 {
+        return Ok(None); // a fragment
     }
     Ok(Some(Segment {
         addresses: &ip[12..20],
         bytes: &ip[header..total],
         offset: at + header,
+        protocol: ip[9],
         ttl: ip[8],
+        frame_B: frame.len(),
     }))
 }
 
@@ -185,67 +211,12 @@ fn v6(frame: &[u8], at: usize) -> Result<Option<Segment<'_>>, Malformed> {
         rest = rest.get(length..).ok_or(Malformed)?;
         offset += length;
     }
-    Ok((next == TCP).then_some(Segment {
+    Ok(Some(Segment {
         addresses: &ip[8..40],
         bytes: rest,
         offset,
+        protocol: next,
         ttl: ip[7],
+        frame_B: frame.len(),
     }))
-}
-
-/// The XCP option in a TCP header, and where it begins.
-fn find(tcp: &[u8]) -> Result<Option<(usize, &[u8])>, Malformed> {
-    let mut at = 20;
-    while at < tcp.len() {
-        match tcp[at] {
-            0 => break,
-            1 => at += 1,
-            kind => {
-                let length = usize::from(*tcp.get(at + 1).ok_or(Malformed)?);
-                let option = tcp.get(at..at + length).ok_or(Malformed)?;
-                if length < 2 {
-                    return Err(Malformed);
-                }
-                if kind == KIND && length >= 4 && option[2..4] == ID {
-                    return Ok(Some((at, option)));
-                }
-                at += length;
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn kind(option: &[u8]) -> Result<Kind, Malformed> {
-    match option.len() {
-        4 => Ok(Kind::Handshake),
-        _ if option[4] >> 4 != VERSION => Err(Malformed),
-        10 => Ok(Kind::Return),
-        22 => Ok(Kind::Forward),
-        28 => Ok(Kind::Both),
-        _ => Err(Malformed),
-    }
-}
-
-fn forward(o: &[u8], ttl: u8) -> Forward {
-    let (rtt_ticks, x_ticks) = (be32(&o[6..]), be32(&o[10..]));
-    Forward {
-        rtt_ticks,
-        rtt_s: seconds(rtt_ticks),
-        x_ticks,
-        x_s: seconds(x_ticks),
-        delta_Bps: be32(&o[14..]) as i32,
-        last_xcp_router: be32(&o[18..]),
-        xcp_ttl: o[5],
-        xcp_hops: o[4] & 15,
-        other_hops: i16::from(o[5]) - i16::from(ttl),
-    }
-}
-
-fn back(xcp_hops: u8, flags: u8, feedback: &[u8]) -> Return {
-    Return {
-        feedback_Bps: be32(feedback) as i32,
-        xcp_hops,
-        other_hops: flags & 15,
-    }
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The format `option`: its kinds, places, and values.
+
+use super::{
+    answer, behind_timestamps, both, case, forward, usual_frame, wish, Case, ACK, DELTA_BPS,
+    SYN_FLAG, TTL,
+};
+use crate::wire::decode::{Decoded, Kind, Wire};
+use crate::wire::frame::Frame;
+use crate::wire::option::{self, seconds, Forward, SYN};
+
+pub fn usual() -> Vec<Case> {
+    let data = Frame {
+        payload: 1500 - 20 - 56,
+        ..usual_frame()
+    };
+    let two_way = Frame {
+        options: behind_timestamps(option::both(wish(), answer())),
+        payload: 1500 - 20 - 60,
+        ..Frame::default()
+    };
+    let ack = Frame {
+        flags: ACK,
+        options: behind_timestamps(option::back(answer())),
+        payload: 0,
+        ..Frame::default()
+    };
+    let syn = |flags| Frame {
+        flags,
+        options: [SYN.to_vec(), option::handshake()].concat(),
+        payload: 0,
+        ..Frame::default()
+    };
+    let handshake = |frame: &Frame| Decoded {
+        kind: Kind::Handshake,
+        wire: Some(Wire::Option),
+        option_offset: Some(frame.tcp_offset() + 40),
+        ..Decoded::default()
+    };
+    vec![
+        case(
+            "forward",
+            "1500 bytes of IPv4, a forward option behind timestamps",
+            &data,
+            forward(&data, 32, wish()),
+        ),
+        case(
+            "both",
+            "1500 bytes of IPv4, a forward and return option behind timestamps",
+            &two_way,
+            both(&two_way, 32, wish(), answer()),
+        ),
+        case(
+            "return",
+            "a pure ACK with a return option",
+            &ack,
+            Decoded {
+                kind: Kind::Return,
+                wire: Some(Wire::Option),
+                option_offset: Some(ack.tcp_offset() + 32),
+                back: Some(answer()),
+                ..Decoded::default()
+            },
+        ),
+        case(
+            "syn",
+            "a SYN with the handshake option",
+            &syn(SYN_FLAG),
+            handshake(&syn(SYN_FLAG)),
+        ),
+        case(
+            "syn-ack",
+            "a SYN-ACK with the handshake option",
+            &syn(SYN_FLAG | ACK),
+            handshake(&syn(SYN_FLAG | ACK)),
+        ),
+    ]
+}
+
+/// Other places for the option in the TCP header.
+pub fn places() -> Vec<Case> {
+    let first = Frame {
+        options: option::forward(wish()),
+        ..Frame::default()
+    };
+    let odd = Frame {
+        options: [vec![1], option::forward(wish())].concat(),
+        payload: 41,
+        ..Frame::default()
+    };
+    let odd_both = Frame {
+        options: [vec![1], option::both(wish(), answer())].concat(),
+        payload: 41,
+        ..Frame::default()
+    };
+    vec![
+        case(
+            "forward-first",
+            "a forward option without timestamps before it",
+            &first,
+            forward(&first, 20, wish()),
+        ),
+        case(
+            "forward-odd",
+            "a forward option at an odd offset, and an odd length",
+            &odd,
+            forward(&odd, 21, wish()),
+        ),
+        case(
+            "both-odd",
+            "a forward and return option at an odd offset, and an odd length",
+            &odd_both,
+            both(&odd_both, 21, wish(), answer()),
+        ),
+    ]
+}
+
+/// Values at the ends of their ranges.
+pub fn extremes() -> Vec<Case> {
+    let with = |name, about, f: Forward| {
+        let frame = Frame {
+            options: behind_timestamps(option::forward(f)),
+            ..Frame::default()
+        };
+        case(name, about, &frame, forward(&frame, 32, f))
+    };
+    let unknown = Forward {
+        rtt_ticks: 0,
+        rtt_s: 0.0,
+        ..wish()
+    };
+    vec![
+        with("rtt-unknown", "RTT 0 and a wish for more", unknown),
+        with(
+            "rtt-unknown-less",
+            "RTT 0 and a wish for less",
+            Forward {
+                delta_Bps: -DELTA_BPS,
+                ..unknown
+            },
+        ),
+        with(
+            "rtt-most",
+            "RTT and X at their largest, and a last XCP router",
+            Forward {
+                rtt_ticks: u32::MAX,
+                rtt_s: seconds(u32::MAX),
+                x_ticks: u32::MAX,
+                x_s: seconds(u32::MAX),
+                last_xcp_router: Some(0xc000_0201),
+                ..wish()
+            },
+        ),
+        with(
+            "delta-least",
+            "the smallest delta",
+            Forward {
+                delta_Bps: i32::MIN,
+                ..wish()
+            },
+        ),
+        with(
+            "delta-most",
+            "the largest delta",
+            Forward {
+                delta_Bps: i32::MAX,
+                ..wish()
+            },
+        ),
+        with(
+            "xcp-ttl-ahead",
+            "xcp_ttl 3 above the TTL: 3 other routers on the way",
+            Forward {
+                xcp_ttl: Some(TTL + 3),
+                other_hops: Some(3),
+                ..wish()
+            },
+        ),
+        with(
+            "hops-saturated",
+            "15 XCP hops: the field is full",
+            Forward {
+                xcp_hops: Some(15),
+                ..wish()
+            },
+        ),
+    ]
+}
