@@ -184,8 +184,8 @@ mod tests {
             },
         };
         let text = describe(&status, &Style(false));
-        assert!(text.starts_with("XCP is on\n  control group               /sys/fs/cgroup\n"));
-        assert!(text.contains("\n  connections with XCP        4\n"));
-        assert!(text.ends_with("\n  feedback applied            +10.0 Mb/s\n"));
+        assert!(text.starts_with("XCP is on\n  control group             /sys/fs/cgroup\n"));
+        assert!(text.contains("\n  connections with XCP      4\n"));
+        assert!(text.ends_with("\n  feedback applied          +10.0 Mb/s\n"));
     }
 }

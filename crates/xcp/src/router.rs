@@ -76,7 +76,7 @@ fn describe(status: &Status, style: &Style) -> String {
             "overhead",
             format!("{} per packet", units::bytes(status.overhead_bytes.into())),
         ),
-        ("IP protocol of headers", status.ip_proto.to_string()),
+        ("header protocol", status.ip_proto.to_string()),
         ("attached by", status.attached.into()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),

@@ -30,7 +30,7 @@ fn life(test: &str, tcx: bool) {
             "device": "v0",
             "change": "added",
             "capacity_bps": 10_000_000,
-            "overhead_bytes": 18,
+            "overhead_bytes": 18, "ip_proto": 253,
         })
     );
     if tcx {
