@@ -1,45 +1,169 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Every wire format over IPv4 and IPv6, on this kernel: what arrives is what
-//! was sent, both ends speak XCP, and feedback is neither made nor lost.
+//! was sent, both ends speak XCP, and no connection breaks when they switch.
 
 mod common;
 
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use common::{pattern, settle, transfer, turn, HostOn, Net, LINK_BPS, SERVER, SERVER6};
+use xcp_datapath::host::Speech;
 use xcp_datapath::testing::can_run;
 use xcp_datapath::{host, router, Wire};
 
-const BYTES: usize = 20_000_000;
+const BYTES: usize = 8_000_000;
+const PACKETS: u64 = (BYTES / 1500) as u64;
+
+fn routed(net: &Net) -> u64 {
+    let all = net.within("r", || router::list().unwrap());
+    all.iter().map(|r| r.xcp_packets).sum()
+}
 
 #[test]
-fn bytes_and_feedback_arrive_over_every_format() {
+fn both_ends_speak_every_format() {
     let _turn = turn();
     if !can_run("formats") {
         return;
     }
+    let net = Net::new("f");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    let bytes = pattern(BYTES);
     for wire in Wire::ALL {
+        net.speak(wire);
         for server in [SERVER, SERVER6] {
-            transfer_over(wire, server);
+            let (was, seen) = (host::counters().unwrap(), routed(&net));
+            let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
+            transfer(&mut client, &mut other, &bytes);
+            settle();
+            transfer(&mut other, &mut client, b"x");
+            settle();
+            let is = host::counters().unwrap();
+            println!("{wire} to {server}: {is:?}");
+            assert_eq!(common::control(&client), "xcp");
+            assert_eq!(common::control(&other), "xcp");
+            assert_eq!(is.sockets - was.sockets, 2);
+            assert_eq!(is.fallbacks, was.fallbacks);
+            assert_eq!(is.header_left_out, was.header_left_out);
+            assert!(is.forward_received - was.forward_received > PACKETS);
+            assert!(routed(&net) - seen > PACKETS);
         }
     }
 }
 
-fn transfer_over(wire: Wire, server: &str) {
-    let net = Net::new("f");
+/// One end speaks a header, the other does not know of it, or does not use it.
+#[test]
+fn an_end_that_does_not_answer_gets_plain_tcp() {
+    let _turn = turn();
+    if !can_run("formats unanswered") {
+        return;
+    }
+    let net = Net::new("u");
     net.add_routers(LINK_BPS);
     let _host = HostOn::new();
-    net.speak(wire);
-    let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
-    transfer(&mut client, &mut other, &pattern(BYTES));
-    settle();
-    transfer(&mut other, &mut client, b"x");
-    settle();
-    let hosts = host::counters().unwrap();
-    let routers = net.within("r", || router::list().unwrap());
-    println!("{wire} to {server}: {hosts:#?}");
-    assert_eq!(common::control(&client), "xcp");
-    assert_eq!(common::control(&other), "xcp");
-    assert_eq!((hosts.sockets, hosts.fallbacks), (2, 0));
-    assert!(hosts.forward_received as usize > BYTES / 1500);
-    let seen: u64 = routers.iter().map(|r| r.xcp_packets).sum();
-    assert!(seen as usize > BYTES / 1500, "{routers:?}");
+    for wire in Wire::ALL {
+        net.speak(wire);
+        for server in [SERVER, SERVER6] {
+            let was = host::counters().unwrap();
+            let (mut client, mut other) = net.connect_to(server, "xcp", &common::default_control());
+            transfer(&mut client, &mut other, &pattern(100_000));
+            assert_eq!(common::control(&client), common::default_control());
+            let is = host::counters().unwrap();
+            assert_eq!(is.sockets, was.sockets, "{wire}");
+            assert_eq!(is.fallbacks - was.fallbacks, 1, "{wire}");
+        }
+    }
+    // the server's host takes no headers: the third SYN goes without
+    net.speak(Wire::Header);
+    net.within("s", || host::speak(&Speech::default())).unwrap();
+    let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+    transfer(&mut client, &mut other, &pattern(100_000));
+    assert_eq!(common::control(&client), common::default_control());
+}
+
+/// Without a router on the path nobody is left uncontrolled, and the first
+/// router brings XCP back.
+#[test]
+fn a_path_without_routers_is_noticed_in_every_format() {
+    let _turn = turn();
+    if !can_run("formats without routers") {
+        return;
+    }
+    let net = Net::new("w");
+    let _host = HostOn::new();
+    for wire in Wire::ALL {
+        net.speak(wire);
+        let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+        for _ in 0..20 {
+            transfer(&mut client, &mut other, &pattern(100_000));
+        }
+        assert_eq!(
+            common::control(&client),
+            common::default_control(),
+            "{wire}"
+        );
+        net.add_routers(LINK_BPS);
+        for _ in 0..20 {
+            transfer(&mut client, &mut other, &pattern(1_000_000));
+            if common::control(&client) == "xcp" {
+                break;
+            }
+        }
+        assert_eq!(common::control(&client), "xcp", "{wire}");
+        net.del_routers();
+    }
+}
+
+/// Wire format, devices, routers and capacity change under a flow.
+#[test]
+fn switching_breaks_no_connection() {
+    let _turn = turn();
+    if !can_run("formats switched") {
+        return;
+    }
+    let net = Net::new("x");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut flows = Vec::new();
+        for wire in Wire::ALL {
+            net.speak(wire);
+            let (client, other) = net.connect_to(SERVER, "xcp", "xcp");
+            let done = &done;
+            flows.push(scope.spawn(move || keep_sending(client, other, done)));
+        }
+        for round in 0..3 {
+            for wire in Wire::ALL {
+                net.speak(wire);
+                net.add_routers(LINK_BPS / (1 + round));
+                settle();
+            }
+            net.del_routers();
+            settle();
+            for node in ["c", "s"] {
+                net.within(node, || host::speak(&Speech::default()))
+                    .unwrap();
+            }
+            settle();
+        }
+        host::off().unwrap();
+        settle();
+        done.store(true, Ordering::Relaxed);
+        for flow in flows {
+            assert!(flow.join().unwrap() > 0);
+        }
+    });
+}
+
+fn keep_sending(mut client: TcpStream, mut other: TcpStream, done: &AtomicBool) -> usize {
+    let bytes = pattern(200_000);
+    let mut rounds = 0;
+    while !done.load(Ordering::Relaxed) {
+        transfer(&mut client, &mut other, &bytes);
+        rounds += 1;
+    }
+    rounds
 }

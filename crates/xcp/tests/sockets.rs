@@ -167,23 +167,6 @@ impl Place {
         run("nsenter", &format!("--net=/run/netns/{space} ip {line}"));
     }
 
-    /// IPv6 beside IPv4.
-    fn add_ipv6(&self) {
-        for (node, dev, address) in [
-            ("c", "r", "fd77:1::1/64"),
-            ("r", "c", "fd77:1::2/64"),
-            ("r", "s", "fd77:2::1/64"),
-            ("s", "r", "fd77:2::2/64"),
-        ] {
-            self.ip(node, &format!("addr add {address} dev {dev} nodad"));
-        }
-        self.ip("c", "route add default via fd77:1::2");
-        self.ip("s", "route add default via fd77:2::1");
-        self.net.within("r", || {
-            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
-        });
-    }
-
     /// Gives both ends' routes an attribute, or takes it away.
     fn set_routes(&self, server: &str, client: &str) {
         for (node, via4, via6, attribute) in [
@@ -226,7 +209,6 @@ fn by_route() {
     let Some(place) = Place::new("routes") else {
         return;
     };
-    place.add_ipv6();
     xcp("host on").ok();
     for address in [CLIENT, SERVER6] {
         // both by route; then each end by route where the other chooses
@@ -327,7 +309,6 @@ fn by_protocol_number() {
     assert!(sentence.ends_with(&line), "{sentence}");
 
     place.fetch(&[], "protocol", &place.listen(CLIENT, NUMBER, false));
-    place.add_ipv6();
     place.fetch(&[], "protocol", &place.listen(SERVER6, NUMBER, false));
 
     only_what_was_asked_for();

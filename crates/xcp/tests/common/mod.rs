@@ -77,6 +77,7 @@ impl Net {
                 std::fs::write(format!("/proc/sys/net/{key}"), "1").unwrap();
             }
         });
+        net.within("c", || wait_for_path(SERVER6));
         let shaper = "tc qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
         within_space(&r, shaper);
         net
@@ -206,6 +207,17 @@ pub fn run(tool: &str, args: &str) {
         "{tool} {args}: {}",
         String::from_utf8_lossy(&out.stderr)
     );
+}
+
+/// Neighbours that have just come up may not be found at once.
+fn wait_for_path(server: &str) {
+    for _ in 0..100 {
+        match TcpStream::connect((server, 1)) {
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => return,
+            _ => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    panic!("no path to {server}");
 }
 
 /// A socket that chooses its congestion control before it connects.
