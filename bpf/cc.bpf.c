@@ -177,11 +177,17 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 SEC("struct_ops")
 void BPF_PROG(xcp_cong_control, struct sock *sk)
 {
-	struct xcp_socket *s = socket_of(sk);
+	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	__s64 feedback;
 
 	if (!s)
 		return;
+	if (!s->speaks) {
+		/* no more headers, or not yet: nobody controls it from here */
+		if (sk->__sk_common.skc_state != TCP_SYN_SENT)
+			fall_back(sk, sk);
+		return;
+	}
 	if (++s->silent_acks > SILENT_ACKS_MAX) {
 		s->fell_back = 1;
 		fall_back(sk, sk);

@@ -8,10 +8,10 @@
  * programs use. SYN and data carry a standard header, pure ACKs a minimal one.
  * A partial checksum stays right, for where it starts moves with TCP.
  *
- * Ingress. Only headers from configured peers to an address of this host are
- * taken out: anything else is left to the kernel, which answers as it answers
- * protocols that it does not know. Feedback is added to the socket's sums
- * without its lock, by atomic operations.
+ * Ingress. Only headers of connections that speak, and from configured peers to
+ * an address of this host, are taken out: anything else is left to the kernel,
+ * which answers as it answers protocols that it does not know. Feedback is
+ * added to the socket's sums without its lock, by atomic operations.
  *
  * Handshake. A header on a SYN or SYN-ACK says that its sender speaks; `heard`
  * keeps that until the socket is there (option.bpf.c). Without an answer to a
@@ -91,9 +91,7 @@ static __always_inline bool open_packet(struct __sk_buff *skb,
 {
 	bool v4 = p->l4 - p->l3 == IPV4_LEN;
 
-	/* nobody could cut a super-packet with an unknown protocol in it */
-	if (skb->gso_segs > 1 ||
-	    bpf_skb_adjust_room(skb, XCP_HEADER_LEN, BPF_ADJ_ROOM_NET,
+	if (bpf_skb_adjust_room(skb, XCP_HEADER_LEN, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET)) {
 		COUNT(header_left_out, 1);
 		return false;
@@ -115,6 +113,14 @@ static __always_inline void put_in(struct __sk_buff *skb, struct xcp_socket *s,
 	struct xcp_forward f = {};
 	struct xcp_return r = {};
 
+	if (skb->gso_segs > 1) {
+		/*
+		 * Nobody could cut a super-packet with an unknown protocol in
+		 * it. The device has been changed back: no more headers.
+		 */
+		s->speaks = 0;
+		return;
+	}
 	if (!open_packet(skb, p))
 		return;
 	s->ttl = p->ttl;
@@ -337,6 +343,14 @@ static __noinline bool is_local(struct __sk_buff *skb,
 	       BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
+/* Headers from there may begin a connection. */
+static __always_inline bool is_peer(const struct xcp_heard_key *names)
+{
+	int wire = wire_of(options.netns, &names->remote);
+
+	return wire >= 0 && is_header((__u8)wire);
+}
+
 /* Hands the header to its socket; false if the packet is not for this host. */
 static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 			       struct xcp_heard_key *names)
@@ -344,6 +358,7 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk, *full;
 	struct xcp_socket *s = NULL;
+	bool ours = false;
 
 	if (a->v4) {
 		__builtin_memcpy(&tuple.ipv4.saddr, names->remote.bytes + 12,
@@ -363,17 +378,20 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	}
 	if (!sk) {
 		/* TCP resets what nobody listens for */
-		return is_local(skb, names, a->v4);
+		return is_peer(names) && is_local(skb, names, a->v4);
 	}
 	full = bpf_sk_fullsock(sk);
 	if (full)
 		s = bpf_sk_storage_get(&sockets, full, NULL, 0);
-	if (s && s->speaks && is_header(s->wire))
+	if (s && s->speaks && is_header(s->wire)) {
 		take(s, a);
-	else
+		ours = true;
+	} else if (is_peer(names)) {
 		hear(a, names);
+		ours = true;
+	}
 	bpf_sk_release(sk);
-	return true;
+	return ours;
 }
 
 SEC("tc")
@@ -382,13 +400,11 @@ int xcp_ingress(struct __sk_buff *skb)
 	struct xcp_heard_key names;
 	struct arrived a = {};
 	struct sent p = {};
-	int wire;
 
 	if (!read_arrived(skb, &a) ||
 	    !names_of(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
 		return XCP_TC_NEXT;
-	wire = wire_of(options.netns, &names.remote);
-	if (wire < 0 || !is_header((__u8)wire) || !deliver(skb, &a, &names))
+	if (!deliver(skb, &a, &names))
 		return XCP_TC_NEXT;
 	if (bpf_skb_adjust_room(skb, -(__s32)a.head.length, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET))

@@ -31,6 +31,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct xcp_host_config config SEC(".data.config");
 
 #define OPTION_MAX 40
+/* timeouts of one segment after which it is sent without a header */
+#define SILENT_TIMEOUTS 2
 
 /* How many wire packets the packet of this callback stands for. */
 static __always_inline __u32 wire_packets(const struct sk_buff *skb)
@@ -134,7 +136,8 @@ static __always_inline void set_callbacks(struct bpf_sock_ops *skops,
 {
 	__u32 ours = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
 		     BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
-		     BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG;
+		     BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG |
+		     BPF_SOCK_OPS_RTO_CB_FLAG;
 
 	bpf_sock_ops_cb_flags_set(
 		skops, (skops->bpf_sock_ops_cb_flags & ~ours) | flags);
@@ -281,7 +284,7 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 	s->xcp_hops = XCP_HOPS_UNKNOWN;
 	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
 	flags |= is_header(s->wire)
-			 ? BPF_SOCK_OPS_RTT_CB_FLAG
+			 ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG
 			 : BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
 	set_callbacks(skops, flags);
 	COUNT(sockets, 1);
@@ -630,6 +633,16 @@ int xcp_option(struct bpf_sock_ops *skops)
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		established(skops, true);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		/* perhaps the other end takes no headers any more */
+		s = socket_of(skops, 0);
+		if (s && is_header(s->wire) &&
+		    skops->args[0] >= SILENT_TIMEOUTS) {
+			forget(skops);
+			if (uses_xcp(skops))
+				fall_back(skops, kernel_sock(skops));
+		}
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
 		/* headers are read where nobody may be judged */

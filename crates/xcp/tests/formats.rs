@@ -158,6 +158,26 @@ fn switching_breaks_no_connection() {
     });
 }
 
+/// One end takes no headers any more; the other finds out.
+#[test]
+fn an_end_that_stops_breaks_no_connection() {
+    let _turn = turn();
+    if !can_run("formats stopped") {
+        return;
+    }
+    let net = Net::new("e");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    net.speak(Wire::Header);
+    let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+    transfer(&mut client, &mut other, &pattern(1_000_000));
+    assert_eq!(common::control(&client), "xcp");
+    net.within("s", || host::speak(&Speech::default())).unwrap();
+    transfer(&mut client, &mut other, &pattern(1_000_000));
+    transfer(&mut other, &mut client, &pattern(1_000_000));
+    assert_eq!(common::control(&client), common::default_control());
+}
+
 fn keep_sending(mut client: TcpStream, mut other: TcpStream, done: &AtomicBool) -> usize {
     let bytes = pattern(200_000);
     let mut rounds = 0;
