@@ -25,7 +25,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
-/* ACKs without feedback, in 3 RTTs or more, that mean the option is gone */
+/* ACKs on end without feedback that mean that nobody sends any */
 #define SILENT_ACKS_MAX 100
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)
@@ -188,7 +188,8 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 			fall_back(sk, sk);
 		return;
 	}
-	if (++s->silent_acks > SILENT_ACKS_MAX) {
+	/* where SACK blocks fill ACKs, silence means nothing */
+	if (!tcp_sk(sk)->sacked_out && ++s->silent_acks > SILENT_ACKS_MAX) {
 		s->fell_back = 1;
 		fall_back(sk, sk);
 		return;

@@ -15,7 +15,7 @@
  *
  * Handshake. A header on a SYN or SYN-ACK says that its sender speaks; `heard`
  * keeps that until the socket is there (option.bpf.c). Without an answer to a
- * SYN and its repetition, a plain one is tried.
+ * SYN or SYN-ACK and its repetition, a plain one is tried.
  */
 #include "host.h"
 #include "route.h"
@@ -24,6 +24,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define SYNS_WITH_HEADER 2
+/* the longest pure ACK */
+#define ACK_MAX (IPV6_LEN + XCP_TCP_HEADER_MAX)
 #define TCP_FLAGS 13 /* of the TCP header */
 #define BPF_TCP_LISTEN 10
 
@@ -42,7 +44,8 @@ static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 	p->l3 = options.l2_len;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		if (bpf_skb_load_bytes(skb, p->l3, ip, IPV4_LEN) ||
-		    ip[0] != 0x45 || ip[9] != IPPROTO_TCP)
+		    ip[0] != 0x45 || ip[9] != IPPROTO_TCP || (ip[6] & 0x3f) ||
+		    ip[7])
 			return false;
 		p->l4 = p->l3 + IPV4_LEN;
 		p->ttl = ip[8];
@@ -189,6 +192,8 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
 		return 0;
 	version = version_of(h->wire);
+	if (h->answers++ >= SYNS_WITH_HEADER)
+		return 0;
 	if (!open_packet(skb, p))
 		return 0;
 	f.xcp_ttl = p->ttl;
@@ -216,13 +221,15 @@ int xcp_egress(struct __sk_buff *skb)
 	if (!s)
 		return XCP_TC_NEXT;
 	if (is_header(s->wire)) {
-		if (!read_sent(skb, &p))
+		if (!read_sent(skb, &p)) {
+			COUNT(header_left_out, 1);
 			return XCP_TC_NEXT;
+		}
 		if (s->speaks ||
 		    (p.flags & TCP_FLAG_SYN && s->syns++ < SYNS_WITH_HEADER))
 			put_in(skb, s, &p);
-	} else if (s->crowded && s->receiver.pending && read_sent(skb, &p)) {
-		s->crowded = 0;
+	} else if (s->speaks && skb->len <= options.l2_len + ACK_MAX &&
+		   read_sent(skb, &p)) {
 		make_room(skb, s, &p);
 	}
 	return XCP_TC_NEXT;

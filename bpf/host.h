@@ -158,13 +158,18 @@ static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 	return f;
 }
 
-/* What a packet that will be copied n times returns. */
+/*
+ * What a packet that will be copied n times returns. Headers that arrive add
+ * to the sum at the same time, so what is taken is subtracted in one piece.
+ */
 static __always_inline struct xcp_return return_of(struct xcp_socket *s,
 						   __u32 n)
 {
+	struct xcp_receiver now = s->receiver;
 	struct xcp_return r = {};
 
-	r.feedback = xcp_receiver_take(&s->receiver, n);
+	r.feedback = xcp_receiver_take(&now, n);
+	__sync_fetch_and_add(&s->receiver.pending, -(__s64)r.feedback * n);
 	r.xcp_hops = s->receiver.xcp_hops;
 	r.other_hops = s->receiver.other_hops;
 	COUNT(sums.returned, (__s64)r.feedback * n);

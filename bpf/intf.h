@@ -84,6 +84,8 @@ struct xcp_heard_key {
 struct xcp_heard {
 	uint8_t wire; /* enum xcp_wire */
 	uint8_t packets; /* XCP_HEARD_ */
+	uint8_t answers; /* SYN-ACKs with a header so far */
+	uint8_t unused;
 };
 
 /* Sums of feedback. */
@@ -109,7 +111,8 @@ struct xcp_host_counters {
 	uint64_t forward_received;
 	uint64_t return_sent;
 	uint64_t return_received;
-	uint64_t return_crowded; /* no room beside other options */
+	uint64_t return_crowded; /* no room beside other options, as far as seen
+				  */
 	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
 	uint64_t header_left_out; /* too long a packet, or IP options */
 	uint64_t malformed;
@@ -142,8 +145,7 @@ struct xcp_socket {
 	uint8_t way; /* of the other end's, as xcp_header_way tells */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
-	uint8_t crowded; /* the last ACK had no room for its feedback */
-	uint8_t unused[2];
+	uint8_t unused[3];
 };
 
 #define XCP_HOPS_UNKNOWN 255

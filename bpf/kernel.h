@@ -132,6 +132,7 @@ struct tcp_sock {
 	__u32 snd_cwnd_clamp;
 	__u32 delivered;
 	__u32 app_limited;
+	__u32 sacked_out;
 	__u64 tcp_mstamp; /* us */
 } XCP_KERNEL;
 

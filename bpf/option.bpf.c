@@ -434,14 +434,12 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		forward = XCP_2005_FORWARD_LEN;
 		back = XCP_2005_RETURN_LEN;
 	}
-	s->crowded = 0;
 	if (!skops->skb_len) {
-		if (!bpf_reserve_hdr_opt(skops, back, 0)) {
+		/* not even asked where nothing is left: see sack.h */
+		if (!bpf_reserve_hdr_opt(skops, back, 0))
 			s->writing = XCP_RETURN;
-		} else {
-			s->crowded = 1;
+		else
 			COUNT(return_crowded, 1);
-		}
 	} else if (s->receiver.pending &&
 		   !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
 		s->writing = XCP_BOTH;

@@ -100,6 +100,9 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	    before.b[SACK_AT] != SACK_KIND ||
 	    before.b[SACK_AT + 1] != SACK_LEN(length == TWO_BLOCKS_LEN ? 2 : 3))
 		return 0;
+	/* no block is given up for nothing */
+	if (length == OPTIONS_MAX && !s->receiver.pending)
+		return 0;
 	if (length == TWO_BLOCKS_LEN && grow_options(skb, p))
 		return 0;
 
@@ -121,8 +124,10 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	diff = bpf_csum_diff((__be32 *)before.b, OPTIONS_MAX, (__be32 *)after.b,
 			     OPTIONS_MAX, 0);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, 0, diff, 0);
-	if (length == OPTIONS_MAX)
+	if (length == OPTIONS_MAX) {
+		COUNT(return_crowded, 1);
 		COUNT(sacks_trimmed, 1);
+	}
 	return 0;
 }
 

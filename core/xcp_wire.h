@@ -17,8 +17,7 @@
 /*
  * Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
  * wherever it stands; what routers change before what they leave alone.
- * `data_end` bounds what may be read. Sets `*offset` from the header's start,
- * but not for XCP_RETURN_2005, which nobody edits.
+ * `data_end` bounds what may be read. Sets `*offset` from the header's start.
  * XCP_MALFORMED if the options do not parse up to there.
  */
 XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
@@ -26,8 +25,7 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 					 const uint8_t *data_end,
 					 uint32_t *offset)
 {
-	enum xcp_kind seen = XCP_NONE;
-	uint32_t at, length, i;
+	uint32_t at, length, i, seen = 0;
 	const uint8_t *p;
 
 	*offset = XCP_TCP_HEADER_LEN;
@@ -35,12 +33,12 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 		XCP_FORGET(*offset); /* one state an option, not one a path */
 		at = *offset;
 		if (at >= header_len || at >= XCP_TCP_HEADER_MAX)
-			return seen;
+			break;
 		p = tcp + at;
 		if (p + 1 > data_end)
 			return XCP_MALFORMED;
 		if (p[0] == 0) /* end of options */
-			return seen;
+			break;
 		if (p[0] == 1) { /* no operation */
 			*offset = at + 1;
 			continue;
@@ -69,10 +67,13 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 			return XCP_FORWARD_2005;
 		if (p[0] == XCP_2005_RETURN_KIND &&
 		    length == XCP_2005_RETURN_LEN)
-			seen = XCP_RETURN_2005;
+			seen = at;
 		*offset = at + length;
 	}
-	return seen;
+	if (!seen)
+		return XCP_NONE;
+	*offset = seen;
+	return XCP_RETURN_2005;
 }
 
 #endif

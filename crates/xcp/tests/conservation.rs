@@ -6,15 +6,18 @@
 mod common;
 
 use common::{pattern, settle, transfer, turn, HostOn, Net, LINK_BPS};
+use xcp_datapath::host::Sums2005;
 use xcp_datapath::testing::can_run;
 use xcp_datapath::testing::{Accident, AccidentAccount, AccidentPlan};
-use xcp_datapath::{host, router};
+use xcp_datapath::{host, router, Wire};
 
 const BYTES: usize = 8_000_000;
 
 struct Books {
-    granted: i64,
+    granted: Option<i64>,
     hosts: host::Counters,
+    /// In the unit of the run's wire format.
+    sums: Sums2005,
     lost: AccidentAccount,
 }
 
@@ -25,8 +28,9 @@ const RUNS: usize = 5;
 
 /// Runs transfers with an accident on the router's link to the server (data)
 /// or to the client (ACKs), and reads all the books when all is quiet.
-fn keep_books(name: &str, plan: AccidentPlan, capacity: u64, both_ways: bool) -> Books {
-    let mut books = run(name, plan, capacity, both_ways);
+fn keep_books(how: How) -> Books {
+    let plan = how.plan;
+    let mut books = run(how);
     for _ in 1..RUNS {
         let lost = if plan.drop_return == 0 {
             books.lost.dropped
@@ -36,20 +40,52 @@ fn keep_books(name: &str, plan: AccidentPlan, capacity: u64, both_ways: bool) ->
         if books.hosts.forward_sent == books.hosts.forward_received + lost {
             break;
         }
-        books = run(name, plan, capacity, both_ways);
+        books = run(how);
     }
     books
 }
 
-fn run(name: &str, plan: AccidentPlan, capacity: u64, both_ways: bool) -> Books {
+/// What a run is like.
+#[derive(Clone, Copy)]
+struct How {
+    name: &'static str,
+    /// None: `option`, without the devices that make room on crowded ACKs.
+    wire: Option<Wire>,
+    plan: AccidentPlan,
+    /// Of the routers, bytes per second.
+    capacity: u64,
+    both_ways: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self {
+            name: "n",
+            wire: None,
+            plan: AccidentPlan::default(),
+            capacity: LINK_BPS,
+            both_ways: false,
+        }
+    }
+}
+
+fn run(how: How) -> Books {
+    let How { name, plan, .. } = how;
     let net = Net::new(name);
-    net.add_routers(capacity);
+    net.add_routers(how.capacity);
     let _host = HostOn::new();
+    if let Some(wire) = how.wire {
+        net.speak(wire);
+        // a lost packet is one hole, not a super-packet's
+        net.within("c", || {
+            common::run("ip", "link set dev r gso_max_segs 1");
+        });
+    }
     let dev = if plan.drop_return != 0 { "c" } else { "s" };
     let accident = net.within("r", || Accident::start(dev, plan).unwrap());
     let (mut client, mut server) = net.connect("xcp", "xcp");
     let bytes = pattern(BYTES);
-    if both_ways {
+    if how.both_ways {
         std::thread::scope(|scope| {
             let (mut a, mut b) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             let answer = &bytes;
@@ -72,9 +108,21 @@ fn run(name: &str, plan: AccidentPlan, capacity: u64, both_ways: bool) -> Books 
         all.iter().map(|r| r.granted_bytes_per_s).sum()
     });
     assert_eq!(common::control(&client), "xcp", "it must have been XCP");
+    let hosts = host::counters().unwrap();
     Books {
-        granted,
-        hosts: host::counters().unwrap(),
+        // routers count in B/s, hosts of this format in packets
+        granted: (how.wire != Some(Wire::Option2005)).then_some(granted),
+        sums: match how.wire {
+            Some(Wire::Option2005) => hosts.option_2005,
+            _ => Sums2005 {
+                received: hosts.received_bytes_per_s,
+                returned: hosts.returned_bytes_per_s,
+                unreturned: hosts.unreturned_bytes_per_s,
+                feedback: hosts.feedback_bytes_per_s,
+                applied: hosts.applied_bytes_per_s,
+            },
+        },
+        hosts,
         lost: accident.account().unwrap(),
     }
 }
@@ -83,22 +131,22 @@ fn assert_balanced(books: &Books) {
     let Books {
         granted,
         hosts,
+        sums,
         lost,
     } = books;
-    println!("granted {granted}, {hosts:?}, {lost:?}");
-    assert!(hosts.forward_received > 1000 && hosts.feedback_bytes_per_s != 0);
+    println!("granted {granted:?}, {hosts:?}, {lost:?}");
+    assert!(hosts.forward_received > 1000 && sums.feedback != 0);
+    if let Some(granted) = granted {
+        assert_eq!(
+            *granted,
+            sums.received + lost.lost_delta_bytes_per_s,
+            "granted = received + lost with data"
+        );
+    }
+    assert_eq!(sums.received, sums.returned, "received = returned");
     assert_eq!(
-        *granted,
-        hosts.received_bytes_per_s + lost.lost_delta_bytes_per_s,
-        "granted = received + lost with data"
-    );
-    assert_eq!(
-        hosts.received_bytes_per_s, hosts.returned_bytes_per_s,
-        "received = returned"
-    );
-    assert_eq!(
-        hosts.returned_bytes_per_s,
-        hosts.feedback_bytes_per_s + lost.lost_feedback_bytes_per_s,
+        sums.returned,
+        sums.feedback + lost.lost_feedback_bytes_per_s,
         "returned = come back + lost with ACKs"
     );
 }
@@ -109,12 +157,9 @@ fn without_loss() {
     if !can_run("conservation without loss") {
         return;
     }
-    let books = keep_books("n", AccidentPlan::default(), LINK_BPS, false);
+    let books = keep_books(How::default());
     assert_balanced(&books);
-    assert_eq!(
-        books.hosts.feedback_bytes_per_s, books.hosts.applied_bytes_per_s,
-        "all of it applied"
-    );
+    assert_eq!(books.sums.feedback, books.sums.applied, "all of it applied");
     assert!(
         books.hosts.return_sent < books.hosts.forward_received,
         "ACKs were delayed, or segments merged"
@@ -127,19 +172,79 @@ fn with_lost_data_and_crowded_acks() {
     if !can_run("conservation with lost data") {
         return;
     }
-    let plan = AccidentPlan {
-        drop_every: 40,
-        ..Default::default()
-    };
-    // more than the link carries: a standing queue, and so many packets on
-    // their way that there are several holes at a time
-    let books = keep_books("d", plan, 3 * LINK_BPS, false);
+    let books = keep_books(How {
+        name: "d",
+        ..many_holes()
+    });
     assert_balanced(&books);
     assert!(books.lost.dropped > 10);
     assert!(
         books.hosts.return_crowded > 0,
         "SACK blocks left no room at least once"
     );
+}
+
+/// More than the link carries: a standing queue, and so many packets on their
+/// way that there are several holes at a time.
+fn many_holes() -> How {
+    How {
+        plan: AccidentPlan {
+            drop_every: 40,
+            ..Default::default()
+        },
+        capacity: 3 * LINK_BPS,
+        ..How::default()
+    }
+}
+
+#[test]
+fn in_every_format_with_lost_data() {
+    let _turn = turn();
+    if !can_run("conservation in every format") {
+        return;
+    }
+    for wire in Wire::ALL {
+        let mut how = How {
+            name: "w",
+            wire: Some(wire),
+            ..many_holes()
+        };
+        how.plan.drop_every = 12;
+        let books = keep_books(how);
+        println!("{wire}");
+        assert_balanced(&books);
+        assert!(books.lost.dropped > 10);
+        if !wire.is_header() {
+            let hosts = &books.hosts;
+            assert!(
+                hosts.sacks_trimmed > 0,
+                "ACKs with three SACK blocks: {hosts:?}"
+            );
+            assert!(hosts.return_sent > hosts.return_crowded, "{hosts:?}");
+        }
+    }
+}
+
+#[test]
+fn in_every_format_with_lost_acks() {
+    let _turn = turn();
+    if !can_run("conservation in every format with lost ACKs") {
+        return;
+    }
+    for wire in [Wire::Option2005, Wire::Header] {
+        let books = keep_books(How {
+            name: "v",
+            wire: Some(wire),
+            plan: AccidentPlan {
+                drop_every: 10,
+                drop_return: 1,
+                ..Default::default()
+            },
+            ..How::default()
+        });
+        assert_balanced(&books);
+        assert!(books.lost.dropped > 10);
+    }
 }
 
 #[test]
@@ -153,7 +258,11 @@ fn with_lost_acks() {
         drop_return: 1,
         ..Default::default()
     };
-    let books = keep_books("a", plan, LINK_BPS, false);
+    let books = keep_books(How {
+        name: "a",
+        plan,
+        ..How::default()
+    });
     assert_balanced(&books);
     assert!(books.lost.dropped > 10);
 }
@@ -164,6 +273,10 @@ fn with_data_both_ways() {
     if !can_run("conservation with data both ways") {
         return;
     }
-    let books = keep_books("b", AccidentPlan::default(), LINK_BPS, true);
+    let books = keep_books(How {
+        name: "b",
+        both_ways: true,
+        ..How::default()
+    });
     assert_balanced(&books);
 }
