@@ -25,6 +25,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
+/*
+ * Above this (25 Gb/s) the largest super-packet, 64 KB, is gone in 20 us:
+ * timers are no finer, they only cost and move packets between processors.
+ */
+#define PACED_MAX_BPS 3125000000ULL
 /* ACKs on end without feedback that mean that nobody sends any */
 #define SILENT_ACKS_MAX 100
 
@@ -76,6 +81,8 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 		return;
 	/* TCP paces payload; the window counts whole packets */
 	rate = s->sender.pacing_Bps * payload_of(tp, s) / s->sender.wire_B;
+	if (rate > PACED_MAX_BPS)
+		rate = ~0UL;
 	sk->sk_pacing_rate = xcp_max(rate, 1);
 }
 

@@ -117,6 +117,19 @@ impl Net {
         });
     }
 
+    /// Takes the limit off the router's link to the server.
+    pub fn unshape(&self) {
+        within_space(&self.space("r"), "tc qdisc del dev s root");
+    }
+
+    /// Client and server speak no other format than `option`, from now on.
+    pub fn silence(&self) {
+        for node in ["c", "s"] {
+            self.within(node, || host::speak(&Speech::default()))
+                .unwrap();
+        }
+    }
+
     /// Client and server speak this format with each other, from now on.
     pub fn speak(&self, wire: Wire) {
         for (node, peers) in [

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Throughput of every wire format over veth on this kernel, beside plain
+//! CUBIC in the same run: `cargo bench -p xcp --bench formats`, as root. Exits
+//! with an error if `option` carries less than LEAST of CUBIC.
+//!
+//! Client, router and server are namespaces; nothing limits the rate but the
+//! processors. Rounds take turns, so that all see the same noise.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{HostOn, Net, SERVER};
+use xcp_datapath::testing::can_run;
+use xcp_datapath::Wire;
+
+const ROUNDS: usize = 7;
+/// A busy machine may spoil one run.
+const RUNS: usize = 3;
+/// Until XCP has its share.
+const WARM_UP: Duration = Duration::from_millis(700);
+const MEASURED: Duration = Duration::from_millis(500);
+const LEAST: f64 = 0.9;
+/// More than any machine carries over veth, bytes per second.
+const CAPACITY_BPS: u64 = 25_000_000_000;
+const CHUNK: usize = 1 << 18;
+
+fn main() -> ExitCode {
+    if !can_run("throughput of the wire formats") {
+        return ExitCode::SUCCESS;
+    }
+    let net = Net::new("b");
+    net.unshape();
+    net.add_routers(CAPACITY_BPS);
+    let _host = HostOn::new();
+    for run in 1..=RUNS {
+        let option = compare(&net);
+        if option >= LEAST {
+            println!("ok: option at least {LEAST} of CUBIC");
+            return ExitCode::SUCCESS;
+        }
+        println!("run {run} of {RUNS}: option below {LEAST} of CUBIC");
+    }
+    println!("FAILED");
+    ExitCode::FAILURE
+}
+
+/// What is compared with plain CUBIC.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// CUBIC without segmentation offload: what it costs headers to be
+    /// unknown to the kernel.
+    OneByOne,
+    Wire(Wire),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::OneByOne => "cubic, no GSO",
+            Self::Wire(wire) => wire.name(),
+        }
+    }
+}
+
+/// Prints the table of one run; returns the ratio of `option`.
+fn compare(net: &Net) -> f64 {
+    let kinds = [Kind::OneByOne].into_iter();
+    let kinds = kinds.chain(Wire::ALL.map(Kind::Wire));
+    let mut cubic = Vec::new();
+    let mut all: Vec<(Kind, Vec<f64>, Vec<f64>)> =
+        kinds.map(|kind| (kind, vec![], vec![])).collect();
+    for _ in 0..ROUNDS {
+        for (kind, rates, ratios) in &mut all {
+            let plain = measure(net, None);
+            let rate = measure(net, Some(*kind));
+            cubic.push(plain);
+            rates.push(rate);
+            ratios.push(rate / plain);
+        }
+    }
+    println!("Gb/s over veth, median of {ROUNDS} rounds; ratio to CUBIC just before");
+    println!("{:>14}{:>8}{:>8}", "", "Gb/s", "ratio");
+    println!("{:>14}{:>8.2}", "cubic", median(&mut cubic));
+    let mut option = 0.0;
+    for (kind, rates, ratios) in &mut all {
+        let ratio = median(ratios);
+        println!("{:>14}{:>8.2}{ratio:>8.2}", kind.name(), median(rates));
+        if matches!(kind, Kind::Wire(Wire::Option)) {
+            option = ratio;
+        }
+    }
+    option
+}
+
+/// Gb/s of one connection.
+fn measure(net: &Net, kind: Option<Kind>) -> f64 {
+    net.silence();
+    let control = match kind {
+        Some(Kind::Wire(wire)) => {
+            net.speak(wire);
+            "xcp"
+        }
+        _ => "cubic",
+    };
+    let segments = match kind {
+        Some(Kind::OneByOne | Kind::Wire(Wire::Header | Wire::Header2004)) => 1,
+        _ => 65535,
+    };
+    net.within("c", || {
+        common::run("ip", &format!("link set dev r gso_max_segs {segments}"));
+    });
+    let (client, server) = net.connect_to(SERVER, control, control);
+    let received = AtomicU64::new(0);
+    let rate = thread::scope(|scope| {
+        scope.spawn(|| send(&client));
+        scope.spawn(|| receive(&server, &received));
+        thread::sleep(WARM_UP);
+        let (begin, before) = (Instant::now(), received.load(Ordering::Relaxed));
+        thread::sleep(MEASURED);
+        let bytes = received.load(Ordering::Relaxed) - before;
+        let rate = bytes as f64 * 8e-9 / begin.elapsed().as_secs_f64();
+        let _ = server.shutdown(std::net::Shutdown::Both);
+        let _ = client.shutdown(std::net::Shutdown::Both);
+        rate
+    });
+    assert_eq!(common::control(&client), control, "what was asked for");
+    rate
+}
+
+fn send(mut to: &TcpStream) {
+    let bytes = vec![0; CHUNK];
+    while to.write_all(&bytes).is_ok() {}
+}
+
+fn receive(mut from: &TcpStream, received: &AtomicU64) {
+    let mut bytes = vec![0; CHUNK];
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        received.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
