@@ -3,103 +3,20 @@
 
 mod command;
 mod common;
+mod place;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use command::{Ran, Traces, XCP};
+use command::Traces;
 use common::turn;
+use place::{data_packets_of, tshark_is_here, Lab, SHORT};
 use serde_json::Value;
-use tempfile::TempDir;
 use xcp_datapath::testing::{can_run, skipped};
-
-/// Two flows over 10 Mb/s and 100 ms, 10 s; what follows is up to the test.
-const SHORT: &str = r#"
-name = "short"
-source = "a test"
-about = "two flows"
-duration_s = 10
-warmup_s = 4
-bottleneck = ["r", "d"]
-
-[[link]]
-between = ["s", "r"]
-rate_mbit = 100
-delay_ms = 50
-
-[[link]]
-between = ["r", "d"]
-rate_mbit = 10
-queue_packets = 100
-
-[[flow]]
-name = "1"
-from = "s"
-to = "d"
-
-[[flow]]
-name = "2"
-from = "s"
-to = "d"
-
-[[variant]]
-name = "xcp"
-control = "xcp"
-queue = "xcp"
-"#;
-
-/// A folder of a test's own, which is all that its lab may use.
-struct Lab {
-    dir: TempDir,
-}
-
-impl Lab {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("tmp")).unwrap();
-        Self { dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        fs::write(self.path(name), text).unwrap();
-        self.path(name).display().to_string()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(XCP);
-        command
-            .args(["lab", "run"])
-            .args(args)
-            .arg("--out")
-            .arg(self.path("out"))
-            .env("TMPDIR", self.path("tmp"));
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Ran {
-        let ran = Ran::of(&mut self.command(args));
-        assert_eq!(self.left(), Vec::<PathBuf>::new(), "temporary files");
-        ran
-    }
-
-    /// Temporary files that are still there.
-    fn left(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.path("tmp")).unwrap();
-        entries.map(|e| e.unwrap().path()).collect()
-    }
-
-    fn csv(&self) -> String {
-        fs::read_to_string(self.path("out").join("xcp.csv")).unwrap()
-    }
-}
 
 fn validated(kernel: &str) -> (Lab, String) {
     let lab = Lab::new();
@@ -310,98 +227,6 @@ fn a_kernel_that_does_not_boot_is_told() {
 fn cache() -> String {
     std::env::var("XDG_CACHE_HOME")
         .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").unwrap()))
-}
-
-#[test]
-fn captures_are_right_and_the_same_twice() {
-    let brief = SHORT.replace("10\nwarmup_s = 4", "3\nwarmup_s = 1");
-    let points = ["--pcap", "s-r", "--pcap", "r-d", "--pcap", "d-r"];
-    let files = ["xcp-s-r.pcap", "xcp-r-d.pcap", "xcp-d-r.pcap"];
-    let captured = |ip: u8| {
-        let lab = Lab::new();
-        let name = lab.file("x.toml", &format!("ip = {ip}\n{brief}"));
-        let ran = lab.run(&[&[&name, "--json"], &points[..]].concat());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        let listed = ran.json()["captures"].clone();
-        for (capture, file) in listed.as_array().unwrap().iter().zip(files) {
-            assert_eq!(capture["file"], file);
-            assert_eq!(capture["missing"], 0);
-            assert_ne!(capture["packets"], 0);
-        }
-        assert_eq!(listed.as_array().unwrap().len(), files.len());
-        lab
-    };
-    let content = |lab: &Lab, file| fs::read(lab.path("out").join(file)).unwrap();
-    let (first, second, ipv6) = (captured(4), captured(4), captured(6));
-    for file in files {
-        let same = content(&first, file) == content(&second, file);
-        assert!(same, "{file}: the same seed, the same packets");
-    }
-    if !tshark_is_here("captures") {
-        return;
-    }
-    for lab in [&first, &ipv6] {
-        // some are super-packets
-        assert!(data_packets_of(lab, files[0]) > 500);
-        assert!(data_packets_of(lab, files[1]) > 1000);
-        assert_eq!(data_packets_of(lab, files[2]), 0, "only ACKs go back");
-    }
-}
-
-fn tshark_is_here(test: &str) -> bool {
-    let found = Command::new("tshark").arg("--version").output().is_ok();
-    if !found {
-        skipped(test, "tshark is not installed");
-    }
-    found
-}
-
-/// Counts the data packets of a capture with tshark. Fails unless all packets
-/// are well-formed, all checksums right, and all data packets have XCP's
-/// header.
-fn data_packets_of(lab: &Lab, file: &str) -> usize {
-    let whole = lab.path("whole.pcap");
-    let cut = fs::read(lab.path("out").join(file)).unwrap();
-    fs::write(&whole, as_sent(&cut)).unwrap();
-    let count = |filter: &str| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
-        let out = Command::new("tshark")
-            .env("HOME", lab.dir.path())
-            .arg("-X")
-            .arg(format!("lua_script:{}", script.display()))
-            .args(["-o", "tcp.check_checksum:TRUE", "-Y", filter, "-r"])
-            .arg(&whole)
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() && !errors.contains("Lua"), "{errors}");
-        String::from_utf8(out.stdout).unwrap().lines().count()
-    };
-    assert_eq!(count("_ws.malformed || xcp.malformed"), 0, "{file}");
-    // 0 is bad, 1 is good, 2 is unverified
-    assert_eq!(count("tcp && !(tcp.checksum.status == 1)"), 0, "{file}");
-    assert!(count("tcp") > 100, "{file}");
-    assert_eq!(count("tcp.len > 0 && !xcp.delta_Bps"), 0, "{file}");
-    count("xcp.delta_Bps")
-}
-
-/// A capture with its packets as long as they were: the lab sends zeroes.
-fn as_sent(pcap: &[u8]) -> Vec<u8> {
-    let word = |at: usize| u32::from_le_bytes(pcap[at..at + 4].try_into().unwrap());
-    assert_eq!(word(0), 0xa1b2_3c4d);
-    let mut whole = pcap[..24].to_vec();
-    whole[16..20].copy_from_slice(&(1u32 << 18).to_le_bytes());
-    let mut at = 24;
-    while at < pcap.len() {
-        let (kept, length) = (word(at + 8) as usize, word(at + 12) as usize);
-        assert!(kept <= length && kept <= 256, "{kept} of {length} bytes");
-        whole.extend(&pcap[at..at + 8]);
-        whole.extend([&pcap[at + 12..at + 16]; 2].concat());
-        whole.extend(&pcap[at + 16..at + 16 + kept]);
-        whole.resize(whole.len() + length - kept, 0);
-        at += 16 + kept;
-    }
-    whole
 }
 
 #[test]
