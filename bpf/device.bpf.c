@@ -334,6 +334,7 @@ static __noinline bool is_local(struct __sk_buff *skb,
 				const struct xcp_heard_key *names, bool v4)
 {
 	struct bpf_fib_lookup fib = {};
+	long result;
 
 	fib.ifindex = skb->ifindex;
 	fib.l4_protocol = IPPROTO_TCP;
@@ -346,8 +347,10 @@ static __noinline bool is_local(struct __sk_buff *skb,
 		__builtin_memcpy(fib.ipv6_src, &names->remote, 16);
 		__builtin_memcpy(fib.ipv6_dst, &names->local, 16);
 	}
-	return bpf_fib_lookup(skb, &fib, sizeof(fib), 0) ==
-	       BPF_FIB_LKUP_RET_NOT_FWDED;
+	result = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	/* a host that forwards nothing gets what is its own */
+	return result == BPF_FIB_LKUP_RET_NOT_FWDED ||
+	       result == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
 /* Headers from there may begin a connection. */

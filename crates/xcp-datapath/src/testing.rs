@@ -7,12 +7,12 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::{MapHandle, MapType, Object, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::intf::{Record, RouterCounters};
+use crate::intf::{HostCounters, PeerKey, Record, RouterCounters};
 use crate::rtnl::Device;
-use crate::{link, object, router, Result};
+use crate::{link, netns, object, router, wire, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -64,6 +64,64 @@ impl Bench {
     /// The loaded object, for its type information.
     pub fn object(&self) -> &Object {
         &self.object
+    }
+}
+
+/// The host's program for what arrives, attached to nothing, in this network
+/// namespace, where every address may speak headers.
+pub struct Ingress {
+    object: Object,
+}
+
+impl Ingress {
+    pub fn new() -> Result<Self> {
+        let netns = netns::cookie()?;
+        let mut open = object::open(&object::DEVICE)?;
+        let mut constants = netns.to_ne_bytes().to_vec();
+        constants.extend(14u32.to_ne_bytes());
+        constants.extend(u32::from(wire::IP_PROTO).to_ne_bytes());
+        object::open_map(&mut open, ".rodata")?
+            .set_initial_value(&constants)
+            .map_err(|e| object::failure("constants", &e))?;
+        let object = object::load(&object::DEVICE, open)?;
+        let all = PeerKey {
+            prefix_len: 64,
+            netns: [(netns >> 32) as u32, netns as u32],
+            address: [0; 16],
+        };
+        object::map(&object, "peers")?
+            .update(all.bytes(), &[Wire::Header as u8], MapFlags::ANY)
+            .map_err(|e| object::failure("map of peers", &e))?;
+        Ok(Self { object })
+    }
+
+    /// Sends one Ethernet frame in; what TCP or the kernel would see. None if
+    /// the kernel's test run does not take the frame.
+    pub fn packet(&self, frame: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut out = vec![0; frame.len() + 256];
+        let program = object::program(&self.object, "xcp_ingress")?;
+        let result = program.test_run(ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat: 1,
+            ..Default::default()
+        });
+        match result {
+            Ok(result) => {
+                let length = result.data.as_ref().map_or(0, |d| d.len());
+                out.truncate(length);
+                Ok(Some(out))
+            }
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::InvalidInput => Ok(None),
+            Err(e) => Err(object::failure("test run", &e)),
+        }
+    }
+
+    /// Headers that did not parse, so far.
+    pub fn malformed(&self) -> Result<u64> {
+        let map = object::map(&self.object, "counters")?;
+        let all = object::read_per_cpu::<HostCounters>(&map)?;
+        Ok(all.iter().map(|c| c.malformed).sum())
     }
 }
 
