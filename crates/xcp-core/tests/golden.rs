@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/ reads in the golden packets of testdata/wire what their JSON twins
+//! say, builds the same bytes again, and never reads beyond what is there.
+
+#![allow(non_snake_case)] // units in names
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use xcp_core::wire::header::{self, Version};
+use xcp_core::wire::option_2005::Option2005;
+use xcp_core::wire::{self, Forward, Kind, Return};
+
+const ETHERNET: usize = 14;
+
+/// Bytes of a packet and its twin.
+fn golden() -> Vec<(Vec<u8>, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the golden packets")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    assert!(files.len() > 100);
+    let read = |path: &Path| fs::read_to_string(path).expect("readable");
+    files
+        .iter()
+        .map(|json| {
+            let twin = serde_json::from_str(&read(json)).expect("JSON");
+            let hex = read(&json.with_extension("hex"));
+            let lines = hex.lines().map(|l| l.split('#').next().unwrap_or_default());
+            let bytes = lines
+                .flat_map(str::split_whitespace)
+                .map(|b| u8::from_str_radix(b, 16).expect("hex"))
+                .collect();
+            (bytes, twin)
+        })
+        .collect()
+}
+
+fn at(twin: &Value, field: &str) -> Option<usize> {
+    twin[field].as_u64().map(|n| n as usize)
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// The forward fields of a twin; those that a format lacks are 0.
+fn forward(twin: &Value) -> Forward {
+    let f = &twin["forward"];
+    let or_0 = |field: &str| f[field].as_i64().unwrap_or(0);
+    Forward {
+        rtt: or_0("rtt_ticks") as u32,
+        x: or_0("x_ticks") as u32,
+        delta: or_0("delta_Bps") as i32,
+        last_xcp_router: or_0("last_xcp_router") as u32,
+        xcp_ttl: or_0("xcp_ttl") as u8,
+        xcp_hops: or_0("xcp_hops") as u8,
+    }
+}
+
+fn check_option(option: &[u8], kind: Kind, twin: &Value) {
+    let returned = || Return {
+        feedback: number(&twin["return"]["feedback_Bps"]) as i32,
+        xcp_hops: number(&twin["return"]["xcp_hops"]) as u8,
+        other_hops: number(&twin["return"]["other_hops"]) as u8,
+    };
+    let built = match kind {
+        Kind::Handshake => wire::handshake().to_vec(),
+        Kind::Return => {
+            assert_eq!(Return::parse(option, kind), Some(returned()));
+            returned().build().to_vec()
+        }
+        Kind::Forward => {
+            assert_eq!(Forward::parse(option), Some(forward(twin)));
+            forward(twin).build().to_vec()
+        }
+        Kind::Both => {
+            assert_eq!(Forward::parse(option), Some(forward(twin)));
+            assert_eq!(Return::parse(option, kind), Some(returned()));
+            forward(twin).build_both(&returned()).to_vec()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(option[..built.len()], built, "the same bytes");
+}
+
+fn check_option_2005(option: &[u8], twin: &Value) {
+    let told = &twin["option_2005"]["forward"];
+    let word = |field: &str| number(&told[field]) as u16;
+    let h = Option2005 {
+        feedback: word("feedback_code"),
+        rtt_ms: word("rtt_ms"),
+        cwnd: word("cwnd"),
+    };
+    let raw = [
+        u16::from_be_bytes([option[2], option[3]]),
+        u16::from_be_bytes([option[4], option[5]]),
+        u16::from_be_bytes([option[6], option[7]]),
+    ];
+    assert_eq!(raw, [h.feedback, h.rtt_ms, h.cwnd]);
+    let value = xcp_core::wire::option_2005::value(h.feedback) as f64 / 4096.0;
+    assert_eq!(Some(value), told["feedback_packets"].as_f64());
+    let size_B = at(twin, "length").expect("a length") as u32;
+    assert_eq!(h.forward(size_B), forward(twin));
+}
+
+fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
+    let raw: &[u8; header::HEADER_LEN] = bytes[at_byte..][..header::HEADER_LEN]
+        .try_into()
+        .expect("20 bytes");
+    let (kind, head) = header::read(raw);
+    let told = &twin["header"];
+    assert_eq!(i64::from(head.version), number(&told["version"]));
+    assert_eq!(i64::from(head.protocol), number(&told["next_protocol"]));
+    // draft -00 says 40 where it means 20
+    let length = number(&told["length"]);
+    let meant = if length == 40 { 20 } else { length };
+    assert_eq!(i64::from(head.length), meant);
+    let feedback = number(&twin["return"]["feedback_Bps"]) as i32;
+    assert_eq!(header::feedback(raw, head.version), feedback);
+    if told["format"] == "minimal" {
+        assert_eq!(kind, Kind::Return);
+        if head.version == 3 && head.length == 20 {
+            let again = header::build_return(Version::V2007, head.protocol, feedback, raw[3]);
+            assert_eq!(*raw, again);
+        }
+        return;
+    }
+    assert_eq!(kind, Kind::Both);
+    let size_B = at(twin, "length").expect("a length") as u32;
+    let seen = header::forward(raw, head.version, size_B);
+    // what is appended is not core/'s to read
+    let want = Forward {
+        last_xcp_router: 0,
+        ..forward(twin)
+    };
+    assert_eq!(seen, want);
+    if head.version == 3 && head.length == 20 {
+        let again = header::build(Version::V2007, head.protocol, &seen, feedback, size_B);
+        assert_eq!(*raw, again);
+    }
+}
+
+#[test]
+fn what_is_read_is_what_the_twins_say() {
+    let (mut options, mut options_2005, mut headers) = (0, 0, 0);
+    for (bytes, twin) in golden() {
+        println!("{}", twin["name"]);
+        let broken = twin["malformed"] == true;
+        if let Some(at_byte) = at(&twin, "header_offset").filter(|_| !broken) {
+            check_header(&bytes, at_byte, &twin);
+            headers += 1;
+            continue;
+        }
+        let Some(tcp) = at(&twin, "tcp_offset").filter(|_| !broken) else {
+            continue;
+        };
+        let segment = &bytes[tcp..];
+        let length = usize::from(segment[12] >> 4) * 4;
+        let (kind, offset) = wire::find(segment, length);
+        let option = at(&twin, "option_offset");
+        match (twin["wire"].as_str(), twin["kind"].as_str()) {
+            (Some("option"), _) => {
+                assert_eq!(Some(tcp + offset), option);
+                check_option(&segment[offset..], kind, &twin);
+                options += 1;
+            }
+            (Some("option-2005"), Some("return")) => {
+                assert_eq!((kind, Some(tcp + offset)), (Kind::Return2005, option));
+            }
+            (Some("option-2005"), _) => {
+                assert_eq!((kind, Some(tcp + offset)), (Kind::Forward2005, option));
+                check_option_2005(&segment[offset..], &twin);
+                options_2005 += 1;
+            }
+            _ => assert_eq!(kind, Kind::None),
+        }
+        // cut anywhere, it is that or nothing that can be read
+        for cut in 20..length {
+            let (part, _) = wire::find(&segment[..cut], length);
+            assert!(part == kind || part == Kind::Malformed, "{cut}: {part:?}");
+        }
+    }
+    assert!(options > 20 && options_2005 > 15 && headers > 25);
+}
+
+#[test]
+fn broken_headers_are_malformed() {
+    let mut seen = 0;
+    for (bytes, twin) in golden() {
+        let name = twin["name"].as_str().unwrap_or_default();
+        let is_header = name.starts_with("header-") && !name.contains("cut");
+        if !is_header || twin["malformed"] != true {
+            continue;
+        }
+        let raw = bytes[ETHERNET + 20..][..header::HEADER_LEN].try_into();
+        let (kind, _) = header::read(raw.expect("20 bytes"));
+        assert_eq!(kind, Kind::Malformed, "{name}");
+        seen += 1;
+    }
+    assert!(seen >= 6, "{seen}");
+}
