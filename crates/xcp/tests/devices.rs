@@ -5,18 +5,15 @@
 mod command;
 mod common;
 
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Instant;
+use std::process::Command;
 
+use command::killed::killed_after;
 use command::{xcp, xcp_within, Ran, Space, Traces, XCP};
 use common::{pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{features, router};
 
-/// At how many moments the command is killed.
-const MOMENTS: u32 = 20;
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
 /// Both ways to attach, as far as this kernel has them.
@@ -260,24 +257,20 @@ fn a_killed_command_leaves_nothing_that_off_does_not_restore() {
         let space = Space::new("kill");
         let untouched = space.devices();
         let on = format!("{HEADER} --dev v1");
-        let start = Instant::now();
-        space.xcp(tcx, &on).ok();
-        let whole = start.elapsed();
-        xcp("host off").ok();
-        for part in 1..=MOMENTS {
-            let mut child = space.command(tcx, &on);
-            let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-            thread::sleep(whole * part / MOMENTS);
-            child.kill().unwrap();
-            child.wait().unwrap();
-            if part % 2 == 0 {
+        let mut moments = 0;
+        while killed_after(&mut space.command(tcx, &on), moments + 1) {
+            moments += 1;
+            if moments % 3 == 0 {
                 // goes on where the other was stopped
                 space.xcp(tcx, &on).ok();
                 assert_eq!((space.gso_max_segs("v0"), space.gso_max_segs("v1")), (1, 1));
             }
             let _ = xcp("host off");
-            assert_eq!(space.devices(), untouched, "killed at {part}/{MOMENTS}");
+            assert_eq!(space.devices(), untouched, "killed at moment {moments}");
         }
+        println!("killed at {moments} moments");
+        assert!(moments > 5);
+        xcp("host off").ok();
     });
 }
 

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub mod killed;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
