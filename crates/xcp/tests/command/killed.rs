@@ -22,11 +22,11 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
         .unwrap();
     let pid = child.id() as i32;
     let (mut status, mut seen, mut inside) = (0, 0, false);
-    loop {
+    let killed = loop {
         // SAFETY: the child is ours and traced by this thread.
         unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
         if !libc::WIFSTOPPED(status) {
-            return false;
+            break false;
         }
         if libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 {
             inside = !inside;
@@ -35,8 +35,7 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
             }
             if seen == n {
                 child.kill().unwrap();
-                child.wait().unwrap();
-                return true;
+                break true;
             }
         }
         // SAFETY: as above.
@@ -45,7 +44,10 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
             libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options);
             libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0);
         }
-    }
+    };
+    // one that ended by itself has been waited for
+    let _ = child.wait();
+    killed
 }
 
 /// Whether the system call that a traced process has just done changes things.
