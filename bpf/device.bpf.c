@@ -83,7 +83,8 @@ static __always_inline void set_protocol(struct __sk_buff *skb, __u32 l3,
 	word = v4 ? (word & 0xff00) | protocol
 		  : (word & 0xff) | (__u16)(protocol << 8);
 	after = bpf_htons(word);
-	bpf_skb_store_bytes(skb, at, &after, 2, 0);
+	/* as in length_grows() */
+	bpf_skb_store_bytes(skb, at, &after, 2, v4 ? 0 : BPF_F_RECOMPUTE_CSUM);
 	if (v4)
 		bpf_l3_csum_replace(skb, l3 + IPV4_CHECK, before, after, 2);
 }

@@ -45,7 +45,8 @@ length_grows(struct __sk_buff *skb, const struct sent *p, __u32 by, bool tcp)
 	if (bpf_skb_load_bytes(skb, at, &before, 2))
 		return;
 	after = bpf_htons((__u16)(bpf_ntohs(before) + by));
-	bpf_skb_store_bytes(skb, at, &after, 2, 0);
+	/* a sum over the packet stays right: IPv4's own checksum evens out */
+	bpf_skb_store_bytes(skb, at, &after, 2, v4 ? 0 : BPF_F_RECOMPUTE_CSUM);
 	if (v4)
 		bpf_l3_csum_replace(skb, p->l3 + IPV4_CHECK, before, after, 2);
 	if (!tcp)

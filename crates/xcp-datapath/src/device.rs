@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A host's devices: the programs that put headers in and take them out, and
-//! make room on crowded ACKs; and what has to be changed on the device for
-//! headers. Everything as before when taken off.
-//!
-//! The kernel cannot cut a super-packet with an unknown protocol in it, so
-//! TCP must make none (`gso_max_segs` 1). And it cannot let hardware compute a
-//! checksum behind a header that the hardware does not know, so hardware that
-//! looks for TCP by itself must leave it alone (`tx-checksum-ipv4`, `-ipv6`).
+//! make room on crowded ACKs. Everything as before when taken off: what a
+//! device was is recorded before it is changed, so that a command that was
+//! killed in between can be undone too.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -16,10 +12,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use libbpf_sys::bpf_map_create_opts;
 
 use crate::clsact::{self, Direction, Place};
-use crate::ethtool::Features;
 use crate::intf::{DeviceKey, DeviceRecord, Record};
 use crate::rtnl::{self, Device};
-use crate::{bpffs, features, link, netns, object, Error, Result};
+use crate::{bpffs, features, link, netns, object, offload, router, Error, Result};
 
 const PART: &str = "host";
 const FOLDER: &str = "devices";
@@ -27,8 +22,6 @@ const MAP: &str = "device_table";
 const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
 const SHARED: [&str; 4] = ["sockets", "counters", "peers", "heard"];
-/// Checksums that hardware computes only where it finds TCP by itself.
-const CHECKSUMS: [(&str, u32); 2] = [("tx-checksum-ipv4", 1), ("tx-checksum-ipv6", 2)];
 
 fn dir(key: &DeviceKey) -> PathBuf {
     bpffs::dir(PART)
@@ -60,6 +53,9 @@ pub fn create_table(host: &Path) -> Result<()> {
 }
 
 fn all() -> Result<Vec<(DeviceKey, DeviceRecord)>> {
+    if !object::exists(&bpffs::dir(PART).join(MAP)) {
+        return Ok(Vec::new());
+    }
     let map = table()?;
     Ok(map
         .keys()
@@ -87,64 +83,106 @@ pub fn names() -> Result<Vec<String>> {
 
 /// Attaches to these devices of this namespace and to no others; `header`
 /// says whether they carry headers. Returns whether anything was different.
+/// If one device will not have it, those before are taken off again.
 pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     let here = netns::cookie()?;
-    let mut changed = false;
-    for (key, record) in all()? {
-        let stays = wanted.iter().any(|d| d.index == key.ifindex)
-            && record.ip_proto == u32::from(ip_proto)
-            && (record.gso_max_segs != 0) == header;
-        if key.netns == here && !stays {
-            take_off(&key, &record, true)?;
-            changed = true;
-        }
+    let (stay, go): (Vec<_>, Vec<_>) = all()?
+        .into_iter()
+        .filter(|(key, _)| key.netns == here)
+        .partition(|(key, record)| {
+            wanted.iter().any(|d| d.index == key.ifindex)
+                && record.complete != 0
+                && record.ip_proto == u32::from(ip_proto)
+                && (record.gso_max_segs != 0) == header
+        });
+    let is_wanted = |key: &DeviceKey| wanted.iter().any(|d| d.index == key.ifindex);
+    let (changed, unwanted): (Vec<_>, Vec<_>) = go.into_iter().partition(|(key, _)| is_wanted(key));
+    for (key, record) in &changed {
+        take_off(key, record, true)?;
     }
+    let mut added: Vec<DeviceKey> = Vec::new();
     for device in wanted {
         let key = DeviceKey {
             netns: here,
             ifindex: device.index,
             unused: 0,
         };
-        if !object::exists(&dir(&key)) {
-            put_on(&key, device, header, ip_proto).inspect_err(|_| {
-                let _ = fs::remove_dir_all(dir(&key));
-            })?;
-            changed = true;
+        let is_on = |other: &DeviceKey| other.ifindex == key.ifindex;
+        if stay.iter().any(|(k, _)| is_on(k)) || added.iter().any(is_on) {
+            continue;
+        }
+        added.push(key);
+        put_on(&key, device, header, ip_proto).inspect_err(|_| undo(&added))?;
+    }
+    for (key, record) in &unwanted {
+        take_off(key, record, true)?;
+    }
+    Ok(!added.is_empty() || !unwanted.is_empty())
+}
+
+/// After a failure: what was put on goes, the failure is what is told.
+fn undo(added: &[DeviceKey]) {
+    for key in added {
+        if let Ok(Some(record)) = recorded(key) {
+            let _ = take_off(key, &record, true);
         }
     }
-    Ok(changed)
+}
+
+fn recorded(key: &DeviceKey) -> Result<Option<DeviceRecord>> {
+    let value = table()?
+        .lookup(key.bytes(), MapFlags::ANY)
+        .map_err(|e| object::failure("table of devices", &e))?;
+    Ok(value.and_then(|v| DeviceRecord::from_bytes(&v)))
+}
+
+fn write(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
+    table()?
+        .update(key.bytes(), record.bytes(), MapFlags::ANY)
+        .map_err(|e| object::failure("table of devices", &e))
+}
+
+/// The clsact qdisc that a router of this namespace created is this device's
+/// to remove now; false if nothing is attached there.
+pub(crate) fn inherit_clsact(ifindex: u32) -> Result<bool> {
+    if !object::exists(&bpffs::dir(PART).join(MAP)) {
+        return Ok(false);
+    }
+    let key = DeviceKey {
+        netns: netns::cookie()?,
+        ifindex,
+        unused: 0,
+    };
+    let Some(mut record) = recorded(&key)? else {
+        return Ok(false);
+    };
+    record.clsact = 1;
+    write(&key, &record)?;
+    Ok(true)
 }
 
 fn put_on(key: &DeviceKey, device: &Device, header: bool, ip_proto: u8) -> Result<()> {
-    let folder = dir(key);
-    fs::create_dir_all(&folder).map_err(|e| Error::io(folder.display().to_string(), &e))?;
     let mut record = DeviceRecord {
         ip_proto: ip_proto.into(),
+        clsact: u32::from(!features::has_tcx() && !clsact::exists(device.index)),
         ..Default::default()
     };
     if header {
-        record.gso_max_segs = rtnl::gso_max_segs(device.index)?;
-        record.tx_checksums = checksums_to_stop(&device.name)?;
+        (record.gso_max_segs, record.tx_checksums) = offload::of(device)?;
     }
-    attach(key, device, ip_proto, &folder, &mut record)?;
-    // known before it is changed, so that it can always be changed back
-    table()?
-        .update(key.bytes(), record.bytes(), MapFlags::ANY)
-        .map_err(|e| object::failure("table of devices", &e))?;
+    write(key, &record)?;
+    let folder = dir(key);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|e| Error::io(folder.display().to_string(), &e))?;
+    attach(key, device, ip_proto, &folder)?;
     if header {
-        rtnl::set_gso_max_segs(device.index, 1)?;
-        switch_checksums(&device.name, record.tx_checksums, false)?;
+        offload::stop(device, record.tx_checksums)?;
     }
-    Ok(())
+    record.complete = 1;
+    write(key, &record)
 }
 
-fn attach(
-    key: &DeviceKey,
-    device: &Device,
-    ip_proto: u8,
-    folder: &Path,
-    record: &mut DeviceRecord,
-) -> Result<()> {
+fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
     let host = bpffs::dir(PART);
     let mut open = object::open(&object::DEVICE)?;
     for map in SHARED {
@@ -167,77 +205,55 @@ fn attach(
         if features::has_tcx() {
             let attached = link::attach_tcx_first(program.as_fd(), device.index, direction)?;
             link::pin(attached.as_fd(), &folder.join(name))?;
-        } else if clsact::attach(program.as_fd(), device.index, direction, Place::Host)? {
-            record.clsact = 1;
+        } else {
+            clsact::attach(program.as_fd(), device.index, direction, Place::Host)?;
         }
     }
     Ok(())
 }
 
-/// The device as it was. `here`: it is in this thread's namespace.
+/// The device as it was. `here`: it is in this thread's namespace. Goes on
+/// where something fails, and tells the first failure.
 fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
     let folder = dir(key);
-    if here && record.gso_max_segs != 0 {
-        if let Some(name) = rtnl::name_of(key.ifindex) {
-            rtnl::set_gso_max_segs(key.ifindex, record.gso_max_segs)?;
-            switch_checksums(&name, record.tx_checksums, true)?;
-        }
-    }
+    let device = here.then(|| rtnl::name_of(key.ifindex)).flatten();
+    let restored = match &device {
+        Some(name) => offload::restore(name, key.ifindex, record),
+        None => Ok(()),
+    };
     for pin in ["xcp_ingress", "xcp_egress"].map(|name| folder.join(name)) {
-        if object::exists(&pin) {
-            link::detach(link::open(&pin)?.as_fd());
-        } else if here {
-            for direction in [Direction::Ingress, Direction::Egress] {
-                clsact::detach(key.ifindex, direction, Place::Host);
-            }
+        if let Ok(attached) = link::open(&pin) {
+            link::detach(attached.as_fd());
         }
     }
-    if here && record.clsact != 0 {
-        clsact::remove(key.ifindex);
+    if device.is_some() {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            clsact::detach(key.ifindex, direction, Place::Host);
+        }
+        let others = || router::inherit_clsact(key.ifindex).unwrap_or(false);
+        if record.clsact != 0 && !others() {
+            clsact::remove(key.ifindex);
+        }
     }
     let _ = fs::remove_dir_all(&folder);
     let _ = table()?.delete(key.bytes());
-    Ok(())
+    restored
 }
 
 /// Takes all devices off, those of other namespaces too where they are found.
+/// Goes on where one fails, and tells the first failure.
 pub fn clear() -> Result<()> {
     let here = netns::cookie()?;
-    let (ours, others): (Vec<_>, Vec<_>) = all()?.into_iter().partition(|(k, _)| k.netns == here);
-    for (key, record) in &ours {
-        take_off(key, record, true)?;
+    let mut first = Ok(());
+    for (key, record) in all()? {
+        let done = if key.netns == here {
+            take_off(&key, &record, true)
+        } else {
+            netns::within(key.netns, || take_off(&key, &record, true))
+                // its namespace is gone, or nothing leads there
+                .unwrap_or_else(|| take_off(&key, &record, false))
+        };
+        first = first.and(done);
     }
-    for (key, record) in &others {
-        let done = netns::within(key.netns, || take_off(key, record, true));
-        match done {
-            Some(result) => result?,
-            // its namespace is gone, or nothing names it
-            None => take_off(key, record, false)?,
-        }
-    }
-    Ok(())
-}
-
-fn checksums_to_stop(device: &str) -> Result<u32> {
-    let features = Features::of(device)?;
-    let mut found = 0;
-    for (name, bit) in CHECKSUMS {
-        if features.is_on(name)? {
-            found |= bit;
-        }
-    }
-    Ok(found)
-}
-
-fn switch_checksums(device: &str, which: u32, on: bool) -> Result<()> {
-    if which == 0 {
-        return Ok(());
-    }
-    let features = Features::of(device)?;
-    for (name, bit) in CHECKSUMS {
-        if which & bit != 0 {
-            features.set(name, on)?;
-        }
-    }
-    Ok(())
+    first
 }

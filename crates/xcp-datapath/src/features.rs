@@ -80,6 +80,7 @@ pub fn probe() -> Vec<Feature> {
             ),
             "no router here: needs 6.4 or later with CONFIG_NET_CLS_ACT",
         ),
+        headers(),
         control_groups(),
         Feature {
             name: "tcx links",
@@ -113,6 +114,18 @@ fn loads<T>(image: &object::Image, result: crate::Result<T>, cost: &'static str)
             Err(e) => e.reason,
         },
         cost,
+    }
+}
+
+fn headers() -> Feature {
+    let result = object::open(&object::DEVICE).and_then(|o| object::load(&object::DEVICE, o));
+    Feature {
+        required: false,
+        ..loads(
+            &object::DEVICE,
+            result,
+            "the wire formats header and header-2004 are not possible here",
+        )
     }
 }
 

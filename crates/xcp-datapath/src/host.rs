@@ -168,6 +168,7 @@ pub fn is_on() -> bool {
 pub fn on(options: &Options) -> Result<TurnedOn> {
     error::require_root("xcp host on")?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
+    find(&options.speech.devices)?;
     let fresh = !is_on();
     if fresh {
         load()?;
@@ -187,14 +188,14 @@ pub fn on(options: &Options) -> Result<TurnedOn> {
     Ok(TurnedOn { change, sockets })
 }
 
+fn find(devices: &[String]) -> Result<Vec<Device>> {
+    devices.iter().map(|name| Device::find(name)).collect()
+}
+
 /// Speaks so in this network namespace; the host must be on. Returns whether
 /// anything was different.
 pub fn speak(speech: &Speech) -> Result<bool> {
-    let devices: Vec<Device> = speech
-        .devices
-        .iter()
-        .map(|name| Device::find(name))
-        .collect::<Result<_>>()?;
+    let devices = find(&speech.devices)?;
     let peers = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
     let here = netns::cookie()?;
     // whom a header may come from is known before any goes out
@@ -248,6 +249,10 @@ fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
 }
 
 fn load() -> Result<()> {
+    // what a command that was killed has left half done
+    if object::exists(&bpffs::dir(PART)) {
+        take_down()?;
+    }
     let dir = bpffs::create(PART)?;
     load_into(&dir).inspect_err(|_| {
         let _ = bpffs::remove(PART);

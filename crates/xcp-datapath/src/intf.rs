@@ -152,7 +152,10 @@ record! {
         gso_max_segs: u32,
         tx_checksums: u32,
         ip_proto: u32,
+        /// The qdisc was created for it.
         clsact: u32,
+        /// All was done.
+        complete: u32,
     }
 
     /// `struct xcp_protocol_config`.

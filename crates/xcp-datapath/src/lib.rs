@@ -16,6 +16,7 @@ pub mod intf;
 mod link;
 mod netns;
 mod object;
+mod offload;
 mod peers;
 pub mod router;
 mod rtnl;

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Network namespaces by their cookies, which are never used twice.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use crate::{Error, Result};
 
 const HERE: &str = "/proc/thread-self/ns/net";
 /// Where `ip netns` names them.
 const NAMED: &str = "/run/netns";
+/// Where those of the processes are, the one that the system began with too.
+const PROCESSES: &str = "/proc";
 
 /// The cookie of this thread's network namespace.
 pub fn cookie() -> Result<u64> {
@@ -41,14 +46,20 @@ fn enter(space: &File) -> bool {
     unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) == 0 }
 }
 
-/// Does something in the named namespace with this cookie; None if there is
-/// none.
+fn below(folder: &str) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+/// Does something in the namespace with this cookie, which has a name or a
+/// process; None if there is none.
 pub fn within<T>(wanted: u64, work: impl FnOnce() -> T) -> Option<T> {
     let home = File::open(HERE).ok()?;
-    let entered = fs::read_dir(NAMED)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| File::open(entry.path()).ok())
+    let mut seen = HashSet::new();
+    let entered = below(NAMED)
+        .chain(below(PROCESSES).map(|process| process.join("ns/net")))
+        .filter_map(|path| File::open(path).ok())
+        .filter(|space| space.metadata().is_ok_and(|m| seen.insert(m.ino())))
         .any(|space| enter(&space) && cookie().is_ok_and(|c| c == wanted));
     let result = entered.then(work);
     // home was just left: it can be entered again

@@ -34,7 +34,7 @@ macro_rules! image {
 
 pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
-pub const DEVICE: Image = image!("device", "packet programs on ingress and egress (tc)");
+pub const DEVICE: Image = image!("device", "headers between IP and TCP (tc)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const SOCKET: Image = image!("socket", "sockets by protocol number (IPPROTO_XCP)");
 pub const TEST_TC: Image = image!("test_tc", "packet programs on egress (tc)");
@@ -52,12 +52,17 @@ fn print(_level: PrintLevel, text: String) {
     }
 }
 
-/// Opens an object.
-pub fn open(image: &Image) -> Result<OpenObject> {
+/// Shows what libbpf says only where that was asked for.
+pub fn quiet() {
     static PRINT: Once = Once::new();
     PRINT.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Debug, print)));
     });
+}
+
+/// Opens an object.
+pub fn open(image: &Image) -> Result<OpenObject> {
+    quiet();
     ObjectBuilder::default()
         .name(image.name)
         .and_then(|builder| builder.open_memory(image.bytes))

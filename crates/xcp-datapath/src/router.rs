@@ -12,13 +12,15 @@ use serde::Serialize;
 use crate::clsact::{self, Direction, Place};
 use crate::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams};
 use crate::rtnl::{self, Device};
-use crate::{bpffs, error, features, link, object, wire, Error, Result};
+use crate::{bpffs, device, error, features, link, object, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
 /// The largest overhead per packet, bytes.
 pub const OVERHEAD_MAX_B: u32 = 4096;
 
+/// Notes that the qdisc was created for the router.
+const CLSACT: &str = "clsact";
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 
 /// What a router hands out.
@@ -168,15 +170,15 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
         let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
         link::pin(attached.as_fd(), &dir.join("link"))
     } else {
-        if clsact::attach(
+        if !clsact::exists(device.index) {
+            bpffs::mark(&dir.join(CLSACT))?;
+        }
+        clsact::attach(
             program.as_fd(),
             device.index,
             Direction::Egress,
             Place::Router,
-        )? {
-            bpffs::mark(&dir.join("clsact"))?;
-        }
-        Ok(())
+        )
     }
 }
 
@@ -194,11 +196,22 @@ pub fn del(dev: &str) -> Result<()> {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     } else {
         clsact::detach(device.index, Direction::Egress, Place::Router);
-        if object::exists(&dir.join("clsact")) {
+        if object::exists(&dir.join(CLSACT)) && !device::inherit_clsact(device.index)? {
             clsact::remove(device.index);
         }
     }
     bpffs::remove(&part)
+}
+
+/// The clsact qdisc that a host created on a device of this namespace is its
+/// router's to remove now; false if it has none.
+pub(crate) fn inherit_clsact(ifindex: u32) -> Result<bool> {
+    let dir = bpffs::dir(&part(ifindex)?);
+    if !object::exists(&dir) || object::exists(&dir.join("link")) {
+        return Ok(false);
+    }
+    bpffs::mark(&dir.join(CLSACT))?;
+    Ok(true)
 }
 
 /// Removes what devices that are gone have left pinned.

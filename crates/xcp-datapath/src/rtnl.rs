@@ -6,9 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_REQUEST,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_DUMP, NLM_F_ECHO, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -123,6 +124,48 @@ pub fn set_gso_max_segs(index: u32, segments: u32) -> Result<()> {
     message.header.index = index;
     message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
     request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK).map(|_| ())
+}
+
+/// Where the clsact qdisc stands, and its filters on the way in and out.
+const CLSACT: TcHandle = tc_handle(0xfff1);
+const CLSACT_FILTERS: [TcHandle; 2] = [tc_handle(0xfff2), tc_handle(0xfff3)];
+
+const fn tc_handle(minor: u16) -> TcHandle {
+    TcHandle {
+        major: 0xffff,
+        minor,
+    }
+}
+
+fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = index as i32;
+    message.header.parent = parent;
+    message
+}
+
+/// The kind of the qdisc that stands there: clsact, or ingress.
+pub fn clsact_kind(index: u32) -> Option<String> {
+    let ask = RouteNetlinkMessage::GetQueueDiscipline(tc_message(index, CLSACT));
+    let answer = request(ask, NLM_F_ECHO | NLM_F_ACK).ok()?;
+    answer.into_iter().find_map(|m| match m {
+        RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
+            qdisc.attributes.into_iter().find_map(|a| match a {
+                TcAttribute::Kind(kind) => Some(kind),
+                _ => None,
+            })
+        }
+        _ => None,
+    })
+}
+
+/// Whether any filter is in it.
+pub fn has_clsact_filters(index: u32) -> bool {
+    CLSACT_FILTERS.into_iter().any(|parent| {
+        let ask = RouteNetlinkMessage::GetTrafficFilter(tc_message(index, parent));
+        request(ask, NLM_F_DUMP)
+            .is_ok_and(|answer| answer.iter().any(RouteNetlinkMessage::is_new_filter))
+    })
 }
 
 const SEE_DOCTOR: &str = "see `xcp doctor`";

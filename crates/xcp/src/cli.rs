@@ -103,7 +103,7 @@ pub struct HostOn {
     pub socket_protocol: Option<Wanted>,
     /// Wire format of connections from here: option, option-2005, header or
     /// header-2004; those to here use what they are asked with
-    #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option)]
+    #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option, value_parser = value::wire)]
     pub wire: Wire,
     /// Device that headers pass, or whose ACKs full of SACK blocks make room
     /// for feedback; may be given several times
@@ -111,7 +111,7 @@ pub struct HostOn {
     pub devices: Vec<String>,
     /// Speak this format to these addresses only, such as 10.0.0.0/8; may be
     /// given several times
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
     /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
     #[arg(
@@ -195,7 +195,7 @@ pub struct LabRun {
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
     /// Wire format of all XCP flows: option, option-2005, header or header-2004
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = value::wire)]
     pub wire: Option<Wire>,
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]

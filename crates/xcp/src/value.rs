@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use xcp_datapath::router::OVERHEAD_MAX_B;
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
+use xcp_datapath::{Prefix, Wire};
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +35,22 @@ pub fn overhead(text: &str) -> Result<u32, BadValue> {
 pub fn ip_proto(text: &str) -> Result<u8, BadValue> {
     let (low, high) = (*IP_PROTO_RANGE.start(), *IP_PROTO_RANGE.end());
     whole(text, "an IP protocol", low.into()..=high.into()).map(|n| n as u8)
+}
+
+/// A wire format by its name.
+pub fn wire(text: &str) -> Result<Wire, BadValue> {
+    text.parse().map_err(|_| {
+        let names = Wire::ALL.map(Wire::name).join(", ");
+        BadValue::new("no such wire format", format!("give one of {names}"))
+    })
+}
+
+/// Addresses that begin with the same bits.
+pub fn prefix(text: &str) -> Result<Prefix, BadValue> {
+    text.parse().map_err(|reason: String| {
+        let remedy = "give an address or a prefix, such as 10.0.0.0/8 or 2001:db8::/32";
+        BadValue::new(reason, remedy)
+    })
 }
 
 /// The seed of a lab run.

@@ -144,6 +144,21 @@ fn without_root_it_says_so() {
 }
 
 #[test]
+fn doctor_tells_of_headers_what_is_lost_without() {
+    let report = xcp("doctor --json").json();
+    let features = report["features"].as_array().unwrap();
+    let headers = features
+        .iter()
+        .find(|f| f["name"] == "headers between IP and TCP (tc)")
+        .unwrap();
+    assert_eq!(headers["required"], false);
+    assert_eq!(
+        headers["cost"],
+        "the wire formats header and header-2004 are not possible here"
+    );
+}
+
+#[test]
 fn completions_for_three_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let script = xcp(&format!("completions {shell}")).ok().out;

@@ -11,6 +11,7 @@ use std::thread;
 use common::{pattern, settle, transfer, turn, HostOn, Net, LINK_BPS, SERVER, SERVER6};
 use xcp_datapath::host::Speech;
 use xcp_datapath::testing::can_run;
+use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
 
 const BYTES: usize = 8_000_000;
@@ -128,6 +129,7 @@ fn switching_breaks_no_connection() {
     let _host = HostOn::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ends = Done(&done);
         let mut flows = Vec::new();
         for wire in Wire::ALL {
             net.speak(wire);
@@ -151,7 +153,7 @@ fn switching_breaks_no_connection() {
         }
         host::off().unwrap();
         settle();
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         for flow in flows {
             assert!(flow.join().unwrap() > 0);
         }
@@ -176,6 +178,44 @@ fn an_end_that_stops_breaks_no_connection() {
     transfer(&mut client, &mut other, &pattern(1_000_000));
     transfer(&mut other, &mut client, &pattern(1_000_000));
     assert_eq!(common::control(&client), common::default_control());
+}
+
+/// The thesis used 200. Routers that know another number see no header.
+#[test]
+fn another_ip_protocol_is_for_hosts_and_routers_alike() {
+    let _turn = turn();
+    if !can_run("formats by protocol 200") {
+        return;
+    }
+    let net = Net::new("p");
+    let _host = HostOn::new();
+    for wire in [Wire::Header, Wire::Header2004] {
+        net.speak_by(wire, 200);
+        net.add_routers_for(LINK_BPS, 200);
+        let seen = routed(&net);
+        let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+        transfer(&mut client, &mut other, &pattern(BYTES));
+        assert_eq!(common::control(&client), "xcp");
+        assert!(routed(&net) - seen > PACKETS);
+
+        net.add_routers_for(LINK_BPS, IP_PROTO);
+        let seen = routed(&net);
+        let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+        for _ in 0..20 {
+            transfer(&mut client, &mut other, &pattern(100_000));
+        }
+        assert_eq!(common::control(&client), common::default_control());
+        assert_eq!(routed(&net), seen);
+    }
+}
+
+/// Ends the flows, also where the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn keep_sending(mut client: TcpStream, mut other: TcpStream, done: &AtomicBool) -> usize {

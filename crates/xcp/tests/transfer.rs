@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Unmodified programs over XCP: curl fetches 20 MB from Python's web server
-//! across an XCP router and its 100 Mb/s link, both under `xcp run`.
+//! across XCP routers and a 100 Mb/s link, both under `xcp run`, by itself and
+//! with every wire format that `xcp host on` sets.
 
 mod command;
 mod common;
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use command::{Traces, XCP};
-use common::{pattern, turn, Net, CLIENT, LINK_BPS};
+use command::{xcp_within, Ran, Traces};
+use common::{output, pattern, turn, Net, CLIENT, CLIENT6, LINK_BPS};
+use tempfile::TempDir;
+use xcp_datapath::host::Counters;
 use xcp_datapath::testing::{can_run, skipped};
-use xcp_datapath::{host, router};
+use xcp_datapath::{host, router, Wire};
 
 const BYTES: usize = 20_000_000;
+const LEAST_PACKETS: u64 = (BYTES / 1500) as u64;
 const PORT: u16 = 8080;
 
-/// A command in a node's namespace, under `xcp run`.
-fn under_xcp(net: &Net, node: &str, command: &[&str]) -> Command {
-    let mut run = Command::new("nsenter");
-    run.arg(format!("--net=/run/netns/{}", net.space(node)))
-        .args([XCP, "run", "--"])
-        .args(command);
-    run
+fn can_transfer(test: &str) -> bool {
+    can_run(test) && installed("curl") && installed("python3")
 }
 
 fn installed(program: &str) -> bool {
@@ -40,6 +40,11 @@ fn installed(program: &str) -> bool {
     found
 }
 
+/// The command in a node's namespace, with tcx where there is.
+fn xcp(net: &Net, node: &str, args: &str) -> Command {
+    xcp_within(&net.space(node), true, args)
+}
+
 /// `xcp run` in the background; ended as a user would when dropped.
 struct Background(Child);
 
@@ -50,10 +55,80 @@ impl Drop for Background {
     }
 }
 
+/// A web server on the client's node, so that its file passes the narrow link.
+fn serve(net: &Net, address: &str, dir: &Path) -> Background {
+    let mut run = xcp(net, "c", "run -- python3 -m http.server");
+    run.args([&PORT.to_string(), "--bind", address, "--directory"])
+        .arg(dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let server = Background(run.spawn().unwrap());
+    wait_for_port(net, SocketAddr::new(address.parse().unwrap(), PORT));
+    server
+}
+
+fn wait_for_port(net: &Net, to: SocketAddr) {
+    for _ in 0..200 {
+        let open = net.within("s", || {
+            TcpStream::connect_timeout(&to, Duration::from_millis(500)).is_ok()
+        });
+        if open {
+            // what that connection counts is counted before what follows
+            thread::sleep(Duration::from_millis(200));
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the web server does not answer");
+}
+
+/// What is sent, and where to put what arrives.
+struct Files {
+    dir: TempDir,
+    sent: Vec<u8>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sent = pattern(BYTES);
+        fs::write(dir.path().join("file"), &sent).unwrap();
+        Self { dir, sent }
+    }
+
+    /// curl fetches the file, and everything on the way has spoken XCP.
+    fn fetch(&self, net: &Net, address: &str) -> Counters {
+        let seen = routed(net);
+        let before = host::counters().unwrap();
+        let got = self.dir.path().join("got");
+        let url = SocketAddr::new(address.parse().unwrap(), PORT);
+        let mut curl = xcp(net, "s", "run -- curl -sSg -o");
+        curl.arg(&got).arg(format!("http://{url}/file"));
+        Ran::of(&mut curl).ok();
+        assert!(fs::read(&got).unwrap() == self.sent, "the file differs");
+
+        let after = host::counters().unwrap();
+        assert_eq!(after.sockets - before.sockets, 2, "both ends spoke XCP");
+        assert_eq!(after.fallbacks, before.fallbacks, "neither gave it up");
+        assert_eq!(after.header_left_out, before.header_left_out);
+        assert!(after.forward_sent - before.forward_sent >= LEAST_PACKETS);
+        assert!(after.forward_received - before.forward_received >= LEAST_PACKETS);
+        assert!(routed(net) - seen >= LEAST_PACKETS, "the router saw it");
+        after
+    }
+}
+
+/// XCP packets that passed the router to the narrow link.
+fn routed(net: &Net) -> u64 {
+    let routers = net.within("r", || router::list().unwrap());
+    let narrow = routers.iter().find(|r| r.device == "s").unwrap();
+    narrow.xcp_packets
+}
+
 #[test]
 fn curl_fetches_a_file_over_xcp() {
     let _turn = turn();
-    if !can_run("transfer") || !installed("curl") || !installed("python3") {
+    if !can_transfer("transfer") {
         return;
     }
     let Some(clean) = Traces::before("transfer") else {
@@ -61,48 +136,12 @@ fn curl_fetches_a_file_over_xcp() {
     };
     let net = Net::new("t");
     net.add_routers(LINK_BPS);
-    let dir = tempfile::tempdir().unwrap();
-    let sent = pattern(BYTES);
-    fs::write(dir.path().join("file"), &sent).unwrap();
-    let served = dir.path().display().to_string();
-    // from the client's node to the server's: that way the link is narrow
-    let mut serve = under_xcp(
-        &net,
-        "c",
-        &[
-            "python3",
-            "-m",
-            "http.server",
-            "8080",
-            "--bind",
-            CLIENT,
-            "--directory",
-            &served,
-        ],
-    );
-    serve.stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Background(serve.spawn().unwrap());
-    wait_for_port(&net);
-    let before = host::counters().unwrap();
-
-    let got = dir.path().join("got").display().to_string();
-    let url = format!("http://{CLIENT}:{PORT}/file");
-    let status = under_xcp(&net, "s", &["curl", "-sS", "-o", &got, &url])
-        .status()
-        .unwrap();
-    assert!(status.success(), "curl: {status}");
-    assert!(fs::read(&got).unwrap() == sent, "the file differs");
-
-    let after = host::counters().unwrap();
-    assert_eq!(after.sockets - before.sockets, 2, "both ends spoke XCP");
-    assert_eq!(after.fallbacks, before.fallbacks, "neither gave it up");
-    let least = (BYTES / 1500) as u64;
-    assert!(after.forward_sent - before.forward_sent >= least);
-    assert!(after.forward_received - before.forward_received >= least);
+    let files = Files::new();
+    let server = serve(&net, CLIENT, files.dir.path());
+    let after = files.fetch(&net, CLIENT);
     assert_ne!(after.applied_bytes_per_s, 0, "the sender obeyed: {after:?}");
     let routers = net.within("r", || router::list().unwrap());
     let narrow = routers.iter().find(|r| r.device == "s").unwrap();
-    assert!(narrow.xcp_packets >= least, "{narrow:?}");
     assert_ne!(narrow.granted_bytes_per_s, 0, "{narrow:?}");
 
     drop(server);
@@ -110,16 +149,74 @@ fn curl_fetches_a_file_over_xcp() {
     clean.gone();
 }
 
-fn wait_for_port(net: &Net) {
-    let to: SocketAddr = format!("{CLIENT}:{PORT}").parse().unwrap();
-    for _ in 0..200 {
-        let open = net.within("s", || {
-            TcpStream::connect_timeout(&to, Duration::from_millis(500)).is_ok()
-        });
-        if open {
-            return;
-        }
-        thread::sleep(Duration::from_millis(50));
+#[test]
+fn curl_fetches_a_file_in_every_wire_format() {
+    let _turn = turn();
+    if !can_transfer("transfers") {
+        return;
     }
-    panic!("the web server does not answer");
+    let Some(clean) = Traces::before("transfers") else {
+        return;
+    };
+    let net = Net::new("w");
+    net.add_routers(LINK_BPS);
+    let files = Files::new();
+    let links = || ["c", "s"].map(|node| device(&net, node));
+    let untouched = links();
+    let speak = |wire: Wire| {
+        for (node, v4, v6) in [
+            ("c", "10.77.2.0/24", "fd77:2::/64"),
+            ("s", "10.77.1.0/24", "fd77:1::/64"),
+        ] {
+            let on = format!("host on --wire {wire} --dev r --peers {v4} --peers {v6}");
+            Ran::of(&mut xcp(&net, node, &on)).ok();
+            let alone = device(&net, node).contains(" gso_max_segs 1 ");
+            assert_eq!(alone, wire.is_header(), "{wire} at {node}");
+        }
+    };
+    let _off = Off;
+    speak(Wire::Option);
+    let servers = [CLIENT, CLIENT6].map(|address| serve(&net, address, files.dir.path()));
+    for wire in Wire::ALL {
+        speak(wire);
+        let before = host::counters().unwrap();
+        files.fetch(&net, CLIENT);
+        if matches!(wire, Wire::Option2005 | Wire::Header) {
+            files.fetch(&net, CLIENT6);
+        }
+        let after = host::counters().unwrap();
+        println!("{wire}: {after:?}");
+        let obeyed = after.applied_bytes_per_s != before.applied_bytes_per_s;
+        let in_packets = after.option_2005.applied != before.option_2005.applied;
+        let expected = (wire != Wire::Option2005, wire == Wire::Option2005);
+        assert_eq!(
+            (obeyed, in_packets),
+            expected,
+            "the sender obeyed in {wire}"
+        );
+    }
+
+    drop(servers);
+    Ran::of(&mut xcp(&net, "r", "host off")).ok();
+    assert_eq!(links(), untouched);
+    drop(net);
+    clean.gone();
+}
+
+/// XCP is off in the end, also where a test fails.
+struct Off;
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        let _ = host::off();
+    }
+}
+
+/// What there is to see of a node's device.
+fn device(net: &Net, node: &str) -> String {
+    let space = net.space(node);
+    output(
+        "nsenter",
+        &format!("--net=/run/netns/{space} ip -d link show r"),
+    )
 }

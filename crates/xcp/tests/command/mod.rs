@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub mod killed;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -59,6 +61,19 @@ impl Ran {
 
 pub fn xcp(args: &str) -> Ran {
     Ran::of(Command::new(XCP).args(args.split_whitespace()))
+}
+
+/// The command in a named network namespace; with `XCP_NO_TCX` if not `tcx`.
+pub fn xcp_within(space: &str, tcx: bool, args: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net=/run/netns/{space}"))
+        .arg(XCP)
+        .args(args.split_whitespace());
+    if !tcx {
+        command.env("XCP_NO_TCX", "1");
+    }
+    command
 }
 
 /// Everything that the command could leave behind.
@@ -138,6 +153,23 @@ impl Space {
         space
     }
 
+    /// All that can be seen of its devices.
+    pub fn devices(&self) -> String {
+        let mut seen = self.tool("ip -d -j link show") + &self.tc("qdisc show");
+        for device in ["v0", "v1"] {
+            for way in ["ingress", "egress"] {
+                seen += &self.tc(&format!("filter show dev {device} {way}"));
+            }
+        }
+        seen
+    }
+
+    pub fn gso_max_segs(&self, device: &str) -> u64 {
+        let links = self.tool(&format!("ip -d -j link show {device}"));
+        let links: Value = serde_json::from_str(&links).unwrap();
+        links[0]["gso_max_segs"].as_u64().unwrap()
+    }
+
     fn tool(&self, line: &str) -> String {
         tool(&format!("nsenter --net=/run/netns/{} {line}", self.name))
     }
@@ -154,15 +186,12 @@ impl Space {
 
     /// The command in there; with `XCP_NO_TCX` if not `tcx`.
     pub fn xcp(&self, tcx: bool, args: &str) -> Ran {
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net=/run/netns/{}", self.name))
-            .arg(XCP)
-            .args(args.split_whitespace());
-        if !tcx {
-            command.env("XCP_NO_TCX", "1");
-        }
-        Ran::of(&mut command)
+        Ran::of(&mut self.command(tcx, args))
+    }
+
+    /// The same, not started yet.
+    pub fn command(&self, tcx: bool, args: &str) -> Command {
+        xcp_within(&self.name, tcx, args)
     }
 }
 

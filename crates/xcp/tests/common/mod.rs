@@ -32,6 +32,7 @@ pub struct Net {
 }
 
 pub const CLIENT: &str = "10.77.1.1";
+pub const CLIENT6: &str = "fd77:1::1";
 pub const SERVER: &str = "10.77.2.2";
 pub const SERVER6: &str = "fd77:2::2";
 /// What the link from the router to the server carries, bytes per second.
@@ -98,9 +99,14 @@ impl Net {
 
     /// XCP routers on the forward and the return link.
     pub fn add_routers(&self, capacity_bytes_per_s: u64) {
+        self.add_routers_for(capacity_bytes_per_s, IP_PROTO);
+    }
+
+    /// The same that know headers by this IP protocol.
+    pub fn add_routers_for(&self, capacity_bytes_per_s: u64, ip_proto: u8) {
         let options = router::Options {
             capacity_bytes_per_s,
-            overhead_bytes: 0,
+            ip_proto,
             ..Default::default()
         };
         self.within("r", || {
@@ -110,11 +116,13 @@ impl Net {
     }
 
     pub fn del_routers(&self) {
-        self.within("r", || {
-            for dev in ["s", "c"] {
-                let _ = router::del(dev);
-            }
-        });
+        for node in ["c", "r", "s"] {
+            self.within(node, || {
+                for router in router::list().unwrap_or_default() {
+                    let _ = router::del(&router.device);
+                }
+            });
+        }
     }
 
     /// Takes the limit off the router's link to the server.
@@ -132,12 +140,17 @@ impl Net {
 
     /// Client and server speak this format with each other, from now on.
     pub fn speak(&self, wire: Wire) {
+        self.speak_by(wire, IP_PROTO);
+    }
+
+    /// The same with headers of this IP protocol.
+    pub fn speak_by(&self, wire: Wire, ip_proto: u8) {
         for (node, peers) in [
             ("c", ["10.77.2.0/24", "fd77:2::/64"]),
             ("s", ["10.77.1.0/24", "fd77:1::/64"]),
         ] {
             let peers = peers.map(|p| p.parse().unwrap());
-            let speech = Speech::new(wire, &["r".to_owned()], &peers, IP_PROTO).unwrap();
+            let speech = Speech::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
             self.within(node, || host::speak(&speech)).unwrap();
         }
     }
@@ -211,6 +224,11 @@ fn ip(args: &str) {
 }
 
 pub fn run(tool: &str, args: &str) {
+    output(tool, args);
+}
+
+/// What a tool says.
+pub fn output(tool: &str, args: &str) -> String {
     let out = Command::new(tool)
         .args(args.split_whitespace())
         .output()
@@ -220,6 +238,7 @@ pub fn run(tool: &str, args: &str) {
         "{tool} {args}: {}",
         String::from_utf8_lossy(&out.stderr)
     );
+    String::from_utf8(out.stdout).unwrap()
 }
 
 /// Neighbours that have just come up may not be found at once.

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp host on --dev`: what it changes on devices, and that they are as they
+//! were afterwards, whatever happens in between.
+
+mod command;
+mod common;
+
+use std::process::Command;
+
+use command::killed::killed_after;
+use command::{xcp, xcp_within, Ran, Space, Traces, XCP};
+use common::{pattern, transfer, turn, Net, LINK_BPS, SERVER};
+use serde_json::json;
+use xcp_datapath::testing::{can_run, skipped};
+use xcp_datapath::{features, router};
+
+const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
+
+/// Both ways to attach, as far as this kernel has them.
+fn both_ways(test: &str, body: impl Fn(bool)) {
+    let _turn = turn();
+    if !can_run(test) {
+        return;
+    }
+    for tcx in [true, false] {
+        if tcx && !features::has_tcx() {
+            skipped(test, "no tcx in this kernel (6.6 and later have it)");
+            continue;
+        }
+        let Some(before) = Traces::before(test) else {
+            return;
+        };
+        println!("{test}, tcx {tcx}");
+        let off = Off;
+        body(tcx);
+        drop(off);
+        before.gone();
+    }
+}
+
+/// XCP is off in the end, also where a test fails.
+struct Off;
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        let _ = xcp("host off");
+    }
+}
+
+#[test]
+fn only_what_differs_is_changed() {
+    both_ways("devices", |tcx| {
+        let space = Space::new("dev");
+        let elsewhere = Space::new("else");
+        let untouched = space.devices();
+        let segs = space.gso_max_segs("v0");
+        assert!(segs > 1);
+        let change = |args: &str| {
+            let ran = space.xcp(tcx, &format!("{args} --json")).ok();
+            ran.json()["change"].clone()
+        };
+        let shown = |what: &str| space.xcp(tcx, "host show --json").ok().json()[what].clone();
+        let segments = || (space.gso_max_segs("v0"), space.gso_max_segs("v1"));
+
+        assert_eq!(change(HEADER), "added");
+        assert_eq!(segments(), (1, segs));
+        assert_eq!(shown("devices"), json!(["v0"]));
+        assert_eq!(
+            shown("wires"),
+            json!([{ "wire": "header", "peers": "10.0.0.0/8" }])
+        );
+        assert_eq!(change(HEADER), "unchanged");
+        // of one namespace, and nobody else's
+        let other = elsewhere.xcp(tcx, "host show --json").ok().json();
+        assert_eq!(
+            (&other["devices"], &other["wires"]),
+            (&json!([]), &json!([]))
+        );
+
+        assert_eq!(change(&format!("{HEADER} --dev v1")), "changed");
+        assert_eq!(segments(), (1, 1));
+        assert_eq!(shown("devices"), json!(["v0", "v1"]));
+        let one = "host on --wire header --dev v1 --peers 10.0.0.0/8";
+        assert_eq!(change(one), "changed");
+        assert_eq!(segments(), (segs, 1));
+        assert_eq!(shown("devices"), json!(["v1"]));
+        assert_eq!(change(&format!("{one} --ip-proto 200")), "changed");
+        assert_eq!(segments(), (segs, 1));
+
+        // for crowded ACKs a device is not changed, only attached to
+        assert_eq!(change("host on --dev v1"), "changed");
+        assert_eq!(segments(), (segs, segs));
+        assert_eq!(shown("devices"), json!(["v1"]));
+        assert_eq!(shown("wires"), json!([]));
+
+        assert_eq!(change("host on"), "changed");
+        assert_eq!(shown("devices"), json!([]));
+        assert_eq!(space.devices(), untouched);
+
+        // taken off from another namespace
+        assert_eq!(change(&format!("{HEADER} --dev v1")), "changed");
+        elsewhere.xcp(tcx, "host off").ok();
+        assert_eq!(space.devices(), untouched);
+    });
+}
+
+#[test]
+fn a_namespace_without_a_name_is_found_by_its_processes() {
+    both_ways("devices of a process", |tcx| {
+        let mut script = Command::new("unshare");
+        script.args(["--net", "sh", "-c"]).arg(
+            "ip link add v0 type veth peer name v1 && \
+             $XCP host on --wire header --dev v0 --peers 10.0.0.0/8 >/dev/null && \
+             ip -d -o link show v0 && tc qdisc show dev v0 && $OFF && \
+             ip -d -o link show v0 && tc qdisc show dev v0",
+        );
+        let off = format!(
+            "nsenter --net=/proc/{}/ns/net {XCP} host off",
+            std::process::id()
+        );
+        script.env("XCP", XCP).env("OFF", off);
+        if !tcx {
+            script.env("XCP_NO_TCX", "1");
+        }
+        let ran = Ran::of(&mut script).ok();
+        let (on, after) = ran.out.split_once("XCP is off").unwrap();
+        assert!(on.contains("gso_max_segs 1 "), "{on}");
+        assert!(after.contains("gso_max_segs 65535 "), "{after}");
+        assert_eq!(on.contains("clsact"), !tcx);
+        assert!(!after.contains("clsact"), "{after}");
+    });
+}
+
+#[test]
+fn a_device_that_has_gone_leaves_nothing() {
+    both_ways("device gone", |tcx| {
+        let space = Space::new("gone");
+        space.xcp(tcx, HEADER).ok();
+        space.device("del v0");
+        let shown = space.xcp(tcx, "host show --json").ok().json();
+        assert_eq!(shown["devices"], json!([]));
+        // another of the same name is another
+        space.device("add v0 type veth peer name v1");
+        let untouched = space.devices();
+        assert_eq!(
+            space.xcp(tcx, &format!("{HEADER} --json")).ok().json()["change"],
+            "changed"
+        );
+        assert_eq!(space.gso_max_segs("v0"), 1);
+        xcp("host off").ok();
+        assert_eq!(space.devices(), untouched);
+    });
+}
+
+#[test]
+fn what_fails_changes_nothing() {
+    both_ways("devices refused", |tcx| {
+        let space = Space::new("bad");
+        // stands where clsact would, and has no egress
+        space.tc("qdisc add dev v1 ingress");
+        let untouched = space.devices();
+        let no_device = "xcp: none: no such network device here\n  \
+                         help: list the devices with `ip link`\n";
+        let needs = "xcp: wire format header: needs the devices that carry it and the peers that \
+                     understand it: others answer that they do not know the protocol\n  \
+                     help: name them: xcp host on --wire header --dev eth0 --peers 10.0.0.0/8\n";
+        let bad_value = |thing: &str, reason: &str, remedy: &str| {
+            format!("xcp: {thing}: {reason}\n  help: {remedy}\n")
+        };
+        let prefix = "give an address or a prefix, such as 10.0.0.0/8 or 2001:db8::/32";
+        let lines = [
+            (
+                "--wire header --dev v0 --dev none --peers 10.0.0.0/8",
+                1,
+                no_device.to_owned(),
+            ),
+            ("--default --dev none", 1, no_device.to_owned()),
+            ("--wire header --peers 10.0.0.0/8", 1, needs.to_owned()),
+            ("--wire header --dev v0", 1, needs.to_owned()),
+            (
+                "--dev v0 --peers 10.0.0",
+                2,
+                bad_value("--peers 10.0.0", "not an address", prefix),
+            ),
+            (
+                "--dev v0 --peers 10.0.0.0/33",
+                2,
+                bad_value(
+                    "--peers 10.0.0.0/33",
+                    "not a prefix length of 0 to 32",
+                    prefix,
+                ),
+            ),
+            (
+                "--dev v0 --peers 10.0.0.1/8",
+                2,
+                bad_value(
+                    "--peers 10.0.0.1/8",
+                    "bits are set behind the first 8",
+                    prefix,
+                ),
+            ),
+            (
+                "--dev v0 --ip-proto 6",
+                2,
+                bad_value(
+                    "--ip-proto 6",
+                    "too small",
+                    "give an IP protocol from 148 to 254",
+                ),
+            ),
+            (
+                "--dev v0 --wire tcp",
+                2,
+                bad_value(
+                    "--wire tcp",
+                    "no such wire format",
+                    "give one of option, option-2005, header, header-2004",
+                ),
+            ),
+        ];
+        let off = Traces::before("devices refused").unwrap();
+        for (args, code, told) in &lines {
+            space
+                .xcp(tcx, &format!("host on {args}"))
+                .failed(*code, told);
+            off.gone();
+        }
+        // nor is anything different where XCP is on
+        space.xcp(tcx, "host on --dev v0").ok();
+        let (seen, shown) = (space.devices(), space.xcp(tcx, "host show").ok().out);
+        for (args, code, told) in &lines {
+            space
+                .xcp(tcx, &format!("host on {args}"))
+                .failed(*code, told);
+        }
+        assert_eq!(space.devices(), seen);
+        assert_eq!(space.xcp(tcx, "host show").ok().out, shown);
+        if !tcx {
+            space.xcp(tcx, "host on").ok();
+            let ran = space.xcp(tcx, &format!("{HEADER} --dev v1"));
+            ran.failed(
+                1,
+                "xcp: clsact qdisc: the device has the qdisc ingress in its place\n  \
+                 help: remove that: tc qdisc del dev DEV ingress\n",
+            );
+            assert_eq!(space.devices(), untouched, "v0 is as it was: v1 refused");
+        }
+        xcp("host off").ok();
+        assert_eq!(space.devices(), untouched);
+    });
+}
+
+#[test]
+fn a_killed_command_leaves_nothing_that_off_does_not_restore() {
+    both_ways("devices, killed", |tcx| {
+        let space = Space::new("kill");
+        let untouched = space.devices();
+        let on = format!("{HEADER} --dev v1");
+        let mut moments = 0;
+        while killed_after(&mut space.command(tcx, &on), moments + 1) {
+            moments += 1;
+            if moments % 3 == 0 {
+                // goes on where the other was stopped
+                space.xcp(tcx, &on).ok();
+                assert_eq!((space.gso_max_segs("v0"), space.gso_max_segs("v1")), (1, 1));
+            }
+            let _ = xcp("host off");
+            assert_eq!(space.devices(), untouched, "killed at moment {moments}");
+        }
+        println!("killed at {moments} moments");
+        assert!(moments > 5);
+        xcp("host off").ok();
+    });
+}
+
+/// The host's program puts the header in before the router's reads it, and
+/// neither takes the other's qdisc away.
+#[test]
+fn a_router_on_the_same_device_reads_what_the_host_puts_in() {
+    both_ways("devices and router", |tcx| {
+        for (first, second) in [("host", "router"), ("router", "host")] {
+            let net = Net::new("h");
+            net.add_routers(LINK_BPS);
+            let xcp =
+                |node: &str, args: &str| Ran::of(&mut xcp_within(&net.space(node), tcx, args)).ok();
+            let tc = |args: &str| {
+                common::output(
+                    "nsenter",
+                    &format!("--net=/run/netns/{} tc {args}", net.space("c")),
+                )
+            };
+            let untouched = tc("qdisc show");
+            let on = |part: &str| match part {
+                "router" => xcp("c", "router add r --capacity 100mbit"),
+                _ => xcp("c", "host on --wire header --dev r --peers 10.77.2.0/24"),
+            };
+            let off = |part: &str| match part {
+                "router" => xcp("c", "router del r"),
+                _ => xcp("s", "host off"),
+            };
+            on(first);
+            on(second);
+            xcp("s", "host on --wire header --dev r --peers 10.77.1.0/24");
+            let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
+            transfer(&mut client, &mut other, &pattern(2_000_000));
+            let routers = net.within("c", || router::list().unwrap());
+            assert!(routers[0].xcp_packets > 1000, "{routers:?}");
+            assert_eq!(common::control(&client), "xcp");
+            drop((client, other));
+
+            off(first);
+            if tcx {
+                assert_eq!(tc("qdisc show"), untouched);
+            } else {
+                assert!(tc("qdisc show").contains("clsact"));
+                assert!(
+                    tc("filter show dev r egress").contains("bpf"),
+                    "{second} stays"
+                );
+            }
+            off(second);
+            assert_eq!(tc("qdisc show"), untouched);
+        }
+    });
+}
