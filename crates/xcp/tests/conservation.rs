@@ -55,6 +55,7 @@ struct How {
     /// Of the routers, bytes per second.
     capacity: u64,
     both_ways: bool,
+    bytes: usize,
 }
 
 impl Default for How {
@@ -65,6 +66,7 @@ impl Default for How {
             plan: AccidentPlan::default(),
             capacity: LINK_BPS,
             both_ways: false,
+            bytes: BYTES,
         }
     }
 }
@@ -84,7 +86,7 @@ fn run(how: How) -> Books {
     let dev = if plan.drop_return != 0 { "c" } else { "s" };
     let accident = net.within("r", || Accident::start(dev, plan).unwrap());
     let (mut client, mut server) = net.connect("xcp", "xcp");
-    let bytes = pattern(BYTES);
+    let bytes = pattern(how.bytes);
     if how.both_ways {
         std::thread::scope(|scope| {
             let (mut a, mut b) = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -207,11 +209,19 @@ fn in_every_format_with_lost_data() {
         let mut how = How {
             name: "w",
             wire: Some(wire),
+            bytes: if wire.is_header() { BYTES / 4 } else { BYTES },
             ..many_holes()
         };
         how.plan.drop_every = 12;
-        let books = keep_books(how);
+        let mut books = keep_books(how);
         println!("{wire}");
+        for _ in 1..RUNS {
+            // how many holes there are at a time is a matter of timing
+            if wire.is_header() || books.hosts.sacks_trimmed > 0 {
+                break;
+            }
+            books = keep_books(how);
+        }
         assert_balanced(&books);
         assert!(books.lost.dropped > 10);
         if !wire.is_header() {
@@ -235,6 +245,7 @@ fn in_every_format_with_lost_acks() {
         let books = keep_books(How {
             name: "v",
             wire: Some(wire),
+            bytes: BYTES / 4,
             plan: AccidentPlan {
                 drop_every: 10,
                 drop_return: 1,

@@ -38,7 +38,10 @@ fn zh_validation_holds_in_every_format() {
     let mut all = Vec::new();
     for wire in ["option", "option-2005", "header", "header-2004"] {
         for ip in ["4", "6"] {
-            all.push((wire, ip));
+            // lab.rs has the other one, and twice
+            if (wire, ip) != ("option", "4") {
+                all.push((wire, ip));
+            }
         }
     }
     in_parallel(all, |(wire, ip)| {
@@ -72,13 +75,12 @@ fn formats_share_a_bottleneck_evenly() {
     }
 }
 
-/// Zhang & Henderson's figure 3 with one flow, and with most.
+/// Zhang & Henderson's figure 3, where each packet's share is smallest.
 #[test]
 fn whole_packets_lose_feedback() {
     let lab = Lab::new();
     let mut args = vec!["zh-fractions", "--json"];
-    let variants = ["fractions-1", "integers-1", "fractions-8", "integers-8"];
-    for variant in variants {
+    for variant in ["fractions-8", "integers-8"] {
         args.extend(["--variant", variant]);
     }
     let ran = lab.run(&args);
@@ -94,15 +96,7 @@ fn whole_packets_lose_feedback() {
             },
             "{variant}"
         );
-        let flows = variant["flows"].as_array().unwrap().len();
-        assert_eq!(
-            flows,
-            if variant["name"].as_str().unwrap().ends_with('1') {
-                1
-            } else {
-                8
-            }
-        );
+        assert_eq!(variant["flows"].as_array().unwrap().len(), 8);
     }
 }
 
