@@ -27,7 +27,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* the longest pure ACK */
 #define ACK_MAX (IPV6_LEN + XCP_TCP_HEADER_MAX)
 #define TCP_FLAGS 13 /* of the TCP header */
-#define BPF_TCP_LISTEN 10
 
 /* Set before loading. */
 const volatile struct {

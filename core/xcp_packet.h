@@ -27,7 +27,6 @@ enum xcp_wire {
 	XCP_WIRE_OPTION_2005,
 	XCP_WIRE_HEADER,
 	XCP_WIRE_HEADER_2004,
-	XCP_WIRES,
 };
 
 /* What a packet's header or option is. */

@@ -55,7 +55,6 @@
 #define XCP_GAMMA_Q32 XCP_Q32(1, 10)
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
-#define XCP_MIN_INTERVAL_NS (1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
 /* RTTs count at most this, or the longest seen recently if that is more. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
