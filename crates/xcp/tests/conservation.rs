@@ -209,7 +209,11 @@ fn in_every_format_with_lost_data() {
         let mut how = How {
             name: "w",
             wire: Some(wire),
-            bytes: if wire.is_header() { BYTES / 4 } else { BYTES / 2 },
+            bytes: if wire.is_header() {
+                BYTES / 4
+            } else {
+                BYTES / 2
+            },
             ..many_holes()
         };
         how.plan.drop_every = 12;
