@@ -20,6 +20,7 @@
 #include "host.h"
 #include "route.h"
 #include "sack.h"
+#include "sent.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -67,40 +68,17 @@ static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 	return true;
 }
 
-/* Changes the protocol that the IP header tells. */
-static __always_inline void set_protocol(struct __sk_buff *skb, __u32 l3,
-					 bool v4, __u8 protocol)
-{
-	__u32 at = l3 + (v4 ? 8 : 6);
-	__be16 before, after;
-	__u16 word;
-
-	if (bpf_skb_load_bytes(skb, at, &before, 2))
-		return;
-	/* behind the TTL, or before the hop limit */
-	word = bpf_ntohs(before);
-	word = v4 ? (word & 0xff00) | protocol
-		  : (word & 0xff) | (__u16)(protocol << 8);
-	after = bpf_htons(word);
-	/* as in length_grows() */
-	bpf_skb_store_bytes(skb, at, &after, 2, v4 ? 0 : BPF_F_RECOMPUTE_CSUM);
-	if (v4)
-		bpf_l3_csum_replace(skb, l3 + IPV4_CHECK, before, after, 2);
-}
-
 /* Makes room for a header, and the IP header tell of it. */
 static __always_inline bool open_packet(struct __sk_buff *skb,
 					const struct sent *p)
 {
-	bool v4 = p->l4 - p->l3 == IPV4_LEN;
-
 	if (bpf_skb_adjust_room(skb, XCP_HEADER_LEN, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET)) {
 		COUNT(header_left_out, 1);
 		return false;
 	}
-	set_protocol(skb, p->l3, v4, (__u8)options.ip_proto);
-	length_grows(skb, p, XCP_HEADER_LEN, false);
+	set_ip_protocol(skb, p->l3, is_v4(p), (__u8)options.ip_proto);
+	set_ip_length(skb, p->l3, is_v4(p), XCP_HEADER_LEN);
 	return true;
 }
 
@@ -185,8 +163,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 
 	if (!p || !request || !(p->flags & TCP_FLAG_SYN) ||
 	    !(p->flags & TCP_FLAG_ACK) ||
-	    !names_of(skb, p->l3, p->l4 - p->l3 == IPV4_LEN, p->l4, true,
-		      &names))
+	    !names_of(skb, p->l3, is_v4(p), p->l4, true, &names))
 		return 0;
 	h = bpf_map_lookup_elem(&heard, &names);
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
@@ -315,14 +292,12 @@ static __always_inline void hear(const struct arrived *a,
 {
 	struct xcp_heard h = {}, *before;
 
-	if (a->flags & TCP_FLAG_SYN) {
-		h.packets = XCP_HEARD_SYN;
-	} else {
+	if (!(a->flags & TCP_FLAG_SYN)) {
 		before = bpf_map_lookup_elem(&heard, names);
 		if (!before)
 			return;
 		h = *before;
-		h.packets |= XCP_HEARD_ACK;
+		h.acked = 1;
 	}
 	h.wire = a->head.version == XCP_HEADER_2004 ? XCP_WIRE_HEADER_2004
 						    : XCP_WIRE_HEADER;
@@ -409,7 +384,6 @@ int xcp_ingress(struct __sk_buff *skb)
 {
 	struct xcp_heard_key names;
 	struct arrived a = {};
-	struct sent p = {};
 
 	if (!read_arrived(skb, &a) ||
 	    !names_of(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
@@ -419,9 +393,7 @@ int xcp_ingress(struct __sk_buff *skb)
 	if (bpf_skb_adjust_room(skb, -(__s32)a.head.length, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return XCP_TC_NEXT;
-	p.l3 = a.l3;
-	p.l4 = a.l4;
-	set_protocol(skb, a.l3, a.v4, IPPROTO_TCP);
-	length_grows(skb, &p, 0U - a.head.length, false);
+	set_ip_protocol(skb, a.l3, a.v4, IPPROTO_TCP);
+	set_ip_length(skb, a.l3, a.v4, -(__s32)a.head.length);
 	return XCP_TC_NEXT;
 }

@@ -78,12 +78,9 @@ struct xcp_heard_key {
 	uint32_t unused;
 };
 
-#define XCP_HEARD_SYN 1
-#define XCP_HEARD_ACK 2
-
 struct xcp_heard {
 	uint8_t wire; /* enum xcp_wire */
-	uint8_t packets; /* XCP_HEARD_ */
+	uint8_t acked; /* a packet after the SYN came with one, too */
 	uint8_t answers; /* SYN-ACKs with a header so far */
 	uint8_t unused;
 };
@@ -111,8 +108,7 @@ struct xcp_host_counters {
 	uint64_t forward_received;
 	uint64_t return_sent;
 	uint64_t return_received;
-	uint64_t return_crowded; /* no room beside other options, as far as seen
-				  */
+	uint64_t return_crowded; /* ACKs seen without room for the option */
 	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
 	uint64_t header_left_out; /* too long a packet, or IP options */
 	uint64_t malformed;

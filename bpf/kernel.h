@@ -33,7 +33,6 @@
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86DD
-#define IPPROTO_TCP 6
 #define IPV4_LEN 20
 #define IPV6_LEN 40
 /* in the IP and the TCP header */

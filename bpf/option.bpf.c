@@ -6,10 +6,10 @@
  *
  * 1. Handshake. A socket whose congestion control is `xcp` offers the format
  *    that is set for its peer on its SYN. A listener answers it if its own is
- *    `xcp`, in whichever format it was asked. The client knows
- *    by the SYN-ACK, the server by the first packet after it,
- *    so both know that both know: a middlebox that strips it from either
- *    leaves two ordinary TCP sockets with the default congestion control.
+ *    `xcp`, in whichever format it was asked. The client knows by the SYN-ACK,
+ *    the server by the first packet after it, so both know that both know: a
+ *    middlebox that strips it from either leaves two ordinary TCP sockets with
+ *    the default congestion control.
  * 2. Data segments carry the forward header, and the return header too if
  *    feedback is pending; pure ACKs carry the return header. Space for both
  *    is reserved when TCP computes its segment size.
@@ -319,16 +319,15 @@ static __noinline bool begin_header(struct bpf_sock_ops *skops, bool passive)
 {
 	struct xcp_heard_key names = names_of(skops);
 	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
-	__u8 wire, packets;
+	struct xcp_heard known;
 
 	if (!h)
 		return false;
-	wire = h->wire;
-	packets = h->packets;
+	known = *h;
 	bpf_map_delete_elem(&heard, &names);
-	if (passive && !(packets & XCP_HEARD_ACK))
+	if (passive && !known.acked)
 		return false;
-	begin(skops, (enum xcp_wire)wire);
+	begin(skops, (enum xcp_wire)known.wire);
 	return true;
 }
 

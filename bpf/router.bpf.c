@@ -22,6 +22,7 @@
 #include "intf.h"
 #define XCP_WIRE_IN_PACKETS
 #include "../core/xcp_wire.h"
+#include "tcp.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -230,52 +231,11 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 	return XCP_FORWARD;
 }
 
-/* A TCP header of a packet, and where our option stands in it. */
-struct tcp_copy {
-	__u8 bytes[XCP_TCP_HEADER_MAX + 4];
-	__u32 header_len;
-	__u32 option;
-};
-
-__noinline int find_option(struct tcp_copy *tcp)
-{
-	if (!tcp)
-		return XCP_NONE;
-	return xcp_option_find(tcp->bytes, tcp->header_len,
-			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
-}
-
-static __always_inline enum xcp_kind find_in_tcp(struct __sk_buff *skb,
-						 struct found *f)
-{
-	struct tcp_copy tcp = {};
-	enum xcp_kind kind;
-	__u32 header;
-
-	if (f->l4_len < XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, f->l4, tcp.bytes, XCP_TCP_HEADER_LEN))
-		return XCP_MALFORMED;
-	header = (tcp.bytes[12] >> 4) * 4;
-	if (header < XCP_TCP_HEADER_LEN || header > f->l4_len)
-		return XCP_MALFORMED;
-	header -= XCP_TCP_HEADER_LEN;
-	barrier_var(header); /* keeps the bounds where the verifier sees them */
-	if (header < 1)
-		return XCP_NONE;
-	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, f->l4 + XCP_TCP_HEADER_LEN,
-			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
-		return XCP_MALFORMED;
-	tcp.header_len = header + XCP_TCP_HEADER_LEN;
-	kind = find_option(&tcp);
-	f->option = tcp.option;
-	return kind;
-}
-
 /* The slow way to the header, through copies. */
 __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 {
 	__u32 at = options.l2_len;
+	struct tcp_copy tcp = {};
 	enum xcp_kind kind;
 	int proto;
 
@@ -290,8 +250,10 @@ __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 		kind = find_ipv6(skb, at, f);
 	else
 		return XCP_NONE;
-	if (kind == XCP_FORWARD && f->protocol == IPPROTO_TCP)
-		return find_in_tcp(skb, f);
+	if (kind == XCP_FORWARD && f->protocol == IPPROTO_TCP) {
+		kind = find_in_tcp(skb, f->l4, f->l4_len, &tcp);
+		f->option = tcp.option;
+	}
 	return kind;
 }
 

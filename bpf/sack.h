@@ -15,6 +15,7 @@
 #define XCP_BPF_SACK_H
 
 #include "host.h"
+#include "sent.h"
 
 #define OPTIONS_MAX (XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN)
 #define TWO_BLOCKS_LEN 32 /* options with timestamps and two blocks */
@@ -25,43 +26,11 @@
 #define SACK_AT 14
 #define RETURN_AT (TIMESTAMPS_LEN + SACK_LEN(2))
 
-/* What is behind the IP header of a packet that this host sends. */
-struct sent {
-	__u32 l3;
-	__u32 l4;
-	__u32 header_len; /* of TCP */
-	__u32 payload; /* bytes behind that */
-	__u8 flags;
-	__u8 ttl;
-};
-
-static __always_inline void
-length_grows(struct __sk_buff *skb, const struct sent *p, __u32 by, bool tcp)
-{
-	bool v4 = p->l4 - p->l3 == IPV4_LEN;
-	__u32 at = p->l3 + (v4 ? 2 : 4);
-	__be16 before, after, tcp_before, tcp_after;
-
-	if (bpf_skb_load_bytes(skb, at, &before, 2))
-		return;
-	after = bpf_htons((__u16)(bpf_ntohs(before) + by));
-	/* a sum over the packet stays right: IPv4's own checksum evens out */
-	bpf_skb_store_bytes(skb, at, &after, 2, v4 ? 0 : BPF_F_RECOMPUTE_CSUM);
-	if (v4)
-		bpf_l3_csum_replace(skb, p->l3 + IPV4_CHECK, before, after, 2);
-	if (!tcp)
-		return;
-	tcp_before = bpf_htons((__u16)(p->header_len + p->payload));
-	tcp_after = bpf_htons((__u16)(p->header_len + p->payload + by));
-	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, tcp_before, tcp_after,
-			    BPF_F_PSEUDO_HDR | 2);
-}
-
 /* A pure ACK of 32 bytes of options gets 8 more. */
 static __always_inline int grow_options(struct __sk_buff *skb,
 					const struct sent *p)
 {
-	__be16 before, after;
+	__be16 before, after, tcp_before, tcp_after;
 
 	if (bpf_skb_change_tail(skb, skb->len + 8, 0) ||
 	    bpf_skb_load_bytes(skb, p->l4 + 12, &before, 2))
@@ -71,7 +40,12 @@ static __always_inline int grow_options(struct __sk_buff *skb,
 								 << 12);
 	bpf_skb_store_bytes(skb, p->l4 + 12, &after, 2, 0);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, before, after, 2);
-	length_grows(skb, p, 8, true);
+	set_ip_length(skb, p->l3, is_v4(p), 8);
+	/* the pseudo-header has TCP's length, too */
+	tcp_before = bpf_htons((__u16)p->header_len);
+	tcp_after = bpf_htons(XCP_TCP_HEADER_MAX);
+	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, tcp_before, tcp_after,
+			    BPF_F_PSEUDO_HDR | 2);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
+#include "tcp.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -82,21 +83,6 @@ static __always_inline int drop(struct __sk_buff *skb, const struct carried *c)
 	return TC_ACT_SHOT;
 }
 
-/* A TCP header, and where our option stands in it. */
-struct tcp_copy {
-	__u8 bytes[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN];
-	__u32 header_len;
-	__u32 option;
-};
-
-__noinline int find_option(struct tcp_copy *tcp)
-{
-	if (!tcp)
-		return XCP_NONE;
-	return xcp_option_find(tcp->bytes, tcp->header_len,
-			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
-}
-
 static __always_inline void read_option(const __u8 *option, struct carried *c)
 {
 	switch (c->kind) {
@@ -141,8 +127,8 @@ int xcp_accident(struct __sk_buff *skb)
 {
 	struct tcp_copy tcp = {};
 	struct carried c = {};
-	__u32 at, header;
 	__u8 ip[10], flags;
+	__u32 at;
 	bool v6;
 
 	if (bpf_skb_load_bytes(skb, L2_LEN, ip, sizeof(ip)))
@@ -151,16 +137,7 @@ int xcp_accident(struct __sk_buff *skb)
 	at = L2_LEN + (v6 ? 40 : (ip[0] & 15) * 4);
 	if (ip[v6 ? 6 : 9] == XCP_HEADER_PROTO)
 		return drop_header(skb, at);
-	if (bpf_skb_load_bytes(skb, at, tcp.bytes, XCP_TCP_HEADER_LEN))
-		return XCP_TC_NEXT;
-	header = (tcp.bytes[12] >> 4) * 4 - XCP_TCP_HEADER_LEN;
-	barrier_var(header);
-	if (header < 1 || header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, at + XCP_TCP_HEADER_LEN,
-			       tcp.bytes + XCP_TCP_HEADER_LEN, header))
-		return XCP_TC_NEXT;
-	tcp.header_len = header + XCP_TCP_HEADER_LEN;
-	c.kind = find_option(&tcp);
+	c.kind = find_in_tcp(skb, at, skb->len - at, &tcp);
 	flags = tcp.bytes[13] & (TCP_FLAG_SYN | TCP_FLAG_ACK);
 	if (c.kind == XCP_HANDSHAKE) {
 		if (flags == TCP_FLAG_SYN ? config.strip & 1 : config.strip & 2)

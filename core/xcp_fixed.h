@@ -60,6 +60,25 @@ XCP_INLINE uint64_t xcp_max(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* |v|, and back with a sign: BPF divides without one */
+XCP_INLINE uint64_t xcp_size(int64_t v)
+{
+	return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+XCP_INLINE int64_t xcp_signed(uint64_t size, bool down)
+{
+	return down ? -(int64_t)size : (int64_t)size;
+}
+
+/* v / n towards 0 */
+XCP_INLINE int64_t xcp_part(int64_t v, uint32_t n)
+{
+	uint64_t size = xcp_size(v);
+
+	return xcp_signed(n > 1 ? size / n : size, v < 0);
+}
+
 /* a - b, or 0 if that is negative */
 XCP_INLINE uint64_t xcp_excess(uint64_t a, uint64_t b)
 {

@@ -70,9 +70,7 @@ XCP_INLINE int64_t xcp_2005_value(uint16_t feedback)
 /* H_feedback for a value in 2^-12 packets: cut towards 0, saturated. */
 XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 {
-	bool down = value < 0;
-	uint64_t size = down ? 0 - (uint64_t)value : (uint64_t)value;
-	uint64_t exponent = 0, mantissa;
+	uint64_t size = xcp_size(value), exponent = 0, mantissa;
 
 	if (whole)
 		size &= ~(uint64_t)(XCP_2005_PACKET - 1);
@@ -81,7 +79,7 @@ XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 	if (size)
 		exponent = (xcp_max(xcp_bits(size), 12) - 12 + 3) / 4;
 	mantissa = size >> (exponent * 4);
-	if (down)
+	if (value < 0)
 		mantissa = 0 - mantissa;
 	return (uint16_t)((mantissa & 0x1fff) << 3 | exponent);
 }
@@ -99,28 +97,27 @@ XCP_INLINE uint32_t xcp_2005_x(const struct xcp_2005 *h)
 XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
 {
 	int64_t value = xcp_2005_value(h->feedback);
-	uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-	uint64_t whole, rate, by = xcp_max(h->rtt_ms, 1) << 9;
+	uint64_t size = xcp_size(value), whole, rate;
+	uint64_t by = xcp_max(h->rtt_ms, 1) << 9;
 
 	/* size * bytes * 1000 / 4096 / ms = size * bytes * 125 / (512 ms) */
 	size *= xcp_min(size_B, 0xffff); /* below 2^41 * 2^16 */
 	whole = size / by;
 	rate = xcp_min(whole, INT32_MAX) * 125 + (size - whole * by) * 125 / by;
 	rate = xcp_min(rate, INT32_MAX);
-	return value < 0 ? -(int32_t)rate : (int32_t)rate;
+	return (int32_t)xcp_signed(rate, value < 0);
 }
 
 /* B/s as packets of 2^-12 in rtt_ms, of size_B each, cut towards 0. */
 XCP_INLINE int64_t xcp_2005_of_Bps(int64_t rate_Bps, uint32_t rtt_ms,
 				   uint32_t size_B)
 {
-	uint64_t size =
-		rate_Bps < 0 ? 0 - (uint64_t)rate_Bps : (uint64_t)rate_Bps;
+	uint64_t size = xcp_size(rate_Bps);
 
 	/* below 2^32 * 2^16 * 2^9 */
 	size = (xcp_min(size, UINT32_MAX) * xcp_min(rtt_ms, 0xffff) << 9) /
 	       (xcp_max(size_B, 1) * 125);
-	return rate_Bps < 0 ? -(int64_t)size : (int64_t)size;
+	return xcp_signed(size, rate_Bps < 0);
 }
 
 XCP_INLINE struct xcp_2005 xcp_2005_parse(const uint8_t *o)
@@ -193,11 +190,8 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 	}
 	if (target >= asked && *carry >= 0)
 		return h->feedback;
-	/* BPF divides without a sign */
-	if (!whole && *carry < 0)
-		target -= (int64_t)((0 - (uint64_t)*carry) / n);
-	else if (!whole)
-		target += (int64_t)((uint64_t)*carry / n);
+	if (!whole)
+		target += xcp_part(*carry, n);
 	if (target > asked)
 		target = asked;
 	answer.feedback = xcp_2005_code(
@@ -272,8 +266,7 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 /* Feedback of so many 2^-12 packets in H_rtt came back. */
 XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 {
-	bool down = value < 0;
-	uint64_t size = down ? 0 - (uint64_t)value : (uint64_t)value;
+	uint64_t size = xcp_size(value);
 	uint64_t told =
 		((uint64_t)xcp_2005_rtt_ms(s->rtt) << XCP_TICK_SHIFT) / 1000;
 	uint64_t part = 1 << 28; /* RTT / H_rtt, 2^-28 */
@@ -282,7 +275,7 @@ XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 		part = (s->rtt << 28) / told;
 	size = xcp_min(size, 1ULL << 41) * s->wire_B;
 	size = (size >> 28) * part + ((size & ((1 << 28) - 1)) * part >> 28);
-	xcp_sender_move(s, down, size >> XCP_2005_SHIFT,
+	xcp_sender_move(s, value < 0, size >> XCP_2005_SHIFT,
 			(uint32_t)(size & (XCP_2005_PACKET - 1))
 				<< (XCP_CWND_FRAC_BITS - XCP_2005_SHIFT));
 }

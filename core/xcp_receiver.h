@@ -31,15 +31,9 @@ XCP_INLINE void xcp_receiver_add(struct xcp_receiver *r, int32_t delta,
 /* What to write on a packet that will be copied n times. */
 XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 {
-	bool down = r->pending < 0;
-	uint64_t size = down ? 0 - (uint64_t)r->pending : (uint64_t)r->pending;
-	int64_t feedback;
+	int64_t part = xcp_part(r->pending, n), feedback;
 
-	if (n > 1)
-		size /= n;
-	feedback = (int64_t)xcp_min(size, INT32_MAX);
-	if (down)
-		feedback = -feedback;
+	feedback = xcp_signed(xcp_min(xcp_size(part), INT32_MAX), part < 0);
 	r->pending -= feedback * n;
 	return (int32_t)feedback;
 }
@@ -53,13 +47,8 @@ XCP_INLINE void xcp_receiver_add_2005(struct xcp_receiver *r, uint16_t feedback,
 
 XCP_INLINE uint16_t xcp_receiver_take_2005(struct xcp_receiver *r, uint32_t n)
 {
-	bool down = r->pending < 0;
-	uint64_t size = down ? 0 - (uint64_t)r->pending : (uint64_t)r->pending;
-	uint16_t feedback;
+	uint16_t feedback = xcp_2005_code(xcp_part(r->pending, n), false);
 
-	if (n > 1)
-		size /= n;
-	feedback = xcp_2005_code(down ? -(int64_t)size : (int64_t)size, false);
 	r->pending -= xcp_2005_value(feedback) * n;
 	return feedback;
 }

@@ -116,8 +116,7 @@ XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 /* Feedback came back: changes the throughput by fb, the window by fb RTT. */
 XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 {
-	uint64_t size = fb_Bps < 0 ? 0 - (uint64_t)fb_Bps : (uint64_t)fb_Bps;
-	uint64_t high, low;
+	uint64_t size = xcp_size(fb_Bps), high, low;
 
 	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
 	size = xcp_min(size, (1ULL << 44) - 1);

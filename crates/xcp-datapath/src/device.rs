@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
 use crate::clsact::{self, Direction, Place};
@@ -182,20 +182,21 @@ fn put_on(key: &DeviceKey, device: &Device, header: bool, ip_proto: u8) -> Resul
     write(key, &record)
 }
 
-fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
-    let host = bpffs::dir(PART);
+/// The programs of a device in the namespace with this cookie.
+pub(crate) fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> {
     let mut open = object::open(&object::DEVICE)?;
-    for map in SHARED {
-        object::open_map(&mut open, map)?
-            .reuse_pinned_map(host.join(map))
-            .map_err(|e| object::failure(map, &e))?;
-    }
-    let mut constants = key.netns.to_ne_bytes().to_vec();
-    constants.extend(device.l2_len.to_ne_bytes());
+    let mut constants = netns.to_ne_bytes().to_vec();
+    constants.extend(l2_len.to_ne_bytes());
     constants.extend(u32::from(ip_proto).to_ne_bytes());
     object::open_map(&mut open, ".rodata")?
         .set_initial_value(&constants)
         .map_err(|e| object::failure("constants", &e))?;
+    Ok(open)
+}
+
+fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
+    let mut open = open(key.netns, device.l2_len, ip_proto)?;
+    object::reuse(&mut open, &SHARED, &bpffs::dir(PART))?;
     let loaded = object::load(&object::DEVICE, open)?;
     for (name, direction) in [
         ("xcp_ingress", Direction::Ingress),

@@ -277,11 +277,7 @@ fn load_into(dir: &Path) -> Result<()> {
     }
     device::create_table(dir)?;
     let mut open = object::open(&object::CC)?;
-    for map in ["sockets", "counters"] {
-        object::open_map(&mut open, map)?
-            .reuse_pinned_map(dir.join(map))
-            .map_err(|e| object::failure(map, &e))?;
-    }
+    object::reuse(&mut open, &["sockets", "counters"], dir)?;
     let mut cc = object::load(&object::CC, open)?;
     let mut registered = object::map_mut(&mut cc, "xcp")?
         .attach_struct_ops()

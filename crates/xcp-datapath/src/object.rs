@@ -107,6 +107,16 @@ pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> Result<OpenMapMut
         .ok_or_else(|| missing(name))
 }
 
+/// Gives an opened object the maps that are pinned by these names in a folder.
+pub fn reuse(object: &mut OpenObject, maps: &[&str], folder: &Path) -> Result<()> {
+    for map in maps {
+        open_map(object, map)?
+            .reuse_pinned_map(folder.join(map))
+            .map_err(|e| failure(map, &e))?;
+    }
+    Ok(())
+}
+
 pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
     object
         .maps()

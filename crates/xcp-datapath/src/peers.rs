@@ -84,7 +84,7 @@ pub struct Spoken {
     pub peers: Option<Prefix>,
 }
 
-fn key(netns: u64, peers: Option<Prefix>) -> PeerKey {
+pub(crate) fn key(netns: u64, peers: Option<Prefix>) -> PeerKey {
     let (address, bits) = peers.map_or(([0; 16], 0), Prefix::mapped);
     PeerKey {
         prefix_len: NETNS_BITS + bits,

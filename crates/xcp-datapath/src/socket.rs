@@ -148,9 +148,7 @@ fn remove(host: &Path) -> Result<bool> {
 fn load(host: Option<&Path>, number: u8) -> Result<Object> {
     let mut open = object::open(&object::SOCKET)?;
     if let Some(host) = host {
-        object::open_map(&mut open, "chosen")?
-            .reuse_pinned_map(host.join("chosen"))
-            .map_err(|e| object::failure("chosen", &e))?;
+        object::reuse(&mut open, &["chosen"], host)?;
     }
     open.load().map_err(|e| match e.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {

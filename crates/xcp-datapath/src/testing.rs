@@ -10,9 +10,9 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::intf::{HostCounters, PeerKey, Record, RouterCounters};
+use crate::intf::{HostCounters, Record, RouterCounters};
 use crate::rtnl::Device;
-use crate::{link, netns, object, router, wire, Result, Wire};
+use crate::{device, link, netns, object, peers, router, wire, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -76,21 +76,14 @@ pub struct Ingress {
 impl Ingress {
     pub fn new() -> Result<Self> {
         let netns = netns::cookie()?;
-        let mut open = object::open(&object::DEVICE)?;
-        let mut constants = netns.to_ne_bytes().to_vec();
-        constants.extend(14u32.to_ne_bytes());
-        constants.extend(u32::from(wire::IP_PROTO).to_ne_bytes());
-        object::open_map(&mut open, ".rodata")?
-            .set_initial_value(&constants)
-            .map_err(|e| object::failure("constants", &e))?;
+        let open = device::open(netns, 14, wire::IP_PROTO)?;
         let object = object::load(&object::DEVICE, open)?;
-        let all = PeerKey {
-            prefix_len: 64,
-            netns: [(netns >> 32) as u32, netns as u32],
-            address: [0; 16],
-        };
         object::map(&object, "peers")?
-            .update(all.bytes(), &[Wire::Header as u8], MapFlags::ANY)
+            .update(
+                peers::key(netns, None).bytes(),
+                &[Wire::Header as u8],
+                MapFlags::ANY,
+            )
             .map_err(|e| object::failure("map of peers", &e))?;
         Ok(Self { object })
     }

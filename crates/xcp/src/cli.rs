@@ -84,6 +84,20 @@ pub enum HostAction {
     Show,
 }
 
+/// What hosts and routers must agree on.
+#[derive(Args)]
+pub struct Header {
+    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "253",
+        value_parser = value::ip_proto,
+        allow_hyphen_values = true
+    )]
+    pub ip_proto: u8,
+}
+
 #[derive(Args)]
 pub struct HostOn {
     /// Only for sockets of this control group and those below
@@ -113,15 +127,8 @@ pub struct HostOn {
     /// given several times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
-    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "253",
-        value_parser = value::ip_proto,
-        allow_hyphen_values = true
-    )]
-    pub ip_proto: u8,
+    #[command(flatten)]
+    pub header: Header,
 }
 
 #[derive(Subcommand)]
@@ -158,15 +165,8 @@ pub struct RouterAdd {
         allow_hyphen_values = true
     )]
     pub overhead: u32,
-    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "253",
-        value_parser = value::ip_proto,
-        allow_hyphen_values = true
-    )]
-    pub ip_proto: u8,
+    #[command(flatten)]
+    pub header: Header,
 }
 
 #[derive(Subcommand)]

@@ -31,7 +31,12 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
 }
 
 fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
-    let speech = Speech::new(asked.wire, &asked.devices, &asked.peers, asked.ip_proto)?;
+    let speech = Speech::new(
+        asked.wire,
+        &asked.devices,
+        &asked.peers,
+        asked.header.ip_proto,
+    )?;
     let options = Options {
         cgroup: asked.cgroup.clone(),
         make_default: asked.default,

@@ -37,7 +37,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     let options = Options {
         capacity_bytes_per_s: asked.capacity.bytes_per_s,
         overhead_bytes: asked.overhead,
-        ip_proto: asked.ip_proto,
+        ip_proto: asked.header.ip_proto,
         ..Default::default()
     };
     let change = router::add(device, options)?;

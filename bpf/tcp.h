@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * A TCP header of a packet, copied, and where our option stands in it. Include
+ * it behind core/xcp_wire.h.
+ */
+#ifndef XCP_BPF_TCP_H
+#define XCP_BPF_TCP_H
+
+#include "kernel.h"
+
+struct tcp_copy {
+	/* an option may be read wherever it begins */
+	__u8 bytes[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN];
+	__u32 header_len;
+	__u32 option;
+};
+
+__noinline int find_option(struct tcp_copy *tcp)
+{
+	if (!tcp)
+		return XCP_NONE;
+	return xcp_option_find(tcp->bytes, tcp->header_len,
+			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
+}
+
+/* Copies the header at `at`, with `left` bytes of the packet from there on. */
+static __always_inline enum xcp_kind
+find_in_tcp(struct __sk_buff *skb, __u32 at, __u32 left, struct tcp_copy *tcp)
+{
+	__u32 header;
+
+	if (left < XCP_TCP_HEADER_LEN ||
+	    bpf_skb_load_bytes(skb, at, tcp->bytes, XCP_TCP_HEADER_LEN))
+		return XCP_MALFORMED;
+	header = (tcp->bytes[12] >> 4) * 4;
+	if (header < XCP_TCP_HEADER_LEN || header > left)
+		return XCP_MALFORMED;
+	header -= XCP_TCP_HEADER_LEN;
+	barrier_var(header); /* keeps the bounds where the verifier sees them */
+	if (header < 1)
+		return XCP_NONE;
+	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
+	    bpf_skb_load_bytes(skb, at + XCP_TCP_HEADER_LEN,
+			       tcp->bytes + XCP_TCP_HEADER_LEN, header))
+		return XCP_MALFORMED;
+	tcp->header_len = header + XCP_TCP_HEADER_LEN;
+	return find_option(tcp);
+}
+
+#endif
