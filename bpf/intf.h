@@ -6,14 +6,20 @@
 #ifndef XCP_BPF_INTF_H
 #define XCP_BPF_INTF_H
 
+#include "../core/xcp_frame.h"
 #include "../core/xcp_receiver.h"
 #include "../core/xcp_router.h"
 #include "../core/xcp_sender.h"
 
 /* What `xcp router add` sets; may change while traffic flows. */
 struct xcp_router_config {
-	struct xcp_router_params params;
-	uint32_t overhead_B; /* added to every wire packet */
+	struct xcp_router_params params; /* capacity 0: only measured */
+	struct xcp_frame frame;
+	uint16_t measure; /* the capacity, where the link has a backlog */
+	uint16_t by_departures; /* y is what left, not what arrived */
+	uint32_t queue; /* 1 + index in the map `queues`, 0 for none */
+	uint32_t share; /* XCP's, 2^-16 of the link; 0: by the numbers of flows
+			 */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */
 };
@@ -47,6 +53,66 @@ struct xcp_router_link {
 	uint32_t claimed;
 	uint64_t started; /* 0 until the first packet */
 	uint64_t backlog_B; /* at the last packet */
+};
+
+/* One control interval, for people: the ring buffer `trace`. */
+struct xcp_router_record {
+	uint64_t time_ns; /* its end, on the monotonic clock */
+	uint64_t interval_ns;
+	uint64_t d_ns; /* average RTT */
+	uint64_t capacity_Bps; /* that XCP may hand out */
+	uint64_t link_Bps; /* that the link was found to carry; 0 if unknown */
+	uint64_t y_Bps; /* input traffic that counts against the capacity */
+	uint64_t other_Bps; /* input traffic of the other queue */
+	uint64_t queue_B; /* Q */
+	uint64_t backlog_B;
+	int64_t f_Bps; /* F */
+	uint64_t pos_Bps; /* pools */
+	uint64_t neg_Bps;
+	uint32_t share; /* XCP's, 2^-16 of the link */
+	uint32_t unused;
+};
+
+/*
+ * The queue discipline `xcp` of a device: two queues, a shaper. Records are
+ * found by index; the map `queue_index` gives it for a device.
+ */
+enum xcp_class {
+	XCP_CLASS_XCP, /* all packets with a header, both ways */
+	XCP_CLASS_OTHER,
+	XCP_CLASSES,
+};
+
+/* What the router writes into tc_classid for packets of XCP_CLASS_XCP. */
+#define XCP_CLASSID 0x5843
+
+struct xcp_queue_key {
+	uint32_t netns; /* inode number */
+	uint32_t ifindex;
+};
+
+/* What is set for it; may change while traffic flows. */
+struct xcp_queue_config {
+	uint64_t rate_Bps; /* 0: as fast as the device takes packets */
+	uint32_t limit_B; /* of each queue */
+	uint32_t limit_packets;
+	struct xcp_frame frame;
+	uint32_t medium; /* queues of one medium share its time; 0: its own */
+};
+
+/* Bytes as they are on the link; packets as Linux hands them over. */
+struct xcp_queue_class {
+	uint64_t backlog_B;
+	uint64_t backlog_packets;
+	uint64_t sent_B;
+	uint64_t sent_packets;
+	uint64_t dropped_packets;
+};
+
+struct xcp_queue {
+	struct xcp_queue_class class[XCP_CLASSES];
+	uint32_t share; /* XCP's weight, 2^-16; the router sets it */
+	uint32_t present; /* queue disciplines that use this record */
 };
 
 /* What `xcp host on` sets. */

@@ -490,7 +490,7 @@ int xcp_router(struct __sk_buff *skb)
 	s.bytes = skb->wire_len;
 	if (!s.bytes)
 		s.bytes = skb->len;
-	s.bytes += (__u64)config.overhead_B * s.n;
+	s.bytes = xcp_frame_bytes(&config.frame, s.bytes, s.n);
 	xcp_router_arrival(&cpu->sums, s.bytes);
 
 	data = (__u8 *)(long)skb->data;

@@ -41,7 +41,6 @@ fn median(mut times: Vec<f64>) -> f64 {
 fn compare(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64), Error> {
     let bench = Bench::new(Options {
         capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
-        overhead_bytes: 0,
         ..Default::default()
     })?;
     let time = |program| {

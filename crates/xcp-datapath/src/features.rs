@@ -74,7 +74,6 @@ pub fn probe() -> Vec<Feature> {
                 14,
                 router::Options {
                     capacity_bytes_per_s: 1_250_000,
-                    overhead_bytes: 0,
                     ..Default::default()
                 },
             ),

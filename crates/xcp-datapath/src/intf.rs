@@ -52,10 +52,17 @@ record! {
     /// `struct xcp_router_params`.
     struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, }
 
+    /// `struct xcp_frame`.
+    struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
+
     /// `struct xcp_router_config`.
     struct RouterConfig {
         params: RouterParams,
-        overhead_B: u32,
+        frame: Frame,
+        measure: u16,
+        by_departures: u16,
+        queue: u32,
+        share: u32,
         ip_proto: u16,
         whole_feedback: u16,
     }

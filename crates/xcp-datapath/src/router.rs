@@ -10,14 +10,17 @@ use libbpf_rs::{MapCore, Object};
 use serde::Serialize;
 
 use crate::clsact::{self, Direction, Place};
-use crate::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams};
+use crate::intf::{
+    Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
+};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, device, error, features, link, object, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
-/// The largest overhead per packet, bytes.
-pub const OVERHEAD_MAX_B: u32 = 4096;
+/// The overhead per packet, bytes: negative where the link leaves out what
+/// Linux counts.
+pub const OVERHEAD_RANGE_B: std::ops::RangeInclusive<i32> = -64..=4096;
 
 /// Notes that the qdisc was created for the router.
 const CLSACT: &str = "clsact";
@@ -26,10 +29,14 @@ const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// What a router hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Capacity of the link, bytes per second.
+    /// Capacity of the link, bytes per second; 0 if only measuring tells.
     pub capacity_bytes_per_s: u64,
-    /// Bytes that the link adds to every packet.
-    pub overhead_bytes: u32,
+    /// Hand out less where the link is found to carry less.
+    pub measure: bool,
+    /// Compare with the capacity what left, not what arrived.
+    pub by_departures: bool,
+    /// What the link adds to packets.
+    pub framing: Framing,
     /// IP protocol of the wire formats `header` and `header-2004`.
     pub ip_proto: u8,
     /// Feedback in whole packets in the wire format `option-2005`: what it
@@ -37,11 +44,49 @@ pub struct Options {
     pub whole_feedback: bool,
 }
 
+/// What a link adds to packets, in the terms of tc-cake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Framing {
+    /// Bytes added to every packet.
+    pub overhead_bytes: i32,
+    /// Fewer bytes than that are filled up.
+    pub mpu_bytes: u32,
+    pub cells: Cells,
+}
+
+/// How a link cuts packets up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cells {
+    #[default]
+    None,
+    /// 48 bytes in 53.
+    Atm,
+    /// 64 bytes in 65.
+    Ptm,
+}
+
+impl Framing {
+    fn record(self) -> Frame {
+        Frame {
+            overhead_B: self.overhead_bytes,
+            mpu_B: self.mpu_bytes,
+            cells: match self.cells {
+                Cells::None => 0,
+                Cells::Atm => 1,
+                Cells::Ptm => 2,
+            },
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             capacity_bytes_per_s: 0,
-            overhead_bytes: 0,
+            measure: true,
+            by_departures: false,
+            framing: Framing::default(),
             ip_proto: wire::IP_PROTO,
             whole_feedback: false,
         }
@@ -55,7 +100,11 @@ impl Options {
                 capacity_Bps: self.capacity_bytes_per_s,
                 min_interval_ns: MIN_INTERVAL_NS,
             },
-            overhead_B: self.overhead_bytes,
+            frame: self.framing.record(),
+            measure: self.measure.into(),
+            by_departures: self.by_departures.into(),
+            queue: 0,
+            share: 0,
             ip_proto: self.ip_proto.into(),
             whole_feedback: self.whole_feedback.into(),
         }
@@ -78,7 +127,8 @@ pub struct Status {
     /// `tcx` or `clsact`.
     pub attached: &'static str,
     pub capacity_bps: u64,
-    pub overhead_bytes: u32,
+    pub overhead_bytes: i32,
+    pub mpu_bytes: u32,
     /// IP protocol by which the formats `header` and `header-2004` are known.
     pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
@@ -276,7 +326,8 @@ fn status(device: String, dir: &Path) -> Result<Status> {
             "clsact"
         },
         capacity_bps: config.params.capacity_Bps * 8,
-        overhead_bytes: config.overhead_B,
+        overhead_bytes: config.frame.overhead_B,
+        mpu_bytes: config.frame.mpu_B,
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.backlog_B,

@@ -46,6 +46,7 @@ fn router_records() {
         "xcp_num" = Num,
         "xcp_share" = Share,
         "xcp_router_params" = RouterParams,
+        "xcp_frame" = Frame,
         "xcp_router_config" = RouterConfig,
         "xcp_router_sums" = RouterSums,
         "xcp_router_law" = RouterLaw,

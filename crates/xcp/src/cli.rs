@@ -164,7 +164,7 @@ pub struct RouterAdd {
         value_parser = value::overhead,
         allow_hyphen_values = true
     )]
-    pub overhead: u32,
+    pub overhead: i32,
     #[command(flatten)]
     pub header: Header,
 }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::router::{self, Change, Options, Status};
+use xcp_datapath::router::{self, Change, Framing, Options, Status};
 
 use crate::cli::{RouterAction, RouterAdd};
 use crate::failure::Failure;
@@ -36,7 +36,10 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     let device = &asked.device;
     let options = Options {
         capacity_bytes_per_s: asked.capacity.bytes_per_s,
-        overhead_bytes: asked.overhead,
+        framing: Framing {
+            overhead_bytes: asked.overhead,
+            ..Default::default()
+        },
         ip_proto: asked.header.ip_proto,
         ..Default::default()
     };
@@ -46,7 +49,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         "device": device,
         "change": change,
         "capacity_bps": capacity_bps,
-        "overhead_bytes": options.overhead_bytes,
+        "overhead_bytes": options.framing.overhead_bytes,
         "ip_proto": options.ip_proto,
     });
     out.print(&value, |_| {
@@ -74,7 +77,7 @@ fn describe(status: &Status, style: &Style) -> String {
         ("capacity", units::rate(status.capacity_bps as f64)),
         (
             "overhead",
-            format!("{} per packet", units::bytes(status.overhead_bytes.into())),
+            format!("{} B per packet", status.overhead_bytes),
         ),
         ("header protocol", status.ip_proto.to_string()),
         ("attached by", status.attached.into()),
@@ -108,6 +111,7 @@ mod tests {
             attached: "tcx",
             capacity_bps: 10_000_000,
             overhead_bytes: 18,
+            mpu_bytes: 0,
             ip_proto: 253,
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,

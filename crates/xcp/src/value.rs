@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use xcp_datapath::router::OVERHEAD_MAX_B;
+use xcp_datapath::router::OVERHEAD_RANGE_B;
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
 use xcp_datapath::{Prefix, Wire};
@@ -27,8 +27,8 @@ impl BadValue {
 }
 
 /// Bytes that a link adds to every packet.
-pub fn overhead(text: &str) -> Result<u32, BadValue> {
-    whole(text, "whole bytes", 0..=u64::from(OVERHEAD_MAX_B)).map(|n| n as u32)
+pub fn overhead(text: &str) -> Result<i32, BadValue> {
+    whole(text, "whole bytes", 0..=*OVERHEAD_RANGE_B.end() as u64).map(|n| n as i32)
 }
 
 /// The IP protocol of XCP's header: one that nobody else has.
