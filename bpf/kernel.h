@@ -46,7 +46,12 @@ struct gnet_stats_queue {
 	__u32 backlog;
 } XCP_KERNEL;
 
+struct qdisc_skb_head {
+	__u32 qlen;
+} XCP_KERNEL;
+
 struct Qdisc {
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 
