@@ -113,6 +113,8 @@ pub struct Variant {
     /// The router counts no packet as less.
     #[serde(default)]
     pub mpu_bytes: u32,
+    /// XCP's part of the bottleneck, percent; by the flows if absent.
+    pub xcp_share: Option<f64>,
 }
 
 /// Which flows of the experiment a variant has.
@@ -162,8 +164,17 @@ pub enum Queue {
     Fifo,
     Red,
     FqCodel,
-    /// A FIFO behind an XCP router.
+    /// Behind an XCP router, what `xcp router add` gives it on this kernel.
     Xcp,
+    /// A FIFO behind an XCP router, for all traffic.
+    XcpFifo,
+}
+
+impl Queue {
+    /// Whether it is behind an XCP router.
+    pub fn has_router(self) -> bool {
+        matches!(self, Self::Xcp | Self::XcpFifo)
+    }
 }
 
 /// A requirement on one variant.
@@ -194,6 +205,10 @@ pub enum Metric {
     QueueDelayP95,
     #[serde(rename = "queue_delay_max_ms")]
     QueueDelayMax,
+    /// The queue that XCP's packets wait in.
+    XcpQueueMean,
+    XcpQueueP99,
+    XcpQueueMax,
     /// Of one kind of flows: its part of all goodput.
     Share,
     /// Of one kind of flows: the mean goodput of one of them, by that of all
@@ -219,6 +234,9 @@ impl Metric {
             Self::QueueDelayMean => "queue_delay_ms.mean",
             Self::QueueDelayP95 => "queue_delay_ms.p95",
             Self::QueueDelayMax => "queue_delay_ms.max",
+            Self::XcpQueueMean => "xcp_queue_packets.mean",
+            Self::XcpQueueP99 => "xcp_queue_packets.p99",
+            Self::XcpQueueMax => "xcp_queue_packets.max",
             Self::Share => "share",
             Self::FlowShare => "flow_share",
             Self::Drops => "drops",
@@ -234,7 +252,20 @@ macro_rules! house {
     };
 }
 
-const HOUSE: &[(&str, &str)] = house!["zh-fractions", "zh-validation", "mixed-formats"];
+const HOUSE: &[(&str, &str)] = house![
+    "thesis-queue",
+    "thesis-capacity",
+    "thesis-halfduplex",
+    "zh-fractions",
+    "zh-validation",
+    "zh-overhead",
+    "zh-contention",
+    "isi-overestimate",
+    "mixed-formats",
+    "sharing",
+    "varying",
+    "varying-trace",
+];
 
 impl Experiment {
     /// The experiment with this name, or in this file.

@@ -54,6 +54,8 @@ impl QueueSamples {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub queue: QueueSamples,
+    /// That of XCP's packets: a queue of their own where they have one.
+    pub xcp_queue: QueueSamples,
     pub delays: Delays,
 }
 
@@ -97,6 +99,7 @@ pub fn evaluate(
         name: variant.name.clone(),
         link_utilisation: round(carried / offered, 5),
         queue_packets: seen.queue.stats(),
+        xcp_queue_packets: seen.xcp_queue.stats(),
         queue_delay_ms: seen.delays.stats(experiment.warmup_s),
         drops: last.drops,
         retransmissions: last
@@ -266,6 +269,9 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::QueueDelayMean => result.queue_delay_ms.mean,
         Metric::QueueDelayP95 => result.queue_delay_ms.p95,
         Metric::QueueDelayMax => result.queue_delay_ms.max,
+        Metric::XcpQueueMean => result.xcp_queue_packets.mean,
+        Metric::XcpQueueP99 => result.xcp_queue_packets.p99,
+        Metric::XcpQueueMax => result.xcp_queue_packets.max,
         Metric::Share => of_kind(check, result, |k| k.share),
         Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
         Metric::Drops => result.drops as f64,
@@ -303,6 +309,117 @@ fn round(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::FlowSample;
+
+    /// 10 Mb/s for 5 s, then 2; a flow each of XCP, CUBIC and UDP.
+    const MIXED: &str = r#"
+name = "mixed"
+source = "a test"
+about = "three kinds"
+duration_s = 10
+warmup_s = 2
+bottleneck = ["r", "d"]
+
+[[link]]
+between = ["r", "d"]
+rates = [[0, 10], [5, 2]]
+queue_packets = 100
+
+[[flow]]
+name = "1"
+from = "r"
+to = "d"
+
+[[flow]]
+name = "2"
+from = "r"
+to = "d"
+control = "cubic"
+
+[[flow]]
+name = "3"
+from = "r"
+to = "d"
+udp_mbit = 1
+
+[[variant]]
+name = "v"
+control = "xcp"
+queue = "xcp"
+
+[[check]]
+variant = "v"
+metric = "share"
+kind = "udp"
+min = 0.25
+
+[[check]]
+variant = "v"
+metric = "flow_share"
+kind = "cubic"
+max = 0.4
+"#;
+
+    #[test]
+    fn kinds_share_what_the_link_offers() {
+        let experiment = Experiment::parse("x.toml", MIXED).expect("is well");
+        // from 2 s on each flow gets 300, 100 and 200 kB/s, the link carries 640
+        let sample = |tenth: u64| Sample {
+            time_s: tenth as f64 / 10.0,
+            carried_bytes: tenth * 64_000,
+            flows: [30_000, 10_000, 20_000]
+                .map(|bytes| FlowSample {
+                    received_bytes: tenth.saturating_sub(20) * bytes,
+                    ..FlowSample::default()
+                })
+                .to_vec(),
+            ..Sample::default()
+        };
+        let series = Series {
+            samples: (0..=100).map(sample).collect(),
+        };
+        let starts = [Duration::ZERO; 3];
+        let variant = &experiment.variants[0];
+        let result = evaluate(&experiment, variant, &starts, &Seen::default(), &series);
+        // 3 s of 10 Mb/s and 5 s of 2
+        assert_eq!(result.link_utilisation, 640_000.0 * 8.0 * 8.0 / 40e6);
+        let kinds: Vec<_> = result
+            .kinds
+            .iter()
+            .map(|k| {
+                (
+                    k.kind.as_str(),
+                    k.flows,
+                    k.goodput_bps,
+                    k.share,
+                    k.flow_share,
+                )
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("cubic", 1, 0.8e6, 0.1667, 0.5),
+                ("udp", 1, 1.6e6, 0.3333, 1.0),
+                ("xcp", 1, 2.4e6, 0.5, 1.5),
+            ]
+        );
+        // of 3 to 1, UDP left out
+        assert_eq!(result.jain, 0.8);
+        let checks: Vec<_> = result
+            .checks
+            .iter()
+            .map(|c| (c.name.as_str(), c.ok))
+            .collect();
+        assert_eq!(
+            checks,
+            [
+                ("share of udp >= 0.25", true),
+                ("flow_share of cubic <= 0.4", false)
+            ]
+        );
+        assert_eq!(result.flows[2].convergence_s, None);
+    }
 
     #[test]
     fn jain_is_one_for_equals_and_one_nth_for_one() {

@@ -106,7 +106,7 @@ fn wanted(experiment: &Experiment) -> Vec<&'static str> {
         match variant.queue {
             Queue::Red => wanted.push("red"),
             Queue::FqCodel => wanted.push("fq_codel"),
-            Queue::Fifo | Queue::Xcp => {}
+            Queue::Fifo | Queue::Xcp | Queue::XcpFifo => {}
         }
     }
     wanted

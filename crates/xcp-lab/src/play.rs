@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use xcp_datapath::{host, socket};
 
 use crate::capture::{Captures, Recording};
-use crate::experiment::{Experiment, Queue, Socket, Variant};
+use crate::experiment::{Experiment, Socket, Variant};
 use crate::metrics::{self, Seen};
 use crate::probe::{Probe, QueueState};
 use crate::result::{Sample, Series, VariantResult};
@@ -69,6 +69,7 @@ pub fn play(
         seen.delays.add(due.as_secs_f64(), sent, held);
         if due > warmup {
             seen.queue.add(state.packets);
+            seen.xcp_queue.add(state.packets);
         }
         if tick.is_multiple_of(SAMPLE_EVERY) {
             series.samples.push(Sample {
@@ -237,7 +238,7 @@ struct HostOn {
 
 impl HostOn {
     fn new(experiment: &Experiment, variant: &Variant) -> Result<Self> {
-        let wanted = experiment.has_kind(variant, "xcp") || variant.queue == Queue::Xcp;
+        let wanted = experiment.has_kind(variant, "xcp") || variant.queue.has_router();
         let ours = wanted && !host::is_on();
         if ours {
             host::on(&host::Options {

@@ -46,6 +46,9 @@ pub struct VariantResult {
     /// half-duplex link count.
     pub link_utilisation: f64,
     pub queue_packets: QueueStats,
+    /// The queue that XCP's packets wait in: the same, unless they have one of
+    /// their own.
+    pub xcp_queue_packets: QueueStats,
     /// Of the bytes that left the queue after the warm-up, milliseconds.
     pub queue_delay_ms: DelayStats,
     /// Packets dropped at the bottleneck in the whole run.

@@ -55,7 +55,7 @@ pub fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
     }
     let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
     let inner = match queue {
-        Queue::Fifo | Queue::Xcp => format!("pfifo limit {limit}"),
+        Queue::Fifo | Queue::Xcp | Queue::XcpFifo => format!("pfifo limit {limit}"),
         // as Zhang & Henderson set it: a third and two thirds, probability 0.1
         Queue::Red => format!(
             "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1",

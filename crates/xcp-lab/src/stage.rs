@@ -13,7 +13,7 @@ use xcp_datapath::medium::Medium;
 use xcp_datapath::router::Framing;
 use xcp_datapath::{router, Spoken};
 
-use crate::experiment::{Capacity, Experiment, Flow, Link, Queue, Variant};
+use crate::experiment::{Capacity, Experiment, Flow, Link, Variant};
 use crate::shaper::{disciplines, Shaper};
 use crate::{Error, Result};
 
@@ -127,8 +127,8 @@ impl Stage {
                 let Some(queue_packets) = link.queue_packets else {
                     continue;
                 };
-                if variant.queue == Queue::Xcp {
-                    let options = router_options(link, variant);
+                if variant.queue.has_router() {
+                    let options = router_options(link, variant)?;
                     self.within(node, || router::add(&dev, options))??;
                     self.routers.push((node.clone(), dev.clone()));
                 }
@@ -201,13 +201,21 @@ impl Stage {
 }
 
 /// What the XCP router on a link is told.
-fn router_options(link: &Link, variant: &Variant) -> router::Options {
+fn router_options(link: &Link, variant: &Variant) -> Result<router::Options> {
+    if variant.xcp_share.is_some() {
+        return Err(Error::new(
+            format!("variant {}", variant.name),
+            "this router knows no fixed shares",
+            "leave xcp_share out",
+        ));
+    }
+
     let capacity_bps = match variant.capacity_mbit {
         Some(Capacity::Mbit(rate)) => rate * 1e6,
         Some(Capacity::Unknown(_)) => 0.0,
         None => link.highest_bps().unwrap_or(0.0),
     };
-    router::Options {
+    Ok(router::Options {
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
         by_departures: variant.by_departures,
@@ -218,7 +226,7 @@ fn router_options(link: &Link, variant: &Variant) -> router::Options {
         },
         whole_feedback: !variant.fractions,
         ..Default::default()
-    }
+    })
 }
 
 impl Stage {

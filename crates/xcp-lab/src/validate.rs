@@ -132,6 +132,12 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
         let (least, most) = (OVERHEAD_RANGE_B.start(), OVERHEAD_RANGE_B.end());
         return Some(format!("overhead_bytes must be {least} to {most}"));
     }
+    if variant
+        .xcp_share
+        .is_some_and(|p| !(1.0..=99.0).contains(&p))
+    {
+        return Some("xcp_share must be 1 to 99 (percent)".into());
+    }
     None
 }
 
@@ -228,6 +234,7 @@ min = 0.45
             "measure = false",
             "by_departures = true",
             "overhead_bytes = -14\nmpu_bytes = 64",
+            "xcp_share = 50",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
