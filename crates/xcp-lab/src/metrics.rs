@@ -176,7 +176,7 @@ fn flow_result(
         .filter(|s| s.flows[i].cwnd_packets > 0)
         .collect();
     let mean = |value: fn(&Sample, usize) -> f64| {
-        let sum: f64 = active.iter().map(|s| value(s, i)).sum();
+        let sum = active.iter().fold(0.0, |sum, s| sum + value(s, i));
         sum / active.len().max(1) as f64
     };
     let received = |s: Option<&Sample>| s.map_or(0, |s| s.flows[i].received_bytes);

@@ -307,7 +307,8 @@ fn socket(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn set_option(fd: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+/// Sets a socket's option.
+pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length describe the slice.
     let rc = unsafe {
         libc::setsockopt(
