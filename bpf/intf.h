@@ -52,7 +52,9 @@ struct xcp_router_link {
 	uint32_t epoch;
 	uint32_t claimed;
 	uint64_t started; /* 0 until the first packet */
-	uint64_t backlog_B; /* at the last packet */
+	uint64_t look_ns; /* when the link is looked at again */
+	uint64_t backlog_B; /* at the last look */
+	uint64_t sent_B; /* until then */
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

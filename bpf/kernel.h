@@ -46,12 +46,33 @@ struct gnet_stats_queue {
 	__u32 backlog;
 } XCP_KERNEL;
 
+typedef struct {
+	long counter;
+} u64_stats_t;
+
+struct gnet_stats_basic_sync {
+	u64_stats_t bytes;
+} XCP_KERNEL;
+
 struct Qdisc {
+	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
+	struct gnet_stats_basic_sync *cpu_bstats;
+	struct gnet_stats_basic_sync bstats;
 	struct gnet_stats_queue qstats;
+} XCP_KERNEL;
+
+struct netdev_queue {
+	struct Qdisc *qdisc;
 } XCP_KERNEL;
 
 struct net_device {
 	struct Qdisc *qdisc;
+	struct netdev_queue *_tx;
+	__u32 real_num_tx_queues;
+} XCP_KERNEL;
+
+struct bpf_array {
+	void *pptrs[0]; /* per CPU */
 } XCP_KERNEL;
 
 struct tcp_skb_cb {

@@ -152,7 +152,9 @@ record! {
         epoch: u32,
         claimed: u32,
         started: u64,
+        look_ns: u64,
         backlog_B: u64,
+        sent_B: u64,
     }
 
     /// `struct xcp_host_config`.

@@ -133,7 +133,7 @@ pub struct Status {
     pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
-    /// Backlog that the last packet found.
+    /// Backlog of all the device's queues, a moment before the last packet.
     pub queue_bytes: u64,
     /// Minimum backlog of the last estimation interval.
     pub persistent_queue_bytes: u64,
@@ -290,6 +290,12 @@ pub fn show(dev: &str) -> Result<Status> {
         return Err(no_router(dev));
     }
     status(device.name, &dir)
+}
+
+/// What the router of a device keeps of its link.
+pub(crate) fn link(device: &Device) -> Result<RouterLink> {
+    let dir = bpffs::dir(&part(device.index)?);
+    object::read_record(&object::pinned_map(&dir.join("state"))?, 0)
 }
 
 /// All routers of this network namespace.
