@@ -30,8 +30,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[18];
-const struct layout xcp_core_layout[18] = {
+extern const struct layout xcp_core_layout[19];
+const struct layout xcp_core_layout[19] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -41,6 +41,7 @@ const struct layout xcp_core_layout[18] = {
 	LAYOUT(xcp_capacity, pushed),
 	LAYOUT(xcp_capacity_interval, min_backlog_B),
 	LAYOUT(xcp_sharing_interval, share),
+	LAYOUT(xcp_sampler, unused),
 	LAYOUT(xcp_sharing, share),
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
@@ -144,6 +145,22 @@ EXPORT(void, router_queue_end, struct xcp_router_state *s,
        uint64_t now_ns)
 {
 	xcp_router_queue_end(s, params, backlog_B, now_ns);
+}
+
+EXPORT(bool, sampler_due, struct xcp_sampler *s, uint64_t bytes,
+       uint64_t every_B)
+{
+	return xcp_sampler_due(s, bytes, every_B);
+}
+
+EXPORT(void, sampler_add, struct xcp_sampler *s, uint32_t hash)
+{
+	xcp_sampler_add(s, hash);
+}
+
+EXPORT(uint32_t, sampler_flows, const struct xcp_sampler *s)
+{
+	return xcp_sampler_flows(s);
 }
 
 EXPORT(void, router_batch, const struct xcp_router_law *law,
@@ -331,6 +348,11 @@ EXPORT(void, sender_update, struct xcp_sender *s)
 EXPORT(uint64_t, sender_next_x, struct xcp_sender *s)
 {
 	return xcp_sender_next_x(s);
+}
+
+EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, uint64_t now_us)
+{
+	xcp_sender_rtt(s, sample, now_us);
 }
 
 EXPORT(void, sender_feedback, struct xcp_sender *s, int64_t fb_Bps)
