@@ -52,6 +52,7 @@ typedef struct {
 
 struct gnet_stats_basic_sync {
 	u64_stats_t bytes;
+	u64_stats_t packets;
 } XCP_KERNEL;
 
 struct Qdisc {

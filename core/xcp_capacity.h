@@ -161,8 +161,8 @@ xcp_capacity_judge(struct xcp_capacity *c,
 	if (xcp_excess(i->now_ns, d_ns) >= c->cut_seen_ns)
 		c->cut_B = 0;
 	if (pushed) {
-		int64_t over =
-			(int64_t)y_Bps + f_before_Bps / 2 - (int64_t)c_Bps;
+		int64_t over = (int64_t)y_Bps + xcp_part(f_before_Bps, 2) -
+			       (int64_t)c_Bps;
 
 		if (over > 0)
 			excess_B = xcp_bytes((uint64_t)over, d_ns);
