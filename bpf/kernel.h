@@ -50,13 +50,35 @@ struct qdisc_skb_head {
 	__u32 qlen;
 } XCP_KERNEL;
 
+typedef struct {
+	long counter;
+} u64_stats_t;
+
+struct gnet_stats_basic_sync {
+	u64_stats_t bytes;
+	u64_stats_t packets;
+} XCP_KERNEL;
+
 struct Qdisc {
+	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
+	struct gnet_stats_basic_sync *cpu_bstats;
+	struct gnet_stats_basic_sync bstats;
 	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 
+struct netdev_queue {
+	struct Qdisc *qdisc;
+} XCP_KERNEL;
+
 struct net_device {
 	struct Qdisc *qdisc;
+	struct netdev_queue *_tx;
+	__u32 real_num_tx_queues;
+} XCP_KERNEL;
+
+struct bpf_array {
+	void *pptrs[0]; /* per CPU */
 } XCP_KERNEL;
 
 struct tcp_skb_cb {
@@ -126,6 +148,10 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 } XCP_KERNEL;
 
+struct tcp_rack {
+	__u32 rtt_us;
+} XCP_KERNEL;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u16 tcp_header_len;
@@ -137,6 +163,7 @@ struct tcp_sock {
 	__u32 delivered;
 	__u32 app_limited;
 	__u32 sacked_out;
+	struct tcp_rack rack;
 	__u64 tcp_mstamp; /* us */
 } XCP_KERNEL;
 
