@@ -46,6 +46,10 @@ struct gnet_stats_queue {
 	__u32 backlog;
 } XCP_KERNEL;
 
+struct qdisc_skb_head {
+	__u32 qlen;
+} XCP_KERNEL;
+
 typedef struct {
 	long counter;
 } u64_stats_t;
@@ -59,6 +63,7 @@ struct Qdisc {
 	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
 	struct gnet_stats_basic_sync *cpu_bstats;
 	struct gnet_stats_basic_sync bstats;
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 

@@ -55,6 +55,13 @@ record! {
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
 
+    /// `struct xcp_medium` of bpf/medium.bpf.c.
+    struct Medium {
+        rate_Bps: u64,
+        limit_packets: u32,
+        frame: Frame,
+    }
+
     /// `struct xcp_router_config`.
     struct RouterConfig {
         params: RouterParams,

@@ -14,6 +14,7 @@ pub mod features;
 pub mod host;
 pub mod intf;
 mod link;
+pub mod medium;
 mod netns;
 mod object;
 mod offload;

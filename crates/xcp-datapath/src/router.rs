@@ -67,7 +67,7 @@ pub enum Cells {
 }
 
 impl Framing {
-    fn record(self) -> Frame {
+    pub(crate) fn record(self) -> Frame {
         Frame {
             overhead_B: self.overhead_bytes,
             mpu_B: self.mpu_bytes,

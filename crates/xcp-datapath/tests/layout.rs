@@ -10,6 +10,7 @@ use libbpf_rs::HasSize;
 use xcp_datapath::intf;
 
 const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
+const MEDIUM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/medium.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
 const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
 
@@ -58,6 +59,13 @@ fn router_records() {
         "xcp_router_counters" = RouterCounters,
         "xcp_router_cpu" = RouterCpu,
         "xcp_router_link" = RouterLink,
+    );
+}
+
+#[test]
+fn medium_records() {
+    compare!(MEDIUM:
+        "xcp_medium" = Medium,
     );
 }
 
