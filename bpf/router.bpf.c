@@ -97,6 +97,14 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 	}
 }
 
+__noinline int capacity(struct xcp_router_sums *sums, __u64 now)
+{
+	if (sums)
+		xcp_router_capacity(&link.state, &config.params, sums, now,
+				    config.measure ? &link.seen : NULL, NULL);
+	return 0;
+}
+
 __noinline int interval_end(__u64 now)
 {
 	struct xcp_router_sums sums = {}, last;
@@ -129,9 +137,9 @@ __noinline int interval_end(__u64 now)
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
 	last = link.state.last;
-	if (xcp_router_interval_end(
-		    &link.state, &config.params, &sums, longest_rtt, now,
-		    config.measure ? &link.seen : NULL, NULL, law)) {
+	capacity(&sums, now);
+	if (xcp_router_interval_end(&link.state, &config.params, &sums,
+				    longest_rtt, now, law)) {
 		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
 			    sums.sum_x - last.sum_x);
 		barrier();

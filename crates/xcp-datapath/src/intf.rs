@@ -100,12 +100,18 @@ record! {
         seen_ns: u64,
         seen_sent_B: u64,
         link_Bps: u64,
+        left_Bps: u64,
         stepped_Bps: u64,
         cut_B: u64,
         cut_seen_ns: u64,
         steps: u32,
+        stepped: u16,
         measured: u16,
+        decides: u16,
+        cuts: u16,
         pushed: u16,
+        unused: u16,
+        f_Bps: i64,
     }
 
     /// `struct xcp_capacity_interval`.
