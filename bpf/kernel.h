@@ -52,6 +52,7 @@ typedef struct {
 
 struct gnet_stats_basic_sync {
 	u64_stats_t bytes;
+	u64_stats_t packets;
 } XCP_KERNEL;
 
 struct Qdisc {
@@ -142,6 +143,10 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 } XCP_KERNEL;
 
+struct tcp_rack {
+	__u32 rtt_us;
+} XCP_KERNEL;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u16 tcp_header_len;
@@ -153,6 +158,7 @@ struct tcp_sock {
 	__u32 delivered;
 	__u32 app_limited;
 	__u32 sacked_out;
+	struct tcp_rack rack;
 	__u64 tcp_mstamp; /* us */
 } XCP_KERNEL;
 

@@ -34,6 +34,7 @@ struct {
 
 struct link_reading {
 	__u64 sent_B;
+	__u64 sent_packets;
 	__u32 backlog_B;
 	__u32 records; /* that were read */
 };
@@ -73,6 +74,7 @@ __noinline int read_per_cpu(__u64 queue, __u64 sent, struct link_reading *r)
 				  struct gnet_stats_basic_sync);
 		r->backlog_B += q->backlog;
 		r->sent_B += *(__u64 *)&b->bytes;
+		r->sent_packets += *(__u64 *)&b->packets;
 		r->records++;
 	}
 	return 0;
@@ -89,17 +91,17 @@ __noinline int read_qdisc(__u64 qdisc, struct link_reading *r)
 				    address_in(q->cpu_bstats), r);
 	r->backlog_B += q->qstats.backlog;
 	r->sent_B += *(__u64 *)&q->bstats.bytes;
+	r->sent_packets += *(__u64 *)&q->bstats.packets;
 	r->records++;
 	return 0;
 }
 
-/* Bytes as Linux counts them; returns how many records that took. */
-static __always_inline __u32 read_link(const struct net_device *dev,
-				       __u64 *backlog_B, __u64 *sent_B)
+/* Bytes as Linux counts them. */
+static __always_inline void read_link(const struct net_device *dev,
+				      struct link_reading *r)
 {
 	__u64 root = address_in(dev->qdisc), first = address_in(dev->_tx);
 	__u32 i, size = bpf_core_type_size(struct netdev_queue);
-	struct link_reading r = {};
 	struct netdev_queue *queue;
 	__u64 qdisc;
 
@@ -109,13 +111,10 @@ static __always_inline __u32 read_link(const struct net_device *dev,
 		queue = bpf_core_cast(at(first + i * size),
 				      struct netdev_queue);
 		qdisc = address_in(queue->qdisc);
-		read_qdisc(qdisc, &r);
+		read_qdisc(qdisc, r);
 		if (qdisc == root)
 			break;
 	}
-	*backlog_B = r.backlog_B;
-	*sent_B = r.sent_B;
-	return r.records;
 }
 
 #endif

@@ -113,12 +113,12 @@ static __noinline void fill(struct xcp_router_record *r,
 	r->time_ns = now;
 	r->interval_ns = interval_ns;
 	r->d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
-	r->capacity_Bps = config.params.capacity_Bps;
-	r->link_Bps = 0;
+	r->capacity_Bps = s->capacity_Bps;
+	r->link_Bps = s->capacity.link_Bps;
 	r->y_Bps = s->y_Bps;
 	r->other_Bps = 0;
 	r->queue_B = s->queue_B;
-	r->backlog_B = link.backlog_B;
+	r->backlog_B = link.seen.backlog_B;
 	r->f_Bps = s->f_Bps;
 	r->pos_Bps = law->pos_pool >> law->shift;
 	r->neg_Bps = law->neg_pool >> law->shift;
@@ -171,37 +171,53 @@ __noinline int interval_end(__u64 now)
 	law = &link.law[epoch & 1];
 	last = link.state.last;
 	interval_ns = now - link.state.interval_start_ns;
-	if (xcp_router_interval_end(&link.state, &config.params, &sums,
-				    longest_rtt, now, law)) {
+	if (xcp_router_interval_end(
+		    &link.state, &config.params, &sums, longest_rtt, now,
+		    config.measure ? &link.seen : NULL, NULL, law)) {
 		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
 			    sums.sum_x - last.sum_x);
 		barrier();
 		link.epoch = epoch;
 		tell(law, interval_ns, now);
 	}
+	link.seen.min_backlog_B = link.seen.backlog_B;
 out:
 	barrier();
 	link.claimed = 0;
 	return 0;
 }
 
+/* What the link holds and has sent, in bytes on the link. */
+static __always_inline void see(const struct net_device *dev, __u64 now)
+{
+	struct xcp_capacity_interval *seen = &link.seen;
+	struct link_reading r = {};
+
+	read_link(dev, &r);
+	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	seen->now_ns = now;
+	if (r.sent_packets - link.seen_packets < 1ULL << 32)
+		seen->sent_B +=
+			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
+					r.sent_packets - link.seen_packets);
+	seen->backlog_B = r.backlog_B;
+	seen->min_backlog_B = xcp_min(seen->min_backlog_B, r.backlog_B);
+	link.seen_B = r.sent_B;
+	link.seen_packets = r.sent_packets;
+}
+
 /* Looks at the link, and ends the queue estimate if it is due. */
 __noinline int look(struct __sk_buff *skb, __u64 now)
 {
 	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
-	__u64 backlog_B, sent_B;
-	__u32 records;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
-	records = read_link(kskb->dev, &backlog_B, &sent_B);
-	link.look_ns = now + xcp_max(XCP_LOOK_NS, records * XCP_RECORD_NS);
-	link.backlog_B = backlog_B;
-	link.sent_B = sent_B;
-	xcp_router_backlog(&link.state, backlog_B);
+	see(kskb->dev, now);
+	xcp_router_backlog(&link.state, link.seen.backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
-		xcp_router_queue_end(&link.state, &config.params, backlog_B,
-				     now);
+		xcp_router_queue_end(&link.state, &config.params,
+				     link.seen.backlog_B, now);
 	barrier();
 	link.claimed = 0;
 	return 0;

@@ -30,14 +30,19 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[14];
-const struct layout xcp_core_layout[14] = {
+extern const struct layout xcp_core_layout[19];
+const struct layout xcp_core_layout[19] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
 	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
 	LAYOUT(xcp_router_law, shift),
 	LAYOUT(xcp_router_pool, shift),
+	LAYOUT(xcp_capacity, pushed),
+	LAYOUT(xcp_capacity_interval, min_backlog_B),
+	LAYOUT(xcp_sharing_interval, share),
+	LAYOUT(xcp_sampler, unused),
+	LAYOUT(xcp_sharing, share),
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
@@ -112,10 +117,11 @@ EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
 EXPORT(bool, router_interval_end, struct xcp_router_state *s,
        const struct xcp_router_params *params,
        const struct xcp_router_sums *sums, uint64_t longest_rtt,
-       uint64_t now_ns, struct xcp_router_law *law)
+       uint64_t now_ns, const struct xcp_capacity_interval *seen,
+       const struct xcp_sharing_interval *other, struct xcp_router_law *law)
 {
 	return xcp_router_interval_end(s, params, sums, longest_rtt, now_ns,
-				       law);
+				       seen, other, law);
 }
 
 EXPORT(void, router_pool_fill, struct xcp_router_pool *pool, uint64_t pos,
@@ -139,6 +145,22 @@ EXPORT(void, router_queue_end, struct xcp_router_state *s,
        uint64_t now_ns)
 {
 	xcp_router_queue_end(s, params, backlog_B, now_ns);
+}
+
+EXPORT(bool, sampler_due, struct xcp_sampler *s, uint64_t bytes,
+       uint64_t every_B)
+{
+	return xcp_sampler_due(s, bytes, every_B);
+}
+
+EXPORT(void, sampler_add, struct xcp_sampler *s, uint32_t hash)
+{
+	xcp_sampler_add(s, hash);
+}
+
+EXPORT(uint32_t, sampler_flows, const struct xcp_sampler *s)
+{
+	return xcp_sampler_flows(s);
 }
 
 EXPORT(void, router_batch, const struct xcp_router_law *law,
@@ -326,6 +348,11 @@ EXPORT(void, sender_update, struct xcp_sender *s)
 EXPORT(uint64_t, sender_next_x, struct xcp_sender *s)
 {
 	return xcp_sender_next_x(s);
+}
+
+EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, uint64_t now_us)
+{
+	xcp_sender_rtt(s, sample, now_us);
 }
 
 EXPORT(void, sender_feedback, struct xcp_sender *s, int64_t fb_Bps)

@@ -18,6 +18,10 @@ pub struct Sender {
     pub limit_B: u64,
     /// RTT, ticks; 0 = unknown.
     pub rtt: u64,
+    /// Base RTT, by which feedback is taken, ticks.
+    pub rtt_base: u64,
+    rtt_least: u64,
+    least_us: u64,
     /// Derived: min(cwnd, limit), B.
     pub window_B: u64,
     /// Derived: X, ticks.
@@ -43,6 +47,9 @@ impl Sender {
             wire_B: wire_B.max(1),
             limit_B,
             rtt,
+            rtt_base: rtt,
+            rtt_least: rtt,
+            least_us: 0,
             window_B: 0,
             x: 0,
             x_rem: 0,
@@ -73,6 +80,12 @@ impl Sender {
     pub fn next_x(&mut self) -> u64 {
         // SAFETY: a record of the right layout, borrowed for the call.
         unsafe { ffi::xcp_core_sender_next_x(self) }
+    }
+
+    /// A sample of the RTT, ticks.
+    pub fn rtt_sample(&mut self, sample: u64, now_us: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_rtt(self, sample, now_us) }
     }
 
     /// Feedback came back, B/s.

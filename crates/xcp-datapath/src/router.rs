@@ -350,7 +350,7 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         mpu_bytes: config.frame.mpu_B,
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
-        queue_bytes: link.backlog_B,
+        queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,
         average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
         feedback_bps: link.state.f_Bps * 8,

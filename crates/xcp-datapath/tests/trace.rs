@@ -47,14 +47,15 @@ fn every_interval_is_told_once() {
         let (told, link) = (told[0], router.link());
         let law = &link.law[link.epoch as usize & 1];
         assert_eq!(u64::from(link.epoch), round);
-        assert_eq!(told.capacity_bps, CAPACITY_BPS * 8);
+        assert_eq!(told.capacity_bps, link.state.capacity_Bps * 8);
         assert_eq!(told.input_rate_bps, link.state.y_Bps * 8);
         assert_eq!(told.feedback_bps, link.state.f_Bps * 8);
         assert_eq!(told.increase_bps, (law.pos_pool >> law.shift) * 8);
         assert_eq!(told.decrease_bps, (law.neg_pool >> law.shift) * 8);
         assert_eq!(told.persistent_queue_bytes, link.state.queue_B);
-        assert_eq!(told.queue_bytes, link.backlog_B);
-        assert_eq!((told.link_bps, told.xcp_share), (None, None));
+        assert_eq!(told.queue_bytes, link.seen.backlog_B);
+        let link_bps = link.state.capacity.link_Bps * 8;
+        assert_eq!(told.link_bps.unwrap_or(0), link_bps);
         let end_ns = Duration::from_secs_f64(told.time_s).as_nanos() as i128;
         assert!((end_ns - i128::from(link.state.interval_start_ns)).abs() < 1000);
         assert!(told.interval_s >= INTERVAL.as_secs_f64(), "{told:?}");

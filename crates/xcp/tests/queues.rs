@@ -130,12 +130,12 @@ fn queues_that_count_per_cpu_are_added_up() {
     let sent: u64 = told(&space, "pfifo_fast", "bytes").iter().sum();
     assert!(sent >= 101 * PACKET_B, "{sent}");
     // the last packet was not there yet when the router looked
-    assert!(link.sent_B >= 100 * PACKET_B, "{}", link.sent_B);
+    assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.sent_B);
     assert!(
-        sent - link.sent_B <= 2 * PACKET_B,
+        sent - link.seen.sent_B <= 2 * PACKET_B,
         "{} of {sent}",
-        link.sent_B
+        link.seen.sent_B
     );
-    assert_eq!(link.backlog_B, 0);
+    assert_eq!(link.seen.backlog_B, 0);
     space.xcp(true, "router del m0").ok();
 }
