@@ -56,6 +56,12 @@ struct {
 	__type(value, struct xcp_router_cpu);
 } cpus SEC(".maps");
 
+/* For people; without a reader it fills up, and no more is said. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 128 * 1024);
+} trace SEC(".maps");
+
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
 	enum xcp_kind kind;
@@ -105,12 +111,47 @@ __noinline int capacity(struct xcp_router_sums *sums, __u64 now)
 	return 0;
 }
 
+/* The interval of `interval_ns` that ended now, and what follows from it. */
+static __noinline void fill(struct xcp_router_record *r,
+			    const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	const struct xcp_router_state *s = &link.state;
+
+	r->time_ns = now;
+	r->interval_ns = interval_ns;
+	r->d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
+	r->capacity_Bps = s->capacity_Bps;
+	r->link_Bps = s->capacity.link_Bps;
+	r->y_Bps = s->y_Bps;
+	r->other_Bps = 0;
+	r->queue_B = s->queue_B;
+	r->backlog_B = link.seen.backlog_B;
+	r->f_Bps = s->f_Bps;
+	r->pos_Bps = law->pos_pool >> law->shift;
+	r->neg_Bps = law->neg_pool >> law->shift;
+	r->share = 0;
+	r->unused = 0;
+}
+
+static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	struct xcp_router_record *r =
+		bpf_ringbuf_reserve(&trace, sizeof(*r), 0);
+
+	if (!r)
+		return;
+	fill(r, law, interval_ns, now);
+	bpf_ringbuf_submit(r, 0);
+}
+
 __noinline int interval_end(__u64 now)
 {
 	struct xcp_router_sums sums = {}, last;
 	struct xcp_router_law *law;
 	struct xcp_router_cpu *cpu;
-	__u64 longest_rtt = 0;
+	__u64 longest_rtt = 0, interval_ns;
 	__u32 epoch, i;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
@@ -137,6 +178,7 @@ __noinline int interval_end(__u64 now)
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
 	last = link.state.last;
+	interval_ns = now - link.state.interval_start_ns;
 	capacity(&sums, now);
 	if (xcp_router_interval_end(&link.state, &config.params, &sums,
 				    longest_rtt, now, law)) {
@@ -144,6 +186,7 @@ __noinline int interval_end(__u64 now)
 			    sums.sum_x - last.sum_x);
 		barrier();
 		link.epoch = epoch;
+		tell(law, interval_ns, now);
 	}
 	link.seen.min_backlog_B = link.seen.backlog_B;
 out:
