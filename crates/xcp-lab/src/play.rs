@@ -6,7 +6,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use xcp_datapath::{host, socket};
+use xcp_datapath::trace::{Interval, Trace};
+use xcp_datapath::{host, router, socket};
 
 use crate::capture::{Captures, Recording};
 use crate::experiment::{Experiment, Socket, Variant};
@@ -44,12 +45,14 @@ pub fn play(
     let _host = HostOn::new(experiment, variant)?;
     let mut stage = Stage::build(experiment, variant, prefix)?;
     let bottleneck = Bottleneck::open(experiment, &stage)?;
+    let trace = open_trace(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
     let end = Duration::from_secs_f64(experiment.duration_s);
     let warmup = Duration::from_secs_f64(experiment.warmup_s);
     let mut captures = Captures::open(&stage, points)?;
     captures.begin()?;
     let begin = Instant::now();
+    let begin_s = monotonic_s();
 
     let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
     let mut seen = Seen::default();
@@ -70,6 +73,15 @@ pub fn play(
         if due > warmup {
             seen.queue.add(state.packets);
             seen.xcp_queue.add(state.packets);
+        }
+        while let Some(interval) = trace
+            .as_ref()
+            .map_or(Ok(None), |t| t.next(Duration::ZERO))?
+        {
+            series.router.push(Interval {
+                time_s: metrics::round(interval.time_s - begin_s, 6),
+                ..interval
+            });
         }
         if tick.is_multiple_of(SAMPLE_EVERY) {
             series.samples.push(Sample {
@@ -142,6 +154,28 @@ impl Bottleneck {
             |s: &QueueState| s.sent_bytes + self.framing_bytes * u64::from(s.sent_packets);
         Ok((states[0], states.iter().map(carried).sum()))
     }
+}
+
+/// The trace of the bottleneck's router, if it has one.
+fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Option<Trace>> {
+    if !variant.queue.has_router() {
+        return Ok(None);
+    }
+    let [from, to] = &experiment.bottleneck;
+    stage
+        .within(from, || router::trace(&device(from, to)))?
+        .map(Some)
+}
+
+/// Seconds on the clock that the router's times are of.
+fn monotonic_s() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists, and the record lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 /// Gives the links the rates that they have from now on.

@@ -343,6 +343,7 @@ mod tests {
                     ..Sample::default()
                 })
                 .collect(),
+            ..Series::default()
         }
     }
 
@@ -480,6 +481,7 @@ mod tests {
         };
         let burst = Series {
             samples: (0..40).map(sample).collect(),
+            ..Series::default()
         };
         let seen = throughput(&burst, 0).iter().filter(|p| p.1 > 0.5).count();
         assert!((10..=11).contains(&seen), "{seen}");
@@ -499,6 +501,7 @@ mod tests {
                         ..Sample::default()
                     })
                     .collect(),
+                ..Series::default()
             },
             0,
         );
