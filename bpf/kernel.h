@@ -44,14 +44,33 @@
 
 struct gnet_stats_queue {
 	__u32 backlog;
+	__u32 drops;
+} XCP_KERNEL;
+
+struct qdisc_skb_head {
+	__u32 qlen;
+} XCP_KERNEL;
+
+struct netdev_queue {
+	struct net_device *dev;
 } XCP_KERNEL;
 
 struct Qdisc {
+	struct netdev_queue *dev_queue;
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 
+struct net;
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct net_device {
 	struct Qdisc *qdisc;
+	possible_net_t nd_net;
+	int ifindex;
 } XCP_KERNEL;
 
 struct tcp_skb_cb {
@@ -84,13 +103,14 @@ struct netns_ipv4 {
 	__u8 sysctl_ip_default_ttl;
 } XCP_KERNEL;
 
-struct net {
-	struct netns_ipv4 ipv4;
+struct ns_common {
+	unsigned int inum;
 } XCP_KERNEL;
 
-typedef struct {
-	struct net *net;
-} possible_net_t;
+struct net {
+	struct ns_common ns;
+	struct netns_ipv4 ipv4;
+} XCP_KERNEL;
 
 struct sock_common {
 	unsigned short skc_family;

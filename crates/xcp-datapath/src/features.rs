@@ -39,6 +39,19 @@ pub fn has_tcx() -> bool {
     }
 }
 
+/// Set to anything, makes [`has_qdisc`] say no.
+const NO_QDISC: &str = "XCP_NO_QDISC";
+
+/// Whether queue disciplines can be written in BPF (6.16 and later, where
+/// CONFIG_NET_SCH_BPF is set).
+pub fn has_qdisc() -> bool {
+    std::env::var_os(NO_QDISC).is_none()
+        && Btf::from_vmlinux().is_ok_and(|btf| {
+            btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
+                .is_some()
+        })
+}
+
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -90,10 +103,7 @@ pub fn probe() -> Vec<Feature> {
         },
         Feature {
             name: "queue disciplines in BPF",
-            present: Btf::from_vmlinux().is_ok_and(|btf| {
-                btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
-                    .is_some()
-            }),
+            present: has_qdisc(),
             required: false,
             detail: "6.16 and later with CONFIG_NET_SCH_BPF".into(),
             cost: "routers work on whatever qdisc the device has",
