@@ -3,12 +3,12 @@
  * The congestion control `xcp` (struct_ops): the sender's half.
  *
  * It does not probe and does not guess. On each ACK it takes the feedback
- * that the option's parser left for it, moves the window by feedback * RTT,
- * and lets TCP pace at window / RTT. snd_cwnd is only the ceiling: the window
- * in whole packets and a little more, so that rounding and delayed ACKs do
- * not hold back what pacing lets go.
+ * that the option's parser left for it, moves the window by feedback * base
+ * RTT, and lets TCP pace at window / RTT. snd_cwnd is only the ceiling: the
+ * window in whole packets and a little more, so that rounding and delayed ACKs
+ * do not hold back what pacing lets go.
  *
- *   feedback      cwnd += fb RTT             core/xcp_sender.h
+ *   feedback      cwnd += fb base RTT        core/xcp_sender.h
  *   timeout       cwnd = 1 packet
  *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
  *   idle          cwnd ages towards what is used
@@ -54,7 +54,7 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 	return mss > 2 * room ? mss - room : room;
 }
 
-/* Takes over what TCP knows: segment size, RTT and receive window. */
+/* Takes over what TCP knows: segment size and receive window. */
 static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -64,8 +64,21 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 
 	s->sender.wire_B =
 		payload + room_of(s->wire) + tp->tcp_header_len + ip_len;
-	s->sender.rtt = xcp_ns_to_ticks((__u64)tp->srtt_us * 125);
 	s->sender.limit_B = window * s->sender.wire_B / payload;
+}
+
+/* The RTT of the packet that was sent last of those that have arrived. */
+static __always_inline void observe_rtt(const struct tcp_sock *tp,
+					struct xcp_socket *s)
+{
+	__u32 sample_us = tp->rack.rtt_us;
+
+	if (!sample_us)
+		sample_us = tp->srtt_us >> 3;
+	if (sample_us)
+		xcp_sender_rtt(&s->sender,
+			       xcp_ns_to_ticks((__u64)sample_us * 1000),
+			       tp->tcp_mstamp);
 }
 
 /* Gives TCP the window and the pacing rate. */
@@ -96,6 +109,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 		s->paced = 1;
 	}
 	observe(sk, s);
+	observe_rtt(tp, s);
 	xcp_sender_reset(&s->sender, tp->snd_cwnd);
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
@@ -204,6 +218,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	if (!s->started)
 		start(sk, s);
 	observe(sk, s);
+	observe_rtt(tcp_sk(sk), s);
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	if (feedback && s->wire == XCP_WIRE_OPTION_2005)

@@ -141,6 +141,10 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 } XCP_KERNEL;
 
+struct tcp_rack {
+	__u32 rtt_us;
+} XCP_KERNEL;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u16 tcp_header_len;
@@ -152,6 +156,7 @@ struct tcp_sock {
 	__u32 delivered;
 	__u32 app_limited;
 	__u32 sacked_out;
+	struct tcp_rack rack;
 	__u64 tcp_mstamp; /* us */
 } XCP_KERNEL;
 

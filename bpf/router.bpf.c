@@ -129,7 +129,7 @@ __noinline int interval_end(__u64 now)
 	law = &link.law[epoch & 1];
 	last = link.state.last;
 	if (xcp_router_interval_end(&link.state, &config.params, &sums,
-				    longest_rtt, now, law)) {
+				    longest_rtt, now, NULL, NULL, law)) {
 		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
 			    sums.sum_x - last.sum_x);
 		barrier();

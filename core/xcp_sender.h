@@ -5,11 +5,17 @@
  *   throughput = window / RTT,  window = min(cwnd, limit)
  *   X          = RTT wire / window           time between two packets
  *   request    = (limit - window) / RTT * X / RTT
- *   feedback:    cwnd = max(cwnd + feedback RTT, wire)
+ *   feedback:    cwnd = max(cwnd + feedback base, wire)
  *   pacing     = cwnd / RTT
  *   aging:       cwnd = cwnd / 2 + used / 2  after an RTT in which the
  *                application used less than it was allowed (Mosebekk 2005,
  *                formula 9)
+ *
+ * The RTT follows what the path does now: half of it is the last sample. Were
+ * it as slow as TCP's, a link that slows down would be told of windows that it
+ * has long let go. Feedback comes back a queue later than it was given; what
+ * it changes in a window must not grow with that queue. So it is taken by the
+ * path's base RTT, the least of the last 5 to 10 s.
  *
  * `limit` is what the other end's receive window lets pass in one RTT. Bytes
  * are those of whole packets: `wire` is the size of a full one, its IP and
@@ -32,6 +38,9 @@ struct xcp_sender {
 	uint32_t wire_B;
 	uint64_t limit_B; /* receive window, in wire bytes */
 	uint64_t rtt; /* ticks, 0 = unknown */
+	uint64_t rtt_base; /* ticks */
+	uint64_t rtt_least; /* ticks, since least_us */
+	uint64_t least_us;
 	/* derived by xcp_sender_update */
 	uint64_t window_B;
 	uint64_t x; /* ticks */
@@ -43,6 +52,24 @@ struct xcp_sender {
 
 #define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
 #define XCP_CWND_MAX_B (1ULL << 46)
+#define XCP_RTT_BASE_US 5000000
+
+/* A sample of the RTT. */
+XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
+			       uint64_t now_us)
+{
+	s->rtt = s->rtt ? (s->rtt + sample + 1) / 2 : sample;
+	if (!s->rtt_base) {
+		s->rtt_base = s->rtt_least = sample;
+		s->least_us = now_us;
+	} else if (now_us - s->least_us > XCP_RTT_BASE_US) {
+		s->rtt_base = xcp_min(s->rtt_least, sample);
+		s->rtt_least = sample;
+		s->least_us = now_us;
+	}
+	s->rtt_least = xcp_min(s->rtt_least, sample);
+	s->rtt_base = xcp_min(s->rtt_base, sample);
+}
 
 /* Derives X, the request and the pacing rate after any input has changed. */
 XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
@@ -113,15 +140,15 @@ XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 	s->cwnd_frac = (uint32_t)frac;
 }
 
-/* Feedback came back: changes the throughput by fb, the window by fb RTT. */
+/* Feedback came back: changes the throughput by fb. */
 XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 {
 	uint64_t size = xcp_size(fb_Bps), high, low;
 
 	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
 	size = xcp_min(size, (1ULL << 44) - 1);
-	high = (size >> 16) * s->rtt;
-	low = (size & 0xffff) * s->rtt + ((high & 0xfff) << 16);
+	high = (size >> 16) * s->rtt_base;
+	low = (size & 0xffff) * s->rtt_base + ((high & 0xfff) << 16);
 	xcp_sender_move(s, fb_Bps < 0,
 			(high >> 12) + (low >> XCP_CWND_FRAC_BITS),
 			low & ((1U << XCP_CWND_FRAC_BITS) - 1));

@@ -30,14 +30,18 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[14];
-const struct layout xcp_core_layout[14] = {
+extern const struct layout xcp_core_layout[18];
+const struct layout xcp_core_layout[18] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
 	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
 	LAYOUT(xcp_router_law, shift),
 	LAYOUT(xcp_router_pool, shift),
+	LAYOUT(xcp_capacity, pushed),
+	LAYOUT(xcp_capacity_interval, min_backlog_B),
+	LAYOUT(xcp_sharing_interval, share),
+	LAYOUT(xcp_sharing, share),
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
@@ -112,10 +116,11 @@ EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
 EXPORT(bool, router_interval_end, struct xcp_router_state *s,
        const struct xcp_router_params *params,
        const struct xcp_router_sums *sums, uint64_t longest_rtt,
-       uint64_t now_ns, struct xcp_router_law *law)
+       uint64_t now_ns, const struct xcp_capacity_interval *seen,
+       const struct xcp_sharing_interval *other, struct xcp_router_law *law)
 {
 	return xcp_router_interval_end(s, params, sums, longest_rtt, now_ns,
-				       law);
+				       seen, other, law);
 }
 
 EXPORT(void, router_pool_fill, struct xcp_router_pool *pool, uint64_t pos,

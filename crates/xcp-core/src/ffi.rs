@@ -3,7 +3,7 @@
 //! below compares sizes and last offsets with what the C compiler says.
 
 use crate::receiver::Receiver;
-use crate::router::{Law, Packet, Params, Pool, State, Sums};
+use crate::router::{Law, Other, Packet, Params, Pool, Seen, State, Sums};
 use crate::sender::Sender;
 use crate::wire::header::Head;
 use crate::wire::option_2005::Option2005;
@@ -17,7 +17,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 14];
+    pub(crate) static xcp_core_layout: [Layout; 18];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -50,6 +50,8 @@ extern "C" {
         sums: *const Sums,
         longest_rtt: u64,
         now_ns: u64,
+        seen: *const Seen,
+        other: *const Other,
         law: *mut Law,
     ) -> bool;
     pub(crate) fn xcp_core_router_pool_fill(pool: *mut Pool, pos: u64, neg: u64, shift: u32);
@@ -143,7 +145,7 @@ extern "C" {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{Num, Share};
+    use crate::router::{Capacity, Num, Share, Sharing};
     use std::mem::{offset_of, size_of};
 
     #[test]
@@ -155,6 +157,10 @@ mod tests {
             Layout(size_of::<Sums>(), offset_of!(Sums, sum_rtt_x_hi)),
             Layout(size_of::<Law>(), offset_of!(Law, shift)),
             Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
+            Layout(size_of::<Capacity>(), offset_of!(Capacity, pushed)),
+            Layout(size_of::<Seen>(), offset_of!(Seen, min_backlog_B)),
+            Layout(size_of::<Other>(), offset_of!(Other, share)),
+            Layout(size_of::<Sharing>(), offset_of!(Sharing, share)),
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),

@@ -21,7 +21,7 @@ mod sender;
 pub mod wire;
 
 pub use receiver::Receiver;
-pub use router::{split, Packet, Params, Pool, Router};
+pub use router::{split, Other, Packet, Params, Pool, Router, Seen};
 pub use sender::Sender;
 
 /// Ticks in a second; a tick is the unit of times on the wire.

@@ -118,9 +118,65 @@ pub(crate) struct State {
     pub queue_B: u64,
     pub d: Num,
     pub longest_rtt: u64,
+    pub capacity: Capacity,
+    pub sharing: Sharing,
+    pub capacity_Bps: u64,
     pub y_Bps: u64,
     pub f_Bps: i64,
     pub intervals: u64,
+}
+
+/// core/xcp_capacity.h: what the link was found to carry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Capacity {
+    pub seen_ns: u64,
+    pub seen_sent_B: u64,
+    pub link_Bps: u64,
+    pub stepped_Bps: u64,
+    pub cut_B: u64,
+    pub cut_seen_ns: u64,
+    pub steps: u32,
+    pub measured: u16,
+    pub pushed: u16,
+}
+
+/// core/xcp_sharing.h: what other traffic leaves.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sharing {
+    pub seen_other_B: u64,
+    pub other_Bps: u64,
+    pub flows: u32,
+    pub share: u32,
+}
+
+/// The queue of other traffic in a control interval.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Other {
+    /// Arrived since the beginning of time, B.
+    pub other_B: u64,
+    /// Least backlog that was found in the interval, B.
+    pub min_backlog_B: u64,
+    /// Its number of flows, 2^-8.
+    pub flows: u32,
+    /// XCP's share as it was set, 2^-16; 0: by the numbers of flows.
+    pub share: u32,
+}
+
+/// An output link in a control interval, for [`Router::interval_end_seen`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// When this was seen, ns.
+    pub now_ns: u64,
+    /// Bytes that have left since the beginning of time, of all traffic.
+    pub sent_B: u64,
+    /// Backlog, B.
+    pub backlog_B: u64,
+    /// Least backlog that a packet found in the interval, B.
+    pub min_backlog_B: u64,
 }
 
 /// A forward XCP packet, for [`Router::batch`].
@@ -241,7 +297,22 @@ impl Router {
     /// Ends the control interval. False if it had no XCP packet: then d and
     /// what is left of the pools stay.
     pub fn interval_end(&mut self, now_ns: u64) -> bool {
-        // SAFETY: records of the right layout, borrowed for the call.
+        self.end(now_ns, None, None)
+    }
+
+    /// The same on a link whose capacity is measured.
+    pub fn interval_end_seen(&mut self, now_ns: u64, seen: &Seen) -> bool {
+        self.end(now_ns, Some(seen), None)
+    }
+
+    /// The same on a link that other traffic shares, in a queue of its own.
+    pub fn interval_end_shared(&mut self, now_ns: u64, seen: &Seen, other: &Other) -> bool {
+        self.end(now_ns, Some(seen), Some(other))
+    }
+
+    fn end(&mut self, now_ns: u64, seen: Option<&Seen>, other: Option<&Other>) -> bool {
+        // SAFETY: records of the right layout, borrowed for the call; no link
+        // to see is a null pointer.
         let renewed = unsafe {
             ffi::xcp_core_router_interval_end(
                 &mut self.state,
@@ -249,6 +320,8 @@ impl Router {
                 &self.sums,
                 self.pool.longest_rtt,
                 now_ns,
+                seen.map_or(std::ptr::null(), std::ptr::from_ref),
+                other.map_or(std::ptr::null(), std::ptr::from_ref),
                 &mut self.law,
             )
         };
@@ -315,6 +388,24 @@ impl Router {
     #[must_use]
     pub fn y_Bps(&self) -> u64 {
         self.state.y_Bps
+    }
+
+    /// C, the capacity in use, B/s.
+    #[must_use]
+    pub fn capacity_Bps(&self) -> u64 {
+        self.state.capacity_Bps
+    }
+
+    /// L, what the link was found to carry, B/s; 0 = not known.
+    #[must_use]
+    pub fn link_Bps(&self) -> u64 {
+        self.state.capacity.link_Bps
+    }
+
+    /// XCP's share of the link, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        f64::from(self.state.sharing.share) / 65536.0
     }
 
     /// F, the aggregate change of the last interval, B/s.

@@ -18,6 +18,10 @@ pub struct Sender {
     pub limit_B: u64,
     /// RTT, ticks; 0 = unknown.
     pub rtt: u64,
+    /// Base RTT, by which feedback is taken, ticks.
+    pub rtt_base: u64,
+    rtt_least: u64,
+    least_us: u64,
     /// Derived: min(cwnd, limit), B.
     pub window_B: u64,
     /// Derived: X, ticks.
@@ -43,6 +47,9 @@ impl Sender {
             wire_B: wire_B.max(1),
             limit_B,
             rtt,
+            rtt_base: rtt,
+            rtt_least: rtt,
+            least_us: 0,
             window_B: 0,
             x: 0,
             x_rem: 0,

@@ -88,6 +88,22 @@ record! {
     /// `struct xcp_router_pool`.
     struct RouterPool { pos: u64, neg: u64, carry: u64, longest_rtt: u64, shift: u32, }
 
+    /// `struct xcp_capacity`.
+    struct Capacity {
+        seen_ns: u64,
+        seen_sent_B: u64,
+        link_Bps: u64,
+        stepped_Bps: u64,
+        cut_B: u64,
+        cut_seen_ns: u64,
+        steps: u32,
+        measured: u16,
+        pushed: u16,
+    }
+
+    /// `struct xcp_sharing`.
+    struct Sharing { seen_other_B: u64, other_Bps: u64, flows: u32, share: u32, }
+
     /// `struct xcp_router_state`.
     struct RouterState {
         last: RouterSums,
@@ -99,6 +115,9 @@ record! {
         queue_B: u64,
         d: Num,
         longest_rtt: u64,
+        capacity: Capacity,
+        sharing: Sharing,
+        capacity_Bps: u64,
         y_Bps: u64,
         f_Bps: i64,
         intervals: u64,

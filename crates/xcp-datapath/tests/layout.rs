@@ -52,6 +52,8 @@ fn router_records() {
         "xcp_router_sums" = RouterSums,
         "xcp_router_law" = RouterLaw,
         "xcp_router_pool" = RouterPool,
+        "xcp_capacity" = Capacity,
+        "xcp_sharing" = Sharing,
         "xcp_router_state" = RouterState,
         "xcp_router_counters" = RouterCounters,
         "xcp_router_cpu" = RouterCpu,

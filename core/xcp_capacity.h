@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What an output link can carry, measured. The router's laws believe a
+ * capacity; half-duplex links, other traffic, framing and slower queues behind
+ * make it wrong (Mosebekk 2005, 4.2 and 4.4; Zhang & Henderson 2005, III-C,
+ * IV-B and V), and then nothing holds the queue.
+ *
+ *   sent     bytes that left in the last control interval, of all traffic
+ *   y        input traffic that the capacity is for              B/s
+ *   F        aggregate change decided for the interval           B/s
+ *   L        what the link carries                               B/s
+ *   C        what is handed out, min(configured, L + L / 64)     B/s
+ *
+ * Busy: every packet of the interval found a backlog, so the link never
+ * rested, and what left is what it can carry:   L = sent / elapsed.
+ * The sixty-fourth on top keeps a short queue, 1.77 d L / 64 (the algebra of
+ * an over-estimated capacity), and so keeps the link measurable.
+ *
+ * Free: some packet found no backlog. The link carries what left, perhaps
+ * more. Where what left is about L, there may be more, and L grows: first by an
+ * eighth; once more than L has left, to twice what left; and again whenever
+ * that has grown by more than half. A link that was merely between two packets
+ * is busy again before the second step.
+ *
+ * XCP moves y towards C by 0.4 of the distance in each interval. That is slow
+ * for a link that has changed by a factor, so while it is L that limits C, or
+ * other traffic, these intervals decide F otherwise:
+ *   a step of L, or y below 3/4 of a free link
+ *              F = C - y - F before         what y does not show yet
+ *   the first busy interval after a step
+ *              F = -E / d,  E = (y + F before / 2 - C) d
+ *   Q of more than 0.3 L d beyond what has been cut
+ *              F = -E / d,  E = Q - cut,  cut = cut + E
+ *   until what was cut has been seen: d, and the time the backlog takes
+ *              F = 0
+ * E are bytes in flight too many; they are taken from C d bytes of packets,
+ * since no more than that will come.
+ */
+#ifndef XCP_CAPACITY_H
+#define XCP_CAPACITY_H
+
+#include "xcp_fixed.h"
+
+/* Fewer bytes in an interval tell nothing. */
+#define XCP_CAPACITY_MIN_B 12000
+#define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
+/* Where nothing is known: 10 packets in an initial interval. */
+#define XCP_CAPACITY_FIRST_BPS 75000
+
+struct xcp_capacity {
+	uint64_t seen_ns; /* at the last interval's end, 0: not yet */
+	uint64_t seen_sent_B;
+	uint64_t link_Bps; /* L, 0: not known */
+	uint64_t stepped_Bps; /* what left at the last step of L */
+	uint64_t cut_B;
+	uint64_t cut_seen_ns; /* when the cut will have been seen */
+	uint32_t steps; /* of L since it was busy: 0, 1, 2 for more */
+	uint16_t measured; /* it is L that limits C */
+	uint16_t pushed; /* a free link decided the last F */
+};
+
+/* An output link in a control interval. */
+struct xcp_capacity_interval {
+	uint64_t now_ns; /* when this was seen */
+	uint64_t sent_B; /* since the beginning of time */
+	uint64_t backlog_B;
+	uint64_t min_backlog_B; /* that a packet found */
+};
+
+/* What it means for the law. */
+struct xcp_capacity_verdict {
+	int64_t f_Bps;
+	bool decides; /* F is f_Bps */
+	bool cuts; /* from C d bytes of packets */
+};
+
+/* Takes in an interval; L afterwards, 0 if not known. True after a step. */
+XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
+				     const struct xcp_capacity_interval *i)
+{
+	uint64_t sent_B = i->sent_B - c->seen_sent_B, left_Bps, least_Bps;
+	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
+	bool first = !c->seen_ns;
+
+	c->seen_ns = i->now_ns;
+	c->seen_sent_B = i->sent_B;
+	if (first || !elapsed_ns)
+		return false;
+	left_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
+	if (i->min_backlog_B) {
+		if (sent_B >= XCP_CAPACITY_MIN_B) {
+			c->link_Bps = xcp_max(left_Bps, 1);
+			c->steps = 0;
+		}
+		return false;
+	}
+	c->cut_B = 0;
+	if (c->steps == 0)
+		least_Bps = c->link_Bps - c->link_Bps / 64;
+	else if (c->steps == 1)
+		least_Bps = c->stepped_Bps + c->stepped_Bps / 32;
+	else
+		least_Bps = c->stepped_Bps + c->stepped_Bps / 2;
+	if (!c->link_Bps)
+		least_Bps = c->link_Bps = XCP_CAPACITY_FIRST_BPS;
+	if (left_Bps < least_Bps)
+		return false;
+	if (c->steps == 0) {
+		c->stepped_Bps = xcp_max(left_Bps, c->link_Bps);
+		left_Bps = c->stepped_Bps + c->stepped_Bps / 8;
+	} else {
+		c->stepped_Bps = left_Bps;
+		left_Bps *= 2;
+	}
+	c->link_Bps =
+		xcp_max(c->link_Bps, xcp_min(left_Bps, XCP_CAPACITY_MAX_BPS));
+	c->steps = c->steps ? 2 : 1;
+	return true;
+}
+
+/* What the link can carry, not more than configured (0: not known). */
+XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
+				     uint64_t configured_Bps)
+{
+	uint64_t use = c->link_Bps + c->link_Bps / 64;
+
+	c->measured = !configured_Bps || (c->link_Bps && use < configured_Bps);
+	if (!c->measured)
+		return configured_Bps;
+	return c->link_Bps ? use : XCP_CAPACITY_FIRST_BPS;
+}
+
+/*
+ * What to do in place of XCP's law, if anything. `stepped` is what
+ * xcp_capacity_measure said, C is what is handed out.
+ */
+XCP_INLINE struct xcp_capacity_verdict
+xcp_capacity_judge(struct xcp_capacity *c,
+		   const struct xcp_capacity_interval *i, bool stepped,
+		   uint64_t c_Bps, uint64_t y_Bps, int64_t f_before_Bps,
+		   uint64_t queue_B, uint64_t d_ns)
+{
+	struct xcp_capacity_verdict v = {0, false, false};
+	bool pushed = c->pushed;
+	uint64_t excess_B = 0;
+
+	c->pushed = false;
+	if (!i->min_backlog_B) {
+		if (!stepped && y_Bps >= c_Bps - c_Bps / 4)
+			return v;
+		v.f_Bps = (int64_t)c_Bps - (int64_t)y_Bps - f_before_Bps;
+		if (v.f_Bps < 0)
+			v.f_Bps = 0;
+		v.decides = true;
+		c->pushed = true;
+		return v;
+	}
+	if (xcp_excess(i->now_ns, d_ns) >= c->cut_seen_ns)
+		c->cut_B = 0;
+	if (pushed) {
+		int64_t over =
+			(int64_t)y_Bps + f_before_Bps / 2 - (int64_t)c_Bps;
+
+		if (over > 0)
+			excess_B = xcp_bytes((uint64_t)over, d_ns);
+	} else if (xcp_excess(queue_B, c->cut_B) >
+		   xcp_bytes(c_Bps, d_ns) * 3 / 10) {
+		excess_B = queue_B - c->cut_B;
+	}
+	if (excess_B) {
+		v.f_Bps = -(int64_t)xcp_rate(excess_B, d_ns);
+		v.cuts = true;
+		c->cut_B += excess_B;
+		c->cut_seen_ns =
+			i->now_ns + d_ns + xcp_time(i->backlog_B, c_Bps);
+	}
+	v.decides = excess_B || c->cut_B;
+	return v;
+}
+
+#endif
