@@ -7,7 +7,7 @@ use std::path::Path;
 use libbpf_rs::Btf;
 use serde::Serialize;
 
-use crate::{cgroup, object, router, socket};
+use crate::{cgroup, object, qdisc, router, socket};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -45,8 +45,11 @@ const NO_QDISC: &str = "XCP_NO_QDISC";
 /// Whether queue disciplines can be written in BPF (6.16 and later, where
 /// CONFIG_NET_SCH_BPF is set).
 pub fn has_qdisc() -> bool {
-    std::env::var_os(NO_QDISC).is_none()
-        && Btf::from_vmlinux().is_ok_and(|btf| {
+    if std::env::var_os(NO_QDISC).is_some() {
+        return false;
+    }
+    qdisc::is_registered()
+        || Btf::from_vmlinux().is_ok_and(|btf| {
             btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
                 .is_some()
         })

@@ -64,33 +64,33 @@ pub struct Installed {
 /// # Errors
 /// The kernel has no queue disciplines in BPF.
 pub fn register() -> Result<()> {
-    require_kernel()?;
     let _turn = Turn::take()?;
-    register_now().inspect_err(|_| {
-        let _ = unregister_unused();
-    })
+    register_now()
 }
 
-fn require_kernel() -> Result<()> {
-    if features::has_qdisc() {
-        return Ok(());
-    }
-    Err(Error::new(
-        "queue discipline xcp",
-        "this kernel has no queue disciplines in BPF (needs 6.16 with CONFIG_NET_SCH_BPF)",
-        "a router works over the device's queue discipline, too: add it without",
-    ))
+/// Whether it can be used without loading anything.
+pub(crate) fn is_registered() -> bool {
+    object::exists(&bpffs::dir(PART).join(LINK))
 }
 
 fn register_now() -> Result<()> {
-    let dir = bpffs::dir(PART);
-    if object::exists(&dir.join(LINK)) {
+    if is_registered() {
         return Ok(());
     }
     // what a command that was killed has left half done
-    let _ = fs::remove_dir_all(&dir);
-    bpffs::create(PART)?;
-    load()
+    bpffs::clear(PART)?;
+    let loaded = if features::has_qdisc() {
+        load()
+    } else {
+        Err(Error::new(
+            "queue discipline xcp",
+            "this kernel has no queue disciplines in BPF (needs 6.16 with CONFIG_NET_SCH_BPF)",
+            "leave the device what it has: --no-qdisc",
+        ))
+    };
+    loaded.inspect_err(|_| {
+        let _ = bpffs::remove(PART);
+    })
 }
 
 fn load() -> Result<()> {
@@ -112,68 +112,93 @@ fn load() -> Result<()> {
 ///
 /// # Errors
 /// The device has a root queue discipline that somebody chose.
-pub fn install(device: &Device, options: Options) -> Result<Installed> {
-    let root = rtnl::root_qdisc(device.index);
-    if let Some(other) = root.as_ref().filter(|q| q.chosen && q.kind != KIND) {
-        let name = &device.name;
-        return Err(Error::new(
+pub fn install(dev: &str, options: Options) -> Result<Installed> {
+    let prepared = prepare(dev, options)?;
+    let placed = place(dev).inspect_err(|_| {
+        if prepared.changed {
+            let _ = remove(dev);
+        }
+    })?;
+    Ok(Installed {
+        changed: prepared.changed || placed,
+        ..prepared
+    })
+}
+
+/// Gives a device its record and says how its queue discipline is to work,
+/// which may be there or not.
+pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
+    let device = Device::find(dev)?;
+    refuse_others(&device)?;
+    let _turn = Turn::take()?;
+    register_now()?;
+    configure(&device, options).inspect_err(|_| {
+        let _ = unregister_unused();
+    })
+}
+
+fn refuse_others(device: &Device) -> Result<()> {
+    let name = &device.name;
+    match rtnl::root_qdisc(device.index) {
+        Some(root) if root.chosen && root.kind != KIND => Err(Error::new(
             name,
             format!(
                 "has the root queue discipline {}, set by somebody",
-                other.kind
+                root.kind
             ),
             format!(
                 "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
                  (--no-qdisc)"
             ),
-        ));
+        )),
+        _ => Ok(()),
     }
-    require_kernel()?;
-    let _turn = Turn::take()?;
-    let ours = root.is_some_and(|q| q.kind == KIND);
-    register_now()
-        .and_then(|()| enter(device))
-        .and_then(|index| place(device, index, options, ours))
-        .inspect_err(|_| {
-            let _ = take_away(device);
-        })
 }
 
-/// Configures the record and makes sure that the device's qdisc uses it.
-fn place(device: &Device, index: u32, options: Options, ours: bool) -> Result<Installed> {
-    let configs = map(CONFIGS)?;
-    let before: QueueConfig = object::read_record(&configs, index)?;
+fn configure(device: &Device, options: Options) -> Result<Installed> {
+    let (index, fresh) = enter(device)?;
     let config = options.config();
     if config.medium != 0 {
         let key = config.medium.to_ne_bytes();
         // one that is there keeps its time
         let _ = map(MEDIA)?.update(&key, &0u64.to_ne_bytes(), MapFlags::NO_EXIST);
     }
-    if config.bytes() != before.bytes() {
+    let before: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let differs = config.bytes() != before.bytes();
+    if differs {
         write(CONFIGS, &index.to_ne_bytes(), config.bytes())?;
-    }
-    let record: Queue = object::read_record(&map(RECORDS)?, index)?;
-    let there = ours && record.present > 0;
-    if !there {
-        if ours {
-            // one that was made by hand, without a record
-            rtnl::delete_root_qdisc(device.index)?;
-        }
-        rtnl::replace_root_qdisc(device.index, KIND)
-            .map_err(|e| Error::new(&device.name, e.reason, e.remedy))?;
     }
     Ok(Installed {
         index,
-        changed: !there || config.bytes() != before.bytes(),
+        changed: fresh || differs,
     })
+}
+
+/// Makes sure that the root of a device that has a record is a queue
+/// discipline that uses it; whether it was not.
+pub(crate) fn place(dev: &str) -> Result<bool> {
+    let device = Device::find(dev)?;
+    let _turn = Turn::take()?;
+    let ours = rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND);
+    if ours && record(dev)?.is_some_and(|r| r.present > 0) {
+        return Ok(false);
+    }
+    if ours {
+        // one that was made by hand, without a record
+        rtnl::delete_root_qdisc(device.index)?;
+    }
+    rtnl::replace_root_qdisc(device.index, KIND)
+        .map_err(|e| Error::new(dev, e.reason, e.remedy))?;
+    Ok(true)
 }
 
 /// Takes it off a device, whose default queue discipline comes back; forgets
 /// its registration with the last device.
-pub fn remove(device: &Device) -> Result<()> {
+pub fn remove(dev: &str) -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Ok(());
     }
+    let device = &Device::find(dev)?;
     let _turn = Turn::take()?;
     take_away(device)
 }
@@ -189,7 +214,7 @@ pub(crate) fn tidy() -> Result<()> {
 }
 
 fn take_away(device: &Device) -> Result<()> {
-    if object::exists(&bpffs::dir(PART).join(LINK)) && index_of(device)?.is_some() {
+    if is_registered() && index_of(device)?.is_some() {
         if rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND) {
             rtnl::delete_root_qdisc(device.index)?;
         }
@@ -201,13 +226,26 @@ fn take_away(device: &Device) -> Result<()> {
 }
 
 /// What a device's queues hold and have sent; None if it has no record.
-pub fn record(device: &Device) -> Result<Option<Queue>> {
-    if !object::exists(&bpffs::dir(PART).join(LINK)) {
+pub fn record(dev: &str) -> Result<Option<Queue>> {
+    let device = &Device::find(dev)?;
+    if !is_registered() {
         return Ok(None);
     }
     index_of(device)?
         .map(|index| object::read_record(&map(RECORDS)?, index))
         .transpose()
+}
+
+/// Sets XCP's weight on a device that has a record.
+pub(crate) fn set_share(dev: &str, share: u32) -> Result<()> {
+    let device = &Device::find(dev)?;
+    let Some(index) = index_of(device)? else {
+        return Ok(());
+    };
+    let records = map(RECORDS)?;
+    let mut record: Queue = object::read_record(&records, index)?;
+    record.share = share;
+    write(RECORDS, &index.to_ne_bytes(), record.bytes())
 }
 
 /// Where its maps are pinned.
@@ -216,7 +254,7 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 fn unregister_unused() -> Result<()> {
-    if object::exists(&bpffs::dir(PART).join(LINK)) {
+    if is_registered() {
         sweep()?;
         if map(INDEX)?.keys().next().is_some() {
             return Ok(());
@@ -255,10 +293,10 @@ fn index_at(index: &MapHandle, key: &[u8]) -> Result<Option<u32>> {
         .map(u32::from_ne_bytes))
 }
 
-/// The record of a device, an empty one if it is new.
-fn enter(device: &Device) -> Result<u32> {
+/// The record of a device, and whether it is new; it is empty then.
+fn enter(device: &Device) -> Result<(u32, bool)> {
     if let Some(known) = index_of(device)? {
-        return Ok(known);
+        return Ok((known, false));
     }
     sweep()?;
     let index = map(INDEX)?;
@@ -278,12 +316,14 @@ fn enter(device: &Device) -> Result<u32> {
     write(RECORDS, &key, Queue::default().bytes())?;
     write(CONFIGS, &key, QueueConfig::default().bytes())?;
     write(INDEX, key_of(device)?.bytes(), &key)?;
-    Ok(free)
+    Ok((free, true))
 }
 
-/// Frees the records of devices that are gone with their routers.
+/// Frees the records of devices that are gone with their routers, and the
+/// media that nobody uses.
 fn sweep() -> Result<()> {
     let index = map(INDEX)?;
+    let mut used = BTreeSet::new();
     for key in index.keys().collect::<Vec<_>>() {
         let (Some(device), Some(at)) = (QueueKey::from_bytes(&key), index_at(&index, &key)?) else {
             continue;
@@ -292,6 +332,15 @@ fn sweep() -> Result<()> {
         let record: Queue = object::read_record(&map(RECORDS)?, at)?;
         if record.present == 0 && !object::exists(&router) {
             let _ = index.delete(&key);
+        } else {
+            used.insert(object::read_record::<QueueConfig>(&map(CONFIGS)?, at)?.medium);
+        }
+    }
+    let media = map(MEDIA)?;
+    for key in media.keys().collect::<Vec<_>>() {
+        let medium = key.as_slice().try_into().map(u32::from_ne_bytes);
+        if medium.is_ok_and(|m| !used.contains(&m)) {
+            let _ = media.delete(&key);
         }
     }
     Ok(())

@@ -239,7 +239,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     }
     bpffs::create(&part)?;
     install(&device, options, &dir).inspect_err(|_| {
-        let _ = qdisc::remove(&device);
+        let _ = qdisc::remove(&device.name);
         let _ = bpffs::remove(&part);
     })?;
     Ok(Change::Added)
@@ -255,7 +255,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     match (options.qdisc(), present.queue) {
         (None, 0) => {}
         (Some(queue), 1..) => {
-            let installed = qdisc::install(device, queue)?;
+            let installed = qdisc::install(&device.name, queue)?;
             config.queue = installed.index + 1;
             queue_changed = installed.changed;
         }
@@ -280,7 +280,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let mut config = options.config();
     let mut queues = None;
     if let Some(queue) = options.qdisc() {
-        config.queue = qdisc::install(device, queue)?.index + 1;
+        config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
         queues = Some(qdisc::folder());
     }
     let mut loaded = load_over(device.l2_len, config, queues.as_deref())?;
@@ -295,7 +295,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     link::pin(program.as_fd(), &dir.join("program"))?;
     if features::has_tcx() {
         let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
-        link::pin(attached.as_fd(), &dir.join("link"))
+        link::pin(attached.as_fd(), &dir.join("link"))?;
     } else {
         if !clsact::exists(device.index) {
             bpffs::mark(&dir.join(CLSACT))?;
@@ -305,8 +305,13 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
             device.index,
             Direction::Egress,
             Place::Router,
-        )
+        )?;
     }
+    // last, and away first: a flow must not change queues on its way
+    if config.queue != 0 {
+        qdisc::place(&device.name)?;
+    }
+    Ok(())
 }
 
 /// Takes the router off a device.
@@ -319,6 +324,7 @@ pub fn del(dev: &str) -> Result<()> {
     if !object::exists(&dir) {
         return Err(no_router(dev));
     }
+    let taken = qdisc::remove(&device.name);
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     } else {
@@ -327,7 +333,6 @@ pub fn del(dev: &str) -> Result<()> {
             clsact::remove(device.index);
         }
     }
-    let taken = qdisc::remove(&device);
     bpffs::remove(&part)?;
     taken
 }

@@ -12,7 +12,7 @@ use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{HostCounters, Record, RouterCounters};
 use crate::rtnl::Device;
-use crate::{device, link, netns, object, peers, router, wire, Result, Wire};
+use crate::{device, link, netns, object, peers, qdisc, router, wire, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -177,6 +177,12 @@ impl Accident {
     pub fn plan(&self, plan: AccidentPlan) -> Result<()> {
         object::write_record(&object::map(&self.object, ".data.config")?, &plan)
     }
+}
+
+/// Sets XCP's weight in a device's queue discipline, 2^-16, as its router
+/// does.
+pub fn set_share(dev: &str, share: u32) -> Result<()> {
+    qdisc::set_share(dev, share)
 }
 
 /// Number of BPF programs and maps loaded in the whole system.

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Experiment;
 use crate::initramfs::{MODULE_DIR, REQUEST};
 use crate::parcel::{self, Parcel};
-use crate::qdisc_bench::Cost;
-use crate::qdisc_check::Check;
+use crate::play;
+use crate::qdisc::{self, Check, Cost};
 use crate::result::{Series, VariantResult};
-use crate::{play, qdisc_bench, qdisc_check};
 use crate::{Error, Result};
 
 /// I/O port of the machine's debug console.
@@ -131,9 +130,9 @@ fn work(voice: &Voice) -> Result<()> {
     match task {
         Task::Play(request) => play_all(&request, voice, &mut progress)?,
         Task::CheckQdisc { cycles } => {
-            voice.say(&Word::Checks(qdisc_check::run(cycles, &mut progress)?));
+            voice.say(&Word::Checks(qdisc::check(cycles, &mut progress)?));
         }
-        Task::BenchQdisc => voice.say(&Word::Costs(qdisc_bench::run(&mut progress)?)),
+        Task::BenchQdisc => voice.say(&Word::Costs(qdisc::bench(&mut progress)?)),
     }
     Ok(())
 }

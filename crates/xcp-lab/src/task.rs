@@ -3,8 +3,7 @@
 
 use crate::guest::{Task, Word};
 use crate::machine::{self, Setup};
-use crate::qdisc_bench::Cost;
-use crate::qdisc_check::Check;
+use crate::qdisc::{Check, Cost};
 use crate::{initramfs, interrupt, kernel, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
