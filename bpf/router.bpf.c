@@ -15,6 +15,8 @@
  *   4. a forward header counts in the sums, gets its delta, and the TCP
  *      checksum, if it covers it, is mended by the difference
  *   5. anything else, malformed packets included, passes untouched
+ *   6. packets with an XCP header, or only a return header or a handshake's,
+ *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c)
  *
  * Functions that are not static are verified once, whatever their arguments,
  * and not again for every path that calls them: that keeps loading fast.
@@ -61,6 +63,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 128 * 1024);
 } trace SEC(".maps");
+
+/* The queue discipline's records, where it is there; config.queue tells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct xcp_queue);
+} queues SEC(".maps");
 
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
@@ -429,6 +439,13 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 	return kind;
 }
 
+/* Which queue of the queue discipline `xcp` it is for. */
+static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind)
+{
+	if (kind != XCP_NONE && kind != XCP_MALFORMED)
+		skb->tc_classid = XCP_CLASSID;
+}
+
 static __always_inline void count_other(struct xcp_router_cpu *cpu,
 					enum xcp_kind kind, __u32 n)
 {
@@ -451,6 +468,7 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (f->l4_len >= XCP_HEADER_LEN &&
 	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
 		kind = edit_header(cpu, &h, s);
+	classify(skb, kind);
 	if (kind == XCP_BOTH)
 		bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
 				    BPF_F_RECOMPUTE_CSUM);
@@ -478,6 +496,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	f.kind = find_slowly(skb, &f);
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
+	classify(skb, f.kind);
 	at = f.l4 + f.option;
 	if (f.kind == XCP_FORWARD_2005) {
 		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
@@ -506,7 +525,8 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
  * packet's end: an option at its byte 32, or no option but timestamps. Returns
  * false for all others.
  */
-static __always_inline bool edit_fast(const struct sk_buff *kskb,
+static __always_inline bool edit_fast(struct __sk_buff *skb,
+				      const struct sk_buff *kskb,
 				      struct xcp_router_cpu *cpu,
 				      struct share *s, __u8 *tcp, __u8 *end,
 				      __u32 length, __u8 ttl)
@@ -538,6 +558,7 @@ static __always_inline bool edit_fast(const struct sk_buff *kskb,
 	} else {
 		return false;
 	}
+	classify(skb, XCP_FORWARD);
 	/* a partial checksum covers no header: hardware will add it */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
@@ -562,6 +583,7 @@ int xcp_router(struct __sk_buff *skb)
 	if (!cpu)
 		return XCP_TC_NEXT;
 
+	skb->tc_classid = 0; /* the stack may have left something there */
 	now = bpf_ktime_get_ns();
 	kskb = bpf_cast_to_kern_ctx(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
@@ -586,7 +608,7 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV4_LEN <= end && ip[0] == 0x45 && !(ip[6] & 0x3f) &&
 		    !ip[7] && ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len) {
 			if (ip[9] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV4_LEN, end,
+			    edit_fast(skb, kskb, cpu, &s, ip + IPV4_LEN, end,
 				      skb->len - l2 - IPV4_LEN, ip[8]))
 				return XCP_TC_NEXT;
 			if (ip[9] == config.ip_proto) {
@@ -598,7 +620,7 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV6_LEN <= end && ip[0] >> 4 == 6 &&
 		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len) {
 			if (ip[6] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV6_LEN, end,
+			    edit_fast(skb, kskb, cpu, &s, ip + IPV6_LEN, end,
 				      skb->len - l2 - IPV6_LEN, ip[7]))
 				return XCP_TC_NEXT;
 			if (ip[6] == config.ip_proto) {

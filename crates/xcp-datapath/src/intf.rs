@@ -192,6 +192,30 @@ record! {
         unused: u32,
     }
 
+    /// `struct xcp_queue_key`.
+    struct QueueKey { netns: u32, ifindex: u32, }
+
+    /// `struct xcp_queue_config`.
+    struct QueueConfig {
+        rate_Bps: u64,
+        limit_B: u32,
+        limit_packets: u32,
+        frame: Frame,
+        medium: u32,
+    }
+
+    /// `struct xcp_queue_class`.
+    struct QueueClass {
+        backlog_B: u64,
+        backlog_packets: u64,
+        sent_B: u64,
+        sent_packets: u64,
+        dropped_packets: u64,
+    }
+
+    /// `struct xcp_queue`, its classes as `enum xcp_class`.
+    struct Queue { class: [QueueClass; 2], share: u32, present: u32, }
+
     /// `struct xcp_host_config`.
     struct HostConfig { make_default: u32, whole_feedback: u32, }
 

@@ -19,6 +19,7 @@ mod netns;
 mod object;
 mod offload;
 mod peers;
+pub mod qdisc;
 pub mod router;
 mod rtnl;
 pub mod socket;

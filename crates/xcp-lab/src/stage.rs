@@ -387,8 +387,8 @@ fn enter(space: &File) -> Result<()> {
     Ok(())
 }
 
-/// Runs ip or tc with a batch on its standard input.
-fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
+/// Runs ip or tc with a batch on its standard input; what it prints.
+pub fn tool(name: &str, args: &[&str], batch: &str) -> Result<String> {
     let command = format!("{name} {}", args.join(" "));
     let missing = |e: std::io::Error| {
         Error::new(
@@ -401,7 +401,7 @@ fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
         .args(args)
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(missing)?;
@@ -410,7 +410,7 @@ fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
     }
     let out = child.wait_with_output().map_err(missing)?;
     if out.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
     Err(Error::new(
         command,

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::router::{self, Change, Framing, Options, Status};
+use xcp_datapath::router::{self, Change, Framing, Limits, Options, Queueing, Status};
 
 use crate::cli::{RouterAction, RouterAdd};
 use crate::failure::Failure;
@@ -39,6 +39,11 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         framing: Framing {
             overhead_bytes: asked.overhead,
             ..Default::default()
+        },
+        queueing: if asked.no_qdisc {
+            Queueing::Keep
+        } else {
+            Queueing::Auto(Limits::default())
         },
         ip_proto: asked.header.ip_proto,
         ..Default::default()
