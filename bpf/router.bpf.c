@@ -66,6 +66,12 @@ struct {
 	__type(value, struct xcp_queue);
 } queues SEC(".maps");
 
+/* For people; without a reader it fills up, and no more is said. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 128 * 1024);
+} trace SEC(".maps");
+
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
 	enum xcp_kind kind;
@@ -107,21 +113,77 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 	}
 }
 
-__noinline int capacity(struct xcp_router_sums *sums, __u64 now)
+__noinline int capacity(__u64 now)
 {
-	if (sums)
-		xcp_router_capacity(&link.state, &config.params, sums, now,
-				    config.measure ? &link.seen : NULL, NULL);
+	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
+			    config.measure ? &link.seen : NULL, NULL);
 	return 0;
+}
+
+/* The interval of `interval_ns` that ended now, and what follows from it. */
+static __noinline void fill(struct xcp_router_record *r,
+			    const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	const struct xcp_router_state *s = &link.state;
+
+	r->time_ns = now;
+	r->interval_ns = interval_ns;
+	r->d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
+	r->capacity_Bps = s->capacity_Bps;
+	r->link_Bps = s->capacity.link_Bps;
+	r->y_Bps = s->y_Bps;
+	r->other_Bps = 0;
+	r->queue_B = s->queue_B;
+	r->backlog_B = link.seen.backlog_B;
+	r->f_Bps = s->f_Bps;
+	r->pos_Bps = law->pos_pool >> law->shift;
+	r->neg_Bps = law->neg_pool >> law->shift;
+	r->share = 0;
+	r->unused = 0;
+}
+
+static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	struct xcp_router_record *r =
+		bpf_ringbuf_reserve(&trace, sizeof(*r), 0);
+
+	if (!r)
+		return;
+	fill(r, law, interval_ns, now);
+	bpf_ringbuf_submit(r, 0);
+}
+
+/* What all CPUs have seen, and the longest RTT of the interval. */
+static __noinline __u64 collect(void)
+{
+	struct xcp_router_sums *sums = &link.sums;
+	struct xcp_router_cpu *cpu;
+	__u64 longest_rtt = 0;
+	__u32 i;
+
+	__builtin_memset(sums, 0, sizeof(*sums));
+	for (i = 0; i < options.cpus; i++) {
+		__u32 key = i;
+
+		cpu = bpf_map_lookup_elem(&cpus, &key);
+		if (!cpu)
+			break;
+		sums->input_traffic_B += cpu->sums.input_traffic_B;
+		sums->sum_x += cpu->sums.sum_x;
+		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
+		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
+	}
+	return longest_rtt;
 }
 
 __noinline int interval_end(__u64 now)
 {
-	struct xcp_router_sums sums = {}, last;
+	__u64 longest_rtt, interval_ns, traffic_B, sum_x;
 	struct xcp_router_law *law;
-	struct xcp_router_cpu *cpu;
-	__u64 longest_rtt = 0;
-	__u32 epoch, i;
+	__u32 epoch;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
@@ -132,28 +194,19 @@ __noinline int interval_end(__u64 now)
 	}
 	if (!xcp_router_interval_due(&link.state, now))
 		goto out;
-	for (i = 0; i < options.cpus; i++) {
-		__u32 key = i;
-
-		cpu = bpf_map_lookup_elem(&cpus, &key);
-		if (!cpu)
-			goto out;
-		sums.input_traffic_B += cpu->sums.input_traffic_B;
-		sums.sum_x += cpu->sums.sum_x;
-		sums.sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
-		sums.sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
-		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
-	}
+	longest_rtt = collect();
+	interval_ns = now - link.state.interval_start_ns;
+	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
+	sum_x = link.sums.sum_x - link.state.last.sum_x;
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
-	last = link.state.last;
-	capacity(&sums, now);
-	if (xcp_router_interval_end(&link.state, &config.params, &sums,
+	capacity(now);
+	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
 				    longest_rtt, now, law)) {
-		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
-			    sums.sum_x - last.sum_x);
+		split_pools(law, traffic_B, sum_x);
 		barrier();
 		link.epoch = epoch;
+		tell(law, interval_ns, now);
 	}
 	link.seen.min_backlog_B = link.seen.backlog_B;
 out:

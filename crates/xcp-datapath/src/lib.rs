@@ -24,6 +24,7 @@ pub mod router;
 mod rtnl;
 pub mod socket;
 pub mod testing;
+pub mod trace;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};

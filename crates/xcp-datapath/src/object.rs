@@ -160,6 +160,13 @@ pub fn pinned_map(path: &Path) -> Result<MapHandle> {
     MapHandle::from_pinned_path(path).map_err(|e| failure(&path.display().to_string(), &e))
 }
 
+/// The number that a map has in this kernel.
+pub fn map_id(map: &MapHandle) -> Result<u32> {
+    map.info()
+        .map(|info| info.info.id)
+        .map_err(|e| failure("map", &e))
+}
+
 /// Writes the single record of a data section.
 pub fn write_record<R: Record>(map: &impl MapCore, record: &R) -> Result<()> {
     map.update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)
@@ -185,7 +192,8 @@ pub fn read_per_cpu<R: Record>(map: &impl MapCore) -> Result<Vec<R>> {
         .collect()
 }
 
-fn other_version(what: &str) -> Error {
+/// What this version does not understand.
+pub fn other_version(what: &str) -> Error {
     Error::new(
         what,
         "written by another version of xcp",

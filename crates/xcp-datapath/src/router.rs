@@ -14,6 +14,7 @@ use crate::intf::{
     Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
 };
 use crate::rtnl::{self, Device};
+use crate::trace::{self, Trace};
 use crate::{bpffs, device, error, features, link, object, qdisc, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
@@ -288,6 +289,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
         ("cpus", "cpus"),
         (".data.config", "config"),
         (".data.link", "state"),
+        ("trace", trace::PIN),
     ] {
         object::pin_map(&mut loaded, map, &dir.join(pin))?;
     }
@@ -381,6 +383,18 @@ pub fn show(dev: &str) -> Result<Status> {
 pub(crate) fn link(device: &Device) -> Result<RouterLink> {
     let dir = bpffs::dir(&part(device.index)?);
     object::read_record(&object::pinned_map(&dir.join("state"))?, 0)
+}
+
+/// Reads the control intervals of a device's router from now on. Only one at
+/// a time can.
+pub fn trace(dev: &str) -> Result<Trace> {
+    error::require_root("xcp router trace")?;
+    let device = Device::find(dev)?;
+    let dir = bpffs::dir(&part(device.index)?);
+    if !object::exists(&dir) {
+        return Err(no_router(dev));
+    }
+    Trace::open(&device, dir)
 }
 
 /// All routers of this network namespace.

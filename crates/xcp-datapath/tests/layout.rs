@@ -60,6 +60,7 @@ fn router_records() {
         "xcp_router_counters" = RouterCounters,
         "xcp_router_cpu" = RouterCpu,
         "xcp_router_link" = RouterLink,
+        "xcp_router_record" = RouterRecord,
     );
 }
 
