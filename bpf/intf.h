@@ -52,7 +52,10 @@ struct xcp_router_link {
 	uint32_t epoch;
 	uint32_t claimed;
 	uint64_t started; /* 0 until the first packet */
-	uint64_t backlog_B; /* at the last packet */
+	uint64_t look_ns; /* when the link is looked at again */
+	uint64_t seen_B; /* sent until the last look, as Linux counts */
+	uint64_t seen_packets;
+	struct xcp_capacity_interval seen;
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

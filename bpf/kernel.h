@@ -51,14 +51,27 @@ struct qdisc_skb_head {
 	__u32 qlen;
 } XCP_KERNEL;
 
-struct netdev_queue {
-	struct net_device *dev;
+typedef struct {
+	long counter;
+} u64_stats_t;
+
+struct gnet_stats_basic_sync {
+	u64_stats_t bytes;
+	u64_stats_t packets;
 } XCP_KERNEL;
 
 struct Qdisc {
 	struct netdev_queue *dev_queue;
+	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
+	struct gnet_stats_basic_sync *cpu_bstats;
 	struct qdisc_skb_head q;
+	struct gnet_stats_basic_sync bstats;
 	struct gnet_stats_queue qstats;
+} XCP_KERNEL;
+
+struct netdev_queue {
+	struct net_device *dev;
+	struct Qdisc *qdisc;
 } XCP_KERNEL;
 
 struct net;
@@ -69,8 +82,14 @@ typedef struct {
 
 struct net_device {
 	struct Qdisc *qdisc;
+	struct netdev_queue *_tx;
+	__u32 real_num_tx_queues;
 	possible_net_t nd_net;
 	int ifindex;
+} XCP_KERNEL;
+
+struct bpf_array {
+	void *pptrs[0]; /* per CPU */
 } XCP_KERNEL;
 
 struct tcp_skb_cb {

@@ -4,8 +4,9 @@
  * link, so that its state is found without a look-up.
  *
  * A packet's way:
- *   1. the clocks: an overdue control interval or queue estimate ends now;
- *      one CPU claims it, the others go on
+ *   1. the clocks: the link is looked at now and then, for its backlog; an
+ *      overdue control interval or queue estimate ends now. One CPU claims
+ *      that, the others go on, and write nothing that they share
  *   2. every packet counts in the input traffic
  *   3. the XCP header is found, in whichever wire format: at once where it
  *      usually stands (behind IPv4 or IPv6 without extensions, or as the option
@@ -31,11 +32,21 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
 
+/*
+ * The link is looked at this often by all CPUs together: 20 times at least in
+ * the shortest queue estimate. Where many records have to be read, that takes
+ * no more than some percent of one CPU.
+ */
+#define XCP_LOOK_NS 100000ULL
+#define XCP_RECORD_NS 1000ULL
+
 /* Set before loading. */
 const volatile struct {
 	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
 	__u32 cpus;
 } options = {14, 1};
+
+#include "link.h"
 
 struct xcp_router_config config SEC(".data.config");
 struct xcp_router_link link SEC(".data.link");
@@ -128,26 +139,52 @@ __noinline int interval_end(__u64 now)
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
 	last = link.state.last;
-	if (xcp_router_interval_end(&link.state, &config.params, &sums,
-				    longest_rtt, now, NULL, NULL, law)) {
+	if (xcp_router_interval_end(
+		    &link.state, &config.params, &sums, longest_rtt, now,
+		    config.measure ? &link.seen : NULL, NULL, law)) {
 		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
 			    sums.sum_x - last.sum_x);
 		barrier();
 		link.epoch = epoch;
 	}
+	link.seen.min_backlog_B = link.seen.backlog_B;
 out:
 	barrier();
 	link.claimed = 0;
 	return 0;
 }
 
-__noinline int queue_end(__u64 now, __u64 backlog_B)
+/* What the link holds and has sent, in bytes on the link. */
+static __always_inline void see(const struct net_device *dev, __u64 now)
 {
+	struct xcp_capacity_interval *seen = &link.seen;
+	struct link_reading r = {};
+
+	read_link(dev, &r);
+	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	seen->now_ns = now;
+	if (r.sent_packets - link.seen_packets < 1ULL << 32)
+		seen->sent_B +=
+			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
+					r.sent_packets - link.seen_packets);
+	seen->backlog_B = r.backlog_B;
+	seen->min_backlog_B = xcp_min(seen->min_backlog_B, r.backlog_B);
+	link.seen_B = r.sent_B;
+	link.seen_packets = r.sent_packets;
+}
+
+/* Looks at the link, and ends the queue estimate if it is due. */
+__noinline int look(struct __sk_buff *skb, __u64 now)
+{
+	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
+	see(kskb->dev, now);
+	xcp_router_backlog(&link.state, link.seen.backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
-		xcp_router_queue_end(&link.state, &config.params, backlog_B,
-				     now);
+		xcp_router_queue_end(&link.state, &config.params,
+				     link.seen.backlog_B, now);
 	barrier();
 	link.claimed = 0;
 	return 0;
@@ -488,7 +525,7 @@ int xcp_router(struct __sk_buff *skb)
 	struct xcp_router_cpu *cpu;
 	struct share s = {};
 	struct found f = {};
-	__u64 now, backlog;
+	__u64 now;
 	struct sk_buff *kskb;
 
 	cpu = bpf_map_lookup_elem(&cpus, &key);
@@ -498,11 +535,8 @@ int xcp_router(struct __sk_buff *skb)
 	skb->tc_classid = 0; /* the stack may have left something there */
 	now = bpf_ktime_get_ns();
 	kskb = bpf_cast_to_kern_ctx(skb);
-	backlog = kskb->dev->qdisc->qstats.backlog;
-	link.backlog_B = backlog;
-	xcp_router_backlog(&link.state, backlog);
-	if (XCP_UNLIKELY(xcp_router_queue_due(&link.state, now)))
-		queue_end(now, backlog);
+	if (XCP_UNLIKELY(now >= link.look_ns))
+		look(skb, now);
 	if (XCP_UNLIKELY(xcp_router_interval_due(&link.state, now)))
 		interval_end(now);
 

@@ -50,7 +50,7 @@
 struct xcp_capacity {
 	uint64_t seen_ns; /* at the last interval's end, 0: not yet */
 	uint64_t seen_sent_B;
-	uint64_t link_Bps; /* L, 0: not known */
+	uint64_t link_Bps; /* L */
 	uint64_t stepped_Bps; /* what left at the last step of L */
 	uint64_t cut_B;
 	uint64_t cut_seen_ns; /* when the cut will have been seen */
@@ -74,9 +74,13 @@ struct xcp_capacity_verdict {
 	bool cuts; /* from C d bytes of packets */
 };
 
-/* Takes in an interval; L afterwards, 0 if not known. True after a step. */
+/*
+ * Takes in an interval of a link configured to carry `configured_Bps`, 0 if
+ * nobody knows. True after a step of L.
+ */
 XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
-				     const struct xcp_capacity_interval *i)
+				     const struct xcp_capacity_interval *i,
+				     uint64_t configured_Bps)
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B, left_Bps, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
@@ -84,6 +88,9 @@ XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
 
 	c->seen_ns = i->now_ns;
 	c->seen_sent_B = i->sent_B;
+	if (!c->link_Bps)
+		c->link_Bps = configured_Bps ? configured_Bps
+					     : XCP_CAPACITY_FIRST_BPS;
 	if (first || !elapsed_ns)
 		return false;
 	left_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
@@ -101,8 +108,6 @@ XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 32;
 	else
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 2;
-	if (!c->link_Bps)
-		least_Bps = c->link_Bps = XCP_CAPACITY_FIRST_BPS;
 	if (left_Bps < least_Bps)
 		return false;
 	if (c->steps == 0) {
@@ -118,16 +123,14 @@ XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
 	return true;
 }
 
-/* What the link can carry, not more than configured (0: not known). */
+/* C: what the link carries and a sixty-fourth, at most what is configured. */
 XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
 				     uint64_t configured_Bps)
 {
 	uint64_t use = c->link_Bps + c->link_Bps / 64;
 
-	c->measured = !configured_Bps || (c->link_Bps && use < configured_Bps);
-	if (!c->measured)
-		return configured_Bps;
-	return c->link_Bps ? use : XCP_CAPACITY_FIRST_BPS;
+	c->measured = !configured_Bps || use < configured_Bps;
+	return c->measured ? use : configured_Bps;
 }
 
 /*
@@ -158,8 +161,8 @@ xcp_capacity_judge(struct xcp_capacity *c,
 	if (xcp_excess(i->now_ns, d_ns) >= c->cut_seen_ns)
 		c->cut_B = 0;
 	if (pushed) {
-		int64_t over =
-			(int64_t)y_Bps + f_before_Bps / 2 - (int64_t)c_Bps;
+		int64_t over = (int64_t)y_Bps + xcp_part(f_before_Bps, 2) -
+			       (int64_t)c_Bps;
 
 		if (over > 0)
 			excess_B = xcp_bytes((uint64_t)over, d_ns);

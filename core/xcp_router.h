@@ -281,7 +281,8 @@ XCP_INLINE bool xcp_router_interval_end(
 	s->y_Bps = xcp_num_fixed(y_num, 0, limit - 1);
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
-		stepped = xcp_capacity_measure(&s->capacity, seen);
+		stepped = xcp_capacity_measure(&s->capacity, seen,
+					       params->capacity_Bps);
 		s->capacity_Bps =
 			xcp_capacity_use(&s->capacity, params->capacity_Bps);
 		varies = s->capacity.measured;

@@ -82,6 +82,12 @@ impl Sender {
         unsafe { ffi::xcp_core_sender_next_x(self) }
     }
 
+    /// A sample of the RTT, ticks.
+    pub fn rtt_sample(&mut self, sample: u64, now_us: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_rtt(self, sample, now_us) }
+    }
+
     /// Feedback came back, B/s.
     pub fn feedback(&mut self, fb_Bps: i64) {
         // SAFETY: a record of the right layout, borrowed for the call.

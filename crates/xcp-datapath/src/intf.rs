@@ -101,6 +101,9 @@ record! {
         pushed: u16,
     }
 
+    /// `struct xcp_capacity_interval`.
+    struct CapacityInterval { now_ns: u64, sent_B: u64, backlog_B: u64, min_backlog_B: u64, }
+
     /// `struct xcp_sharing`.
     struct Sharing { seen_other_B: u64, other_Bps: u64, flows: u32, share: u32, }
 
@@ -152,7 +155,10 @@ record! {
         epoch: u32,
         claimed: u32,
         started: u64,
-        backlog_B: u64,
+        look_ns: u64,
+        seen_B: u64,
+        seen_packets: u64,
+        seen: CapacityInterval,
     }
 
     /// `struct xcp_queue_key`.

@@ -171,7 +171,7 @@ pub struct Status {
     pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
-    /// Backlog that the last packet found.
+    /// Backlog of all the device's queues, a moment before the last packet.
     pub queue_bytes: u64,
     /// Minimum backlog of the last estimation interval.
     pub persistent_queue_bytes: u64,
@@ -377,6 +377,12 @@ pub fn show(dev: &str) -> Result<Status> {
     status(device.name, &dir)
 }
 
+/// What the router of a device keeps of its link.
+pub(crate) fn link(device: &Device) -> Result<RouterLink> {
+    let dir = bpffs::dir(&part(device.index)?);
+    object::read_record(&object::pinned_map(&dir.join("state"))?, 0)
+}
+
 /// All routers of this network namespace.
 pub fn list() -> Result<Vec<Status>> {
     error::require_root("xcp router show")?;
@@ -415,7 +421,7 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         mpu_bytes: config.frame.mpu_B,
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
-        queue_bytes: link.backlog_B,
+        queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,
         average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
         feedback_bps: link.state.f_Bps * 8,

@@ -4,15 +4,18 @@
 
 use std::io::Write;
 use std::mem::size_of;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::intf::{HostCounters, Record, RouterCounters};
+use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
-use crate::{device, link, netns, object, peers, qdisc, router, wire, Result, Wire};
+use crate::{device, link, netns, object, peers, qdisc, router, wire, Error, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -57,6 +60,29 @@ impl Bench {
             .map_err(|e| object::failure("test run", &e))
     }
 
+    /// The same on several CPUs at once, in one router: a mean for each.
+    pub fn time_on(&self, cpus: &[usize], frame: &[u8], repeat: u32) -> Result<Vec<Duration>> {
+        let program = object::program(&self.object, "xcp_router")?;
+        let program = program.as_fd();
+        let ready = Barrier::new(cpus.len());
+        thread::scope(|scope| {
+            let runs: Vec<_> = cpus
+                .iter()
+                .map(|&cpu| {
+                    let ready = &ready;
+                    scope.spawn(move || {
+                        pin(cpu);
+                        ready.wait();
+                        test_run(program, frame, repeat)
+                    })
+                })
+                .collect();
+            runs.into_iter()
+                .map(|run| run.join().unwrap_or_else(|e| resume_unwind(e)))
+                .collect()
+        })
+    }
+
     pub fn counters(&self) -> Result<RouterCounters> {
         router::sum_counters(&object::map(&self.object, "cpus")?)
     }
@@ -65,6 +91,33 @@ impl Bench {
     pub fn object(&self) -> &Object {
         &self.object
     }
+}
+
+/// Binds this thread to a CPU; where that is not allowed it stays free.
+fn pin(cpu: usize) {
+    // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// Mean time of one run. libbpf-rs keeps its programs to one thread.
+fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> Result<Duration> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: repeat as i32,
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is open; frame and options live through the call.
+    let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    if rc < 0 {
+        return Err(Error::last_os("test run"));
+    }
+    Ok(Duration::from_nanos(options.duration.into()))
 }
 
 /// The host's program for what arrives, attached to nothing, in this network
@@ -183,6 +236,11 @@ impl Accident {
 /// does.
 pub fn set_share(dev: &str, share: u32) -> Result<()> {
     qdisc::set_share(dev, share)
+}
+
+/// What the router of a device keeps of its link.
+pub fn router_link(dev: &str) -> Result<RouterLink> {
+    router::link(&Device::find(dev)?)
 }
 
 /// Number of BPF programs and maps loaded in the whole system.

@@ -53,6 +53,7 @@ fn router_records() {
         "xcp_router_law" = RouterLaw,
         "xcp_router_pool" = RouterPool,
         "xcp_capacity" = Capacity,
+        "xcp_capacity_interval" = CapacityInterval,
         "xcp_sharing" = Sharing,
         "xcp_router_state" = RouterState,
         "xcp_router_counters" = RouterCounters,

@@ -179,6 +179,20 @@ impl Space {
         self.tool(&format!("ip link {action}"));
     }
 
+    /// `ip addr` and `ip neigh` in there.
+    pub fn address(&self, action: &str) {
+        self.tool(&format!("ip addr {action}"));
+    }
+
+    pub fn neighbour(&self, action: &str) {
+        self.tool(&format!("ip neigh {action}"));
+    }
+
+    /// Where it can be entered.
+    pub fn path(&self) -> String {
+        format!("/run/netns/{}", self.name)
+    }
+
     /// What `tc` says in there.
     pub fn tc(&self, args: &str) -> String {
         self.tool(&format!("tc {args}"))

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What an output link holds and has sent, as its queue disciplines count it.
+ *
+ *   one root             dev->qdisc, which all queues of the device share
+ *   mq, mqprio, taprio   one qdisc for each of the device's queues; the root
+ *                        itself counts nothing
+ *   counting per CPU     pfifo_fast and other qdiscs without a lock: what one
+ *                        CPU adds another takes away, only the sum means
+ *                        something
+ *
+ * That is many loads on a large device, so a link is looked at now and then,
+ * not by every packet. Whoever includes this has options.cpus.
+ */
+#ifndef XCP_BPF_LINK_H
+#define XCP_BPF_LINK_H
+
+#include "kernel.h"
+
+/* Queues of a device that are looked at. */
+#define XCP_LINK_QUEUES 64
+
+/*
+ * A per-CPU value of our own. Its pointer as the kernel writes it, and as each
+ * CPU's copy is found at, tell the distance that holds for all per-CPU
+ * pointers; kernels need not name a variable of theirs for that.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} here SEC(".maps");
+
+struct link_reading {
+	__u64 sent_B;
+	__u64 sent_packets;
+	__u32 backlog_B;
+	__u32 records; /* that were read */
+};
+
+static __always_inline void *at(__u64 address)
+{
+	return (void *)address;
+}
+
+/* What a field points to, as a number: it may pass between functions. */
+#define address_in(field)                                                      \
+	({                                                                     \
+		__u64 address = 0;                                             \
+		bpf_core_read(&address, sizeof(address), &(field));            \
+		address;                                                       \
+	})
+
+__noinline int read_per_cpu(__u64 queue, __u64 sent, struct link_reading *r)
+{
+	struct bpf_array *map = bpf_core_cast(&here, struct bpf_array);
+	/* of any type: from a pointer only a pointer may be subtracted */
+	struct Qdisc *pointer =
+		bpf_core_cast(at(address_in(map->pptrs)), struct Qdisc);
+	struct gnet_stats_basic_sync *b;
+	struct gnet_stats_queue *q;
+	__u32 i, key = 0;
+	__u64 offset;
+	void *copy;
+
+	for (i = 0; r && i < options.cpus; i++) {
+		copy = bpf_map_lookup_percpu_elem(&here, &key, i);
+		if (!copy)
+			break;
+		offset = (__u64)copy - (__u64)pointer;
+		q = bpf_core_cast(at(queue + offset), struct gnet_stats_queue);
+		b = bpf_core_cast(at(sent + offset),
+				  struct gnet_stats_basic_sync);
+		r->backlog_B += q->backlog;
+		r->sent_B += *(__u64 *)&b->bytes;
+		r->sent_packets += *(__u64 *)&b->packets;
+		r->records++;
+	}
+	return 0;
+}
+
+__noinline int read_qdisc(__u64 qdisc, struct link_reading *r)
+{
+	struct Qdisc *q = bpf_core_cast(at(qdisc), struct Qdisc);
+
+	if (!r)
+		return 0;
+	if (q->cpu_qstats)
+		return read_per_cpu(address_in(q->cpu_qstats),
+				    address_in(q->cpu_bstats), r);
+	r->backlog_B += q->qstats.backlog;
+	r->sent_B += *(__u64 *)&q->bstats.bytes;
+	r->sent_packets += *(__u64 *)&q->bstats.packets;
+	r->records++;
+	return 0;
+}
+
+/* Bytes as Linux counts them. */
+static __always_inline void read_link(const struct net_device *dev,
+				      struct link_reading *r)
+{
+	__u64 root = address_in(dev->qdisc), first = address_in(dev->_tx);
+	__u32 i, size = bpf_core_type_size(struct netdev_queue);
+	struct netdev_queue *queue;
+	__u64 qdisc;
+
+	for (i = 0; i < XCP_LINK_QUEUES; i++) {
+		if (i >= dev->real_num_tx_queues)
+			break;
+		queue = bpf_core_cast(at(first + i * size),
+				      struct netdev_queue);
+		qdisc = address_in(queue->qdisc);
+		read_qdisc(qdisc, r);
+		if (qdisc == root)
+			break;
+	}
+}
+
+#endif
