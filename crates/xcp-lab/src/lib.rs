@@ -8,7 +8,7 @@ pub mod csv;
 pub mod experiment;
 mod guest;
 mod initramfs;
-mod interrupt;
+pub mod interrupt;
 mod kernel;
 mod machine;
 mod metrics;
