@@ -90,6 +90,8 @@ enum xcp_class {
 /* What the router writes into tc_classid for packets of XCP_CLASS_XCP. */
 #define XCP_CLASSID 0x5843
 
+#define XCP_QUEUES_MAX 1024
+
 struct xcp_queue_key {
 	uint32_t netns; /* inode number */
 	uint32_t ifindex;

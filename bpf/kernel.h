@@ -44,6 +44,11 @@
 
 struct gnet_stats_queue {
 	__u32 backlog;
+	__u32 drops;
+} XCP_KERNEL;
+
+struct qdisc_skb_head {
+	__u32 qlen;
 } XCP_KERNEL;
 
 typedef struct {
@@ -59,17 +64,28 @@ struct Qdisc {
 	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
 	struct gnet_stats_basic_sync *cpu_bstats;
 	struct gnet_stats_basic_sync bstats;
+	struct netdev_queue *dev_queue;
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 
 struct netdev_queue {
+	struct net_device *dev;
 	struct Qdisc *qdisc;
 } XCP_KERNEL;
+
+struct net;
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
 
 struct net_device {
 	struct Qdisc *qdisc;
 	struct netdev_queue *_tx;
 	__u32 real_num_tx_queues;
+	possible_net_t nd_net;
+	int ifindex;
 } XCP_KERNEL;
 
 struct bpf_array {
@@ -106,13 +122,14 @@ struct netns_ipv4 {
 	__u8 sysctl_ip_default_ttl;
 } XCP_KERNEL;
 
-struct net {
-	struct netns_ipv4 ipv4;
+struct ns_common {
+	unsigned int inum;
 } XCP_KERNEL;
 
-typedef struct {
-	struct net *net;
-} possible_net_t;
+struct net {
+	struct ns_common ns;
+	struct netns_ipv4 ipv4;
+} XCP_KERNEL;
 
 struct sock_common {
 	unsigned short skc_family;

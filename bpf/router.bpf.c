@@ -15,6 +15,8 @@
  *   4. a forward header counts in the sums, gets its delta, and the TCP
  *      checksum, if it covers it, is mended by the difference
  *   5. anything else, malformed packets included, passes untouched
+ *   6. packets with an XCP header, or only a return header or a handshake's,
+ *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c)
  *
  * Functions that are not static are verified once, whatever their arguments,
  * and not again for every path that calls them: that keeps loading fast.
@@ -61,6 +63,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 128 * 1024);
 } trace SEC(".maps");
+
+/* The queue discipline's records, where it is there; config.queue tells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct xcp_queue);
+} queues SEC(".maps");
 
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
@@ -138,12 +148,20 @@ static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 	bpf_ringbuf_submit(r, 0);
 }
 
+__noinline int capacity(struct xcp_router_sums *sums, __u64 now)
+{
+	if (sums)
+		xcp_router_capacity(&link.state, &config.params, sums, now,
+				    config.measure ? &link.seen : NULL, NULL);
+	return 0;
+}
+
 __noinline int interval_end(__u64 now)
 {
-	struct xcp_router_sums sums = {}, last;
+	struct xcp_router_sums sums = {};
 	struct xcp_router_law *law;
 	struct xcp_router_cpu *cpu;
-	__u64 longest_rtt = 0, interval_ns;
+	__u64 longest_rtt = 0, traffic_B, sum_x, interval_ns;
 	__u32 epoch, i;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
@@ -169,13 +187,13 @@ __noinline int interval_end(__u64 now)
 	}
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
-	last = link.state.last;
+	traffic_B = sums.input_traffic_B - link.state.last.input_traffic_B;
+	sum_x = sums.sum_x - link.state.last.sum_x;
 	interval_ns = now - link.state.interval_start_ns;
-	if (xcp_router_interval_end(
-		    &link.state, &config.params, &sums, longest_rtt, now,
-		    config.measure ? &link.seen : NULL, NULL, law)) {
-		split_pools(law, sums.input_traffic_B - last.input_traffic_B,
-			    sums.sum_x - last.sum_x);
+	capacity(&sums, now);
+	if (xcp_router_interval_end(&link.state, &config.params, &sums,
+				    longest_rtt, now, law)) {
+		split_pools(law, traffic_B, sum_x);
 		barrier();
 		link.epoch = epoch;
 		tell(law, interval_ns, now);
@@ -421,6 +439,13 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 	return kind;
 }
 
+/* Which queue of the queue discipline `xcp` it is for. */
+static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind)
+{
+	if (kind != XCP_NONE && kind != XCP_MALFORMED)
+		skb->tc_classid = XCP_CLASSID;
+}
+
 static __always_inline void count_other(struct xcp_router_cpu *cpu,
 					enum xcp_kind kind, __u32 n)
 {
@@ -443,6 +468,7 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (f->l4_len >= XCP_HEADER_LEN &&
 	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
 		kind = edit_header(cpu, &h, s);
+	classify(skb, kind);
 	if (kind == XCP_BOTH)
 		bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
 				    BPF_F_RECOMPUTE_CSUM);
@@ -470,6 +496,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	f.kind = find_slowly(skb, &f);
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
+	classify(skb, f.kind);
 	at = f.l4 + f.option;
 	if (f.kind == XCP_FORWARD_2005) {
 		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
@@ -498,7 +525,8 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
  * packet's end: an option at its byte 32, or no option but timestamps. Returns
  * false for all others.
  */
-static __always_inline bool edit_fast(const struct sk_buff *kskb,
+static __always_inline bool edit_fast(struct __sk_buff *skb,
+				      const struct sk_buff *kskb,
 				      struct xcp_router_cpu *cpu,
 				      struct share *s, __u8 *tcp, __u8 *end,
 				      __u32 length, __u8 ttl)
@@ -530,6 +558,7 @@ static __always_inline bool edit_fast(const struct sk_buff *kskb,
 	} else {
 		return false;
 	}
+	classify(skb, XCP_FORWARD);
 	/* a partial checksum covers no header: hardware will add it */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
@@ -554,6 +583,7 @@ int xcp_router(struct __sk_buff *skb)
 	if (!cpu)
 		return XCP_TC_NEXT;
 
+	skb->tc_classid = 0; /* the stack may have left something there */
 	now = bpf_ktime_get_ns();
 	kskb = bpf_cast_to_kern_ctx(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
@@ -578,7 +608,7 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV4_LEN <= end && ip[0] == 0x45 && !(ip[6] & 0x3f) &&
 		    !ip[7] && ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len) {
 			if (ip[9] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV4_LEN, end,
+			    edit_fast(skb, kskb, cpu, &s, ip + IPV4_LEN, end,
 				      skb->len - l2 - IPV4_LEN, ip[8]))
 				return XCP_TC_NEXT;
 			if (ip[9] == config.ip_proto) {
@@ -590,7 +620,7 @@ int xcp_router(struct __sk_buff *skb)
 		if (ip + IPV6_LEN <= end && ip[0] >> 4 == 6 &&
 		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len) {
 			if (ip[6] == IPPROTO_TCP &&
-			    edit_fast(kskb, cpu, &s, ip + IPV6_LEN, end,
+			    edit_fast(skb, kskb, cpu, &s, ip + IPV6_LEN, end,
 				      skb->len - l2 - IPV6_LEN, ip[7]))
 				return XCP_TC_NEXT;
 			if (ip[6] == config.ip_proto) {

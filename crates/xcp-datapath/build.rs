@@ -5,7 +5,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 6] = ["cc", "device", "option", "router", "socket", "test_tc"];
+const PROGRAMS: [&str; 8] = [
+    "cc", "device", "medium", "option", "qdisc", "router", "socket", "test_tc",
+];
 const OLDEST_CLANG: u32 = 16;
 
 fn main() {

@@ -38,6 +38,13 @@ fn make(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|e| Error::io(path.display().to_string(), &e))
 }
 
+/// Makes one part's folder an empty one.
+pub fn clear(part: &str) -> Result<()> {
+    let path = dir(part);
+    let _ = fs::remove_dir_all(&path);
+    make(&path)
+}
+
 /// Removes a part with everything pinned in it, and what is empty then.
 pub fn remove(part: &str) -> Result<()> {
     let path = dir(part);

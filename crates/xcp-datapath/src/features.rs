@@ -7,7 +7,7 @@ use std::path::Path;
 use libbpf_rs::Btf;
 use serde::Serialize;
 
-use crate::{cgroup, object, router, socket};
+use crate::{cgroup, object, qdisc, router, socket};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +37,22 @@ pub fn has_tcx() -> bool {
         opts.sz = std::mem::size_of_val(&opts) as _;
         libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_EGRESS, &mut opts) == 0
     }
+}
+
+/// Set to anything, makes [`has_qdisc`] say no.
+const NO_QDISC: &str = "XCP_NO_QDISC";
+
+/// Whether queue disciplines can be written in BPF (6.16 and later, where
+/// CONFIG_NET_SCH_BPF is set).
+pub fn has_qdisc() -> bool {
+    if std::env::var_os(NO_QDISC).is_some() {
+        return false;
+    }
+    qdisc::is_registered()
+        || Btf::from_vmlinux().is_ok_and(|btf| {
+            btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
+                .is_some()
+        })
 }
 
 /// Probes everything. Needs root; without it most answers are no.
@@ -90,10 +106,7 @@ pub fn probe() -> Vec<Feature> {
         },
         Feature {
             name: "queue disciplines in BPF",
-            present: Btf::from_vmlinux().is_ok_and(|btf| {
-                btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
-                    .is_some()
-            }),
+            present: has_qdisc(),
             required: false,
             detail: "6.16 and later with CONFIG_NET_SCH_BPF".into(),
             cost: "routers work on whatever qdisc the device has",

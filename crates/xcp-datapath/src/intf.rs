@@ -55,6 +55,13 @@ record! {
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
 
+    /// `struct xcp_medium` of bpf/medium.bpf.c.
+    struct Medium {
+        rate_Bps: u64,
+        limit_packets: u32,
+        frame: Frame,
+    }
+
     /// `struct xcp_router_config`.
     struct RouterConfig {
         params: RouterParams,
@@ -94,12 +101,18 @@ record! {
         seen_ns: u64,
         seen_sent_B: u64,
         link_Bps: u64,
+        left_Bps: u64,
         stepped_Bps: u64,
         cut_B: u64,
         cut_seen_ns: u64,
         steps: u32,
+        stepped: u16,
         measured: u16,
+        decides: u16,
+        cuts: u16,
         pushed: u16,
+        unused: u16,
+        f_Bps: i64,
     }
 
     /// `struct xcp_capacity_interval`.
@@ -179,6 +192,30 @@ record! {
         share: u32,
         unused: u32,
     }
+
+    /// `struct xcp_queue_key`.
+    struct QueueKey { netns: u32, ifindex: u32, }
+
+    /// `struct xcp_queue_config`.
+    struct QueueConfig {
+        rate_Bps: u64,
+        limit_B: u32,
+        limit_packets: u32,
+        frame: Frame,
+        medium: u32,
+    }
+
+    /// `struct xcp_queue_class`.
+    struct QueueClass {
+        backlog_B: u64,
+        backlog_packets: u64,
+        sent_B: u64,
+        sent_packets: u64,
+        dropped_packets: u64,
+    }
+
+    /// `struct xcp_queue`, its classes as `enum xcp_class`.
+    struct Queue { class: [QueueClass; 2], share: u32, present: u32, }
 
     /// `struct xcp_host_config`.
     struct HostConfig { make_default: u32, whole_feedback: u32, }

@@ -15,7 +15,7 @@ use crate::intf::{
 };
 use crate::rtnl::{self, Device};
 use crate::trace::{self, Trace};
-use crate::{bpffs, device, error, features, link, object, wire, Error, Result};
+use crate::{bpffs, device, error, features, link, object, qdisc, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -41,11 +41,36 @@ pub struct Options {
     pub xcp_share_percent: Option<u8>,
     /// What the link adds to packets.
     pub framing: Framing,
+    /// The device's queue discipline.
+    pub queueing: Queueing,
     /// IP protocol of the wire formats `header` and `header-2004`.
     pub ip_proto: u8,
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
+}
+
+/// Who queues a router's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queueing {
+    /// The queue discipline `xcp`, where the kernel can have it, shaping to
+    /// the capacity.
+    Auto(Limits),
+    /// Whatever the device has.
+    #[default]
+    Keep,
+}
+
+/// Of the queue discipline `xcp`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes in each of its two queues; 0 for any number.
+    pub bytes: u32,
+    /// Most packets in each of its two queues; 0 for 1,000.
+    pub packets: u32,
+    /// Devices with the same number take turns on one medium; 0 for a medium
+    /// of its own.
+    pub medium: u32,
 }
 
 /// What a link adds to packets, in the terms of tc-cake.
@@ -83,7 +108,7 @@ impl Framing {
         }
     }
 
-    fn record(self) -> Frame {
+    pub(crate) fn record(self) -> Frame {
         Frame {
             overhead_B: self.overhead_bytes,
             mpu_B: self.mpu_bytes,
@@ -104,6 +129,7 @@ impl Default for Options {
             by_departures: false,
             xcp_share_percent: None,
             framing: Framing::default(),
+            queueing: Queueing::default(),
             ip_proto: wire::IP_PROTO,
             whole_feedback: false,
         }
@@ -120,6 +146,18 @@ fn percent(share: u32) -> Option<u8> {
 }
 
 impl Options {
+    /// How the queue discipline `xcp` works for it, if it is to be there.
+    fn qdisc(self) -> Option<qdisc::Options> {
+        match self.queueing {
+            Queueing::Auto(limits) if features::has_qdisc() => Some(qdisc::Options {
+                rate_bytes_per_s: self.capacity_bytes_per_s,
+                limits,
+                framing: self.framing,
+            }),
+            _ => None,
+        }
+    }
+
     fn config(self) -> RouterConfig {
         RouterConfig {
             params: RouterParams {
@@ -197,10 +235,17 @@ fn no_router(dev: &str) -> Error {
     )
 }
 
-/// A router program, loaded but not attached.
+/// A router program, loaded but not attached, over no queue discipline.
 pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
+    load_over(l2_len, options.config(), None)
+}
+
+fn load_over(l2_len: u32, config: RouterConfig, queues: Option<&Path>) -> Result<Object> {
     let cpus = object::cpus()?;
     let mut open = object::open(&object::ROUTER)?;
+    if let Some(folder) = queues {
+        object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
+    }
     object::open_map(&mut open, "cpus")?
         .set_max_entries(cpus)
         .map_err(|e| object::failure("map of CPUs", &e))?;
@@ -212,7 +257,7 @@ pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
         .set_initial_value(&constants)
         .map_err(|e| object::failure("constants", &e))?;
     object::open_map(&mut open, ".data.config")?
-        .set_initial_value(options.config().bytes())
+        .set_initial_value(config.bytes())
         .map_err(|e| object::failure("configuration", &e))?;
     object::load(&object::ROUTER, open)
 }
@@ -225,23 +270,55 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     if object::exists(&dir.join("program")) {
-        let map = object::pinned_map(&dir.join("config"))?;
-        let present: RouterConfig = object::read_record(&map, 0)?;
-        if present.bytes() == options.config().bytes() {
-            return Ok(Change::Unchanged);
-        }
-        object::write_record(&map, &options.config())?;
-        return Ok(Change::Changed);
+        return change(&device, options, &dir);
     }
     bpffs::create(&part)?;
     install(&device, options, &dir).inspect_err(|_| {
+        let _ = qdisc::remove(&device.name);
         let _ = bpffs::remove(&part);
     })?;
     Ok(Change::Added)
 }
 
+/// Changes what a router hands out. Its queue discipline can be changed, but
+/// not put there or taken away: its program holds the map of records.
+fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
+    let map = object::pinned_map(&dir.join("config"))?;
+    let present: RouterConfig = object::read_record(&map, 0)?;
+    let mut config = options.config();
+    let mut queue_changed = false;
+    match (options.qdisc(), present.queue) {
+        (None, 0) => {}
+        (Some(queue), 1..) => {
+            let installed = qdisc::install(&device.name, queue)?;
+            config.queue = installed.index + 1;
+            queue_changed = installed.changed;
+        }
+        _ => {
+            let name = &device.name;
+            return Err(Error::new(
+                name,
+                "its router was added with another kind of queue discipline",
+                format!("take it off first: xcp router del {name}"),
+            ));
+        }
+    }
+    if config.bytes() != present.bytes() {
+        object::write_record(&map, &config)?;
+    } else if !queue_changed {
+        return Ok(Change::Unchanged);
+    }
+    Ok(Change::Changed)
+}
+
 fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
-    let mut loaded = load(device.l2_len, options)?;
+    let mut config = options.config();
+    let mut queues = None;
+    if let Some(queue) = options.qdisc() {
+        config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
+        queues = Some(qdisc::folder());
+    }
+    let mut loaded = load_over(device.l2_len, config, queues.as_deref())?;
     for (map, pin) in [
         ("cpus", "cpus"),
         (".data.config", "config"),
@@ -254,7 +331,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     link::pin(program.as_fd(), &dir.join("program"))?;
     if features::has_tcx() {
         let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
-        link::pin(attached.as_fd(), &dir.join("link"))
+        link::pin(attached.as_fd(), &dir.join("link"))?;
     } else {
         if !clsact::exists(device.index) {
             bpffs::mark(&dir.join(CLSACT))?;
@@ -264,8 +341,13 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
             device.index,
             Direction::Egress,
             Place::Router,
-        )
+        )?;
     }
+    // last, and away first: a flow must not change queues on its way
+    if config.queue != 0 {
+        qdisc::place(&device.name)?;
+    }
+    Ok(())
 }
 
 /// Takes the router off a device.
@@ -278,6 +360,7 @@ pub fn del(dev: &str) -> Result<()> {
     if !object::exists(&dir) {
         return Err(no_router(dev));
     }
+    let taken = qdisc::remove(&device.name);
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     } else {
@@ -286,7 +369,8 @@ pub fn del(dev: &str) -> Result<()> {
             clsact::remove(device.index);
         }
     }
-    bpffs::remove(&part)
+    bpffs::remove(&part)?;
+    taken
 }
 
 /// The clsact qdisc that a host created on a device of this namespace is its
@@ -313,6 +397,7 @@ fn sweep() {
         if gone {
             let name = entry.file_name();
             let _ = bpffs::remove(&format!("router/{}", name.to_string_lossy()));
+            let _ = qdisc::tidy();
         }
     }
 }

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_DUMP, NLM_F_ECHO, NLM_F_REQUEST,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO,
+    NLM_F_REPLACE, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -144,19 +145,54 @@ fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
     message
 }
 
-/// The kind of the qdisc that stands there: clsact, or ingress.
-pub fn clsact_kind(index: u32) -> Option<String> {
-    let ask = RouteNetlinkMessage::GetQueueDiscipline(tc_message(index, CLSACT));
+/// A queue discipline somewhere on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qdisc {
+    pub kind: String,
+    /// Somebody put it there; the kernel's own have no handle.
+    pub chosen: bool,
+}
+
+fn qdisc_at(index: u32, parent: TcHandle) -> Option<Qdisc> {
+    let ask = RouteNetlinkMessage::GetQueueDiscipline(tc_message(index, parent));
     let answer = request(ask, NLM_F_ECHO | NLM_F_ACK).ok()?;
     answer.into_iter().find_map(|m| match m {
         RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
+            let chosen = qdisc.header.handle.major != 0;
             qdisc.attributes.into_iter().find_map(|a| match a {
-                TcAttribute::Kind(kind) => Some(kind),
+                TcAttribute::Kind(kind) => Some(Qdisc { kind, chosen }),
                 _ => None,
             })
         }
         _ => None,
     })
+}
+
+/// The kind of the qdisc that stands there: clsact, or ingress.
+pub fn clsact_kind(index: u32) -> Option<String> {
+    qdisc_at(index, CLSACT).map(|qdisc| qdisc.kind)
+}
+
+/// The root queue discipline of a device, if it has one.
+pub fn root_qdisc(index: u32) -> Option<Qdisc> {
+    qdisc_at(index, TcHandle::ROOT)
+}
+
+/// Puts a queue discipline of this kind, without options, at the root.
+pub fn replace_root_qdisc(index: u32, kind: &str) -> Result<()> {
+    let mut message = tc_message(index, TcHandle::ROOT);
+    message.attributes.push(TcAttribute::Kind(kind.to_owned()));
+    request(
+        RouteNetlinkMessage::NewQueueDiscipline(message),
+        NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK,
+    )
+    .map(|_| ())
+}
+
+/// Takes the root queue discipline away; the kernel's default comes back.
+pub fn delete_root_qdisc(index: u32) -> Result<()> {
+    let message = tc_message(index, TcHandle::ROOT);
+    request(RouteNetlinkMessage::DelQueueDiscipline(message), NLM_F_ACK).map(|_| ())
 }
 
 /// Whether any filter is in it.

@@ -10,6 +10,8 @@ use libbpf_rs::HasSize;
 use xcp_datapath::intf;
 
 const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
+const MEDIUM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/medium.bpf.o"));
+const QDISC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
 const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
 
@@ -59,6 +61,23 @@ fn router_records() {
         "xcp_router_cpu" = RouterCpu,
         "xcp_router_link" = RouterLink,
         "xcp_router_record" = RouterRecord,
+    );
+}
+
+#[test]
+fn medium_records() {
+    compare!(MEDIUM:
+        "xcp_medium" = Medium,
+    );
+}
+
+#[test]
+fn queue_records() {
+    compare!(QDISC:
+        "xcp_queue_key" = QueueKey,
+        "xcp_queue_config" = QueueConfig,
+        "xcp_queue_class" = QueueClass,
+        "xcp_queue" = Queue,
     );
 }
 

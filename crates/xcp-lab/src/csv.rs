@@ -17,7 +17,7 @@ pub fn write_csv(path: &Path, flow_names: &[String], series: &Series) -> io::Res
 }
 
 fn text(flow_names: &[String], series: &Series) -> String {
-    let mut out = String::from("time_s,queue_packets,queue_bytes,sent_bytes,drops");
+    let mut out = String::from("time_s,queue_packets,queue_bytes,sent_bytes,carried_bytes,drops");
     for name in flow_names {
         for column in [
             "received_bytes",
@@ -34,8 +34,8 @@ fn text(flow_names: &[String], series: &Series) -> String {
     for s in &series.samples {
         let _ = write!(
             out,
-            "{:.3},{},{},{},{}",
-            s.time_s, s.queue_packets, s.queue_bytes, s.sent_bytes, s.drops
+            "{:.3},{},{},{},{},{}",
+            s.time_s, s.queue_packets, s.queue_bytes, s.sent_bytes, s.carried_bytes, s.drops
         );
         for f in &s.flows {
             let _ = write!(
@@ -62,6 +62,7 @@ mod tests {
                 queue_packets: 2,
                 queue_bytes: 3028,
                 sent_bytes: 5000,
+                carried_bytes: 5090,
                 drops: 1,
                 flows: vec![FlowSample {
                     received_bytes: 7,
@@ -73,8 +74,8 @@ mod tests {
         };
         assert_eq!(
             text(&["a,b".to_owned()], &series),
-            "time_s,queue_packets,queue_bytes,sent_bytes,drops,a_b_received_bytes,a_b_cwnd_packets,a_b_rtt_us,a_b_retransmissions\n\
-             0.100,2,3028,5000,1,7,8,9,10\n"
+            "time_s,queue_packets,queue_bytes,sent_bytes,carried_bytes,drops,a_b_received_bytes,a_b_cwnd_packets,a_b_rtt_us,a_b_retransmissions\n\
+             0.100,2,3028,5000,5090,1,7,8,9,10\n"
         );
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Inside the machine: this program as init. It mounts what is needed, loads
-//! the modules, plays one variant and says what came of it through the debug
-//! port, which costs no interrupts and no buffering.
+//! the modules, does its task and says what came of it through the debug port, which costs no interrupts and no buffering.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -14,6 +13,7 @@ use crate::experiment::Experiment;
 use crate::initramfs::{MODULE_DIR, REQUEST};
 use crate::parcel::{self, Parcel};
 use crate::play;
+use crate::qdisc::{self, Check, Cost};
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
 
@@ -22,6 +22,18 @@ pub const DEBUG_PORT: u16 = 0xe9;
 
 /// What the machine is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
+pub enum Task {
+    Play(Request),
+    /// Replaces, changes and deletes the queue discipline so often.
+    CheckQdisc {
+        cycles: u32,
+    },
+    /// Counts what queue disciplines cost.
+    BenchQdisc,
+}
+
+/// A play that the machine is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// With the one variant to play.
     pub experiment: Experiment,
@@ -40,6 +52,8 @@ pub enum Word {
     /// A piece of a capture; all come before the result.
     Parcel(Parcel),
     Result(Box<(VariantResult, Series)>),
+    Checks(Vec<Check>),
+    Costs(Vec<Cost>),
     Failed {
         thing: String,
         reason: String,
@@ -104,7 +118,7 @@ fn work(voice: &Voice) -> Result<()> {
         fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|e| Error::io("osrelease", &e))?;
     voice.say(&Word::Booted(release.trim().to_owned()));
     let text = fs::read(format!("/{REQUEST}")).map_err(|e| Error::io(REQUEST, &e))?;
-    let request: Request = serde_json::from_slice(&text)
+    let task: Task = serde_json::from_slice(&text)
         .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
     let mut last = 0.0;
     let mut progress = |done: f64| {
@@ -113,6 +127,17 @@ fn work(voice: &Voice) -> Result<()> {
             voice.say(&Word::Done(done));
         }
     };
+    match task {
+        Task::Play(request) => play_all(&request, voice, &mut progress)?,
+        Task::CheckQdisc { cycles } => {
+            voice.say(&Word::Checks(qdisc::check(cycles, &mut progress)?));
+        }
+        Task::BenchQdisc => voice.say(&Word::Costs(qdisc::bench(&mut progress)?)),
+    }
+    Ok(())
+}
+
+fn play_all(request: &Request, voice: &Voice, progress: &mut dyn FnMut(f64)) -> Result<()> {
     for variant in &request.experiment.variants {
         let outcome = play::play(
             &request.experiment,
@@ -120,7 +145,7 @@ fn work(voice: &Voice) -> Result<()> {
             request.seed,
             &request.points,
             "",
-            &mut progress,
+            progress,
         )?;
         for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
             voice.say(&Word::Parcel(parcel));

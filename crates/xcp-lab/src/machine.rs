@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::capture::{Recording, ROOM_BYTES};
-use crate::guest::{Request, Word, DEBUG_PORT};
+use crate::guest::{Request, Task, Word, DEBUG_PORT};
 use crate::initramfs::{Archive, REQUEST};
 use crate::kernel::Kernel;
 use crate::parcel::Unpacker;
@@ -51,51 +51,100 @@ pub fn play(
     work: &Path,
     progress: &dyn Fn(f64),
 ) -> Result<Played> {
+    let mut memory_mb = MEMORY_MB;
+    if !request.points.is_empty() {
+        memory_mb += MEMORY_FOR_CAPTURES_MB;
+    }
+    let setup = Setup {
+        seed: request.seed,
+        memory_mb,
+    };
+    let task = Task::Play(request.clone());
+    let mut release = None;
+    let mut unpacker = Unpacker::default();
+    let played = converse(kernel, base, &task, setup, work, &mut |word| match word {
+        Word::Booted(r) => {
+            release = Some(r);
+            Ok(None)
+        }
+        Word::Parcel(parcel) if !unpacker.add(&parcel) => {
+            Err(Error::new("capture", "garbled on its way", "report this"))
+        }
+        Word::Done(done) => {
+            progress(done);
+            Ok(None)
+        }
+        Word::Result(played) => Ok(Some(played)),
+        _ => Ok(None),
+    })?;
+    let (result, series) = *played;
+    Ok(Played {
+        kernel: release.unwrap_or_default(),
+        result,
+        series,
+        recordings: unpacker.finish(),
+    })
+}
+
+/// What a machine is besides its kernel.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    pub seed: u64,
+    pub memory_mb: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            memory_mb: MEMORY_MB,
+        }
+    }
+}
+
+/// Boots a machine, gives it its task and listens until `hear` has what it
+/// wants.
+pub fn converse<T>(
+    kernel: &Kernel,
+    base: &[u8],
+    task: &Task,
+    setup: Setup,
+    work: &Path,
+    hear: &mut dyn FnMut(Word) -> Result<Option<T>>,
+) -> Result<T> {
     let initrd = work.join("initrd");
     let console = work.join("console");
-    let text = serde_json::to_vec(request)
-        .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
+    let text =
+        serde_json::to_vec(task).map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
     let mut archive = Archive::default();
     archive.file(REQUEST, false, &text);
     let mut bytes = base.to_vec();
     bytes.extend(archive.finish());
     fs::write(&initrd, bytes).map_err(|e| Error::io(initrd.display().to_string(), &e))?;
 
-    let mut child = Running(start(kernel, &initrd, &console, request)?);
+    let mut child = Running(start(kernel, &initrd, &console, setup)?);
     let words = listen(&mut child.0);
-    let mut release = None;
-    let mut unpacker = Unpacker::default();
+    let mut booted = false;
     let begin = Instant::now();
     loop {
         if interrupt::requested() {
             return Err(interrupt::error());
         }
         match words.recv_timeout(Duration::from_millis(100)) {
-            Ok(Word::Booted(r)) => release = Some(r),
-            Ok(Word::Done(done)) => progress(done),
-            Ok(Word::Parcel(parcel)) => {
-                if !unpacker.add(&parcel) {
-                    return Err(Error::new("capture", "garbled on its way", "report this"));
-                }
-            }
-            Ok(Word::Result(played)) => {
-                let (result, series) = *played;
-                return Ok(Played {
-                    kernel: release.unwrap_or_default(),
-                    result,
-                    series,
-                    recordings: unpacker.finish(),
-                });
-            }
             Ok(Word::Failed {
                 thing,
                 reason,
                 remedy,
             }) => return Err(Error::new(thing, reason, remedy)),
+            Ok(word) => {
+                booted |= matches!(word, Word::Booted(_));
+                if let Some(wanted) = hear(word)? {
+                    return Ok(wanted);
+                }
+            }
             Err(mpsc::RecvTimeoutError::Timeout)
-                if !has_given_up(&console)
-                    && (release.is_some() || begin.elapsed() < BOOT_PATIENCE) => {}
-            Err(_) => return Err(silent(kernel, &console, release.is_some(), &mut child.0)),
+                if !has_given_up(&console) && (booted || begin.elapsed() < BOOT_PATIENCE) => {}
+            Err(_) => return Err(silent(kernel, &console, booted, &mut child.0)),
         }
     }
 }
@@ -115,19 +164,15 @@ impl Drop for Running {
     }
 }
 
-fn start(kernel: &Kernel, initrd: &Path, console: &Path, request: &Request) -> Result<Child> {
-    let mut memory_mb = MEMORY_MB;
-    if !request.points.is_empty() {
-        memory_mb += MEMORY_FOR_CAPTURES_MB;
-    }
+fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result<Child> {
     let mut command = Command::new(QEMU);
     command
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-smp", "1"])
-        .args(["-m", &memory_mb.to_string()])
+        .args(["-m", &setup.memory_mb.to_string()])
         .args(["-accel", "tcg", "-icount", CLOCK])
         .args(["-cpu", "max,rdrand=off,rdseed=off"])
-        .args(["-seed", &(request.seed as u32).to_string()])
+        .args(["-seed", &(setup.seed as u32).to_string()])
         .args(["-rtc", "base=2026-01-01,clock=vm"])
         .arg("-kernel")
         .arg(&kernel.image)

@@ -4,7 +4,7 @@
 
 mod chart;
 
-use crate::result::{RunResult, Series, FLOWS_IN_FULL, HEAD};
+use crate::result::{RunResult, Series, FLOWS_IN_FULL};
 use crate::{Error, Result};
 use chart::{Chart, Line};
 
@@ -77,15 +77,12 @@ fn row(cell: &str, cells: &[String]) -> String {
 }
 
 fn table(result: &RunResult) -> String {
-    let rows: String = result
-        .variants
-        .iter()
-        .map(|v| row("td", &v.cells().map(|text| escape(&text))))
-        .collect();
-    format!(
-        "<div class=\"wide\"><table>\n{}{rows}</table></div>\n",
-        row("th", &HEAD.map(String::from))
-    )
+    let mut rows = String::new();
+    for (i, cells) in result.table().into_iter().enumerate() {
+        let cells: Vec<String> = cells.iter().map(|text| escape(text)).collect();
+        rows += &row(if i == 0 { "th" } else { "td" }, &cells);
+    }
+    format!("<div class=\"wide\"><table>\n{rows}</table></div>\n")
 }
 
 fn checks(result: &RunResult) -> String {
@@ -297,6 +294,7 @@ mod tests {
                 measured: 31.0,
                 ok: false,
             }],
+            ..VariantResult::default()
         };
         RunResult {
             experiment: "<b>x".into(),
@@ -306,6 +304,7 @@ mod tests {
             kernel: "6.18.5".into(),
             variants: names.iter().map(variant).collect(),
             ok: false,
+            varies: false,
             captures: Vec::new(),
         }
     }

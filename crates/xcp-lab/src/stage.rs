@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The stage of an experiment: its nodes as network namespaces, its links as
-//! veth pairs with netem (paths) or tbf (bottlenecks). Gone when dropped.
+//! veth pairs with their shapers and routers. Gone when dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -9,16 +9,14 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
 use xcp_datapath::host::{self, Speech};
+use xcp_datapath::medium::Medium;
+use xcp_datapath::router::Framing;
 use xcp_datapath::{router, Spoken};
 
-use crate::experiment::{Experiment, Link, Queue, Variant};
+use crate::experiment::{Capacity, Experiment, Flow, Link, Variant};
+use crate::shaper::{disciplines, Shaper};
 use crate::{Error, Result};
 
-/// What a token bucket may send at once: one full frame.
-const BURST_BYTES: u32 = 1600;
-/// Room for what is under way on a path.
-const PATH_PACKETS: u32 = 1_000_000;
-const PACKET_BYTES: u32 = 1500;
 /// The congestion control that speaks.
 const CONTROL: &str = "xcp";
 
@@ -29,6 +27,8 @@ pub struct Stage {
     spaces: BTreeMap<String, File>,
     home: File,
     routers: Vec<(String, String)>,
+    /// What can change its rate, by the link's number.
+    shapers: Vec<(usize, Shaper)>,
     /// Nodes that were told which wire formats to speak.
     speakers: Vec<String>,
 }
@@ -42,6 +42,7 @@ impl Stage {
             spaces: BTreeMap::new(),
             home: File::open(home).map_err(|e| Error::io(home, &e))?,
             routers: Vec::new(),
+            shapers: Vec::new(),
             speakers: Vec::new(),
         };
         for node in experiment.nodes() {
@@ -49,7 +50,7 @@ impl Stage {
         }
         stage.connect(experiment)?;
         stage.shape(experiment, variant)?;
-        if variant.control == CONTROL {
+        if experiment.has_kind(variant, CONTROL) {
             stage.teach(experiment, variant)?;
         }
         Ok(stage)
@@ -117,26 +118,115 @@ impl Stage {
 
     /// Queue disciplines and XCP routers.
     fn shape(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
-        for link in &experiment.links {
+        for (number, link) in experiment.links.iter().enumerate() {
             let [a, b] = &link.between;
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
                 let batch = disciplines(link, &dev, variant.queue);
                 self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
-                let bottleneck = link.rate_mbit.filter(|_| link.queue_packets.is_some());
-                if let (Some(rate_mbit), Queue::Xcp) = (bottleneck, variant.queue) {
-                    let options = router::Options {
-                        capacity_bytes_per_s: (rate_mbit * 1e6 / 8.0) as u64,
-                        whole_feedback: !variant.fractions,
-                        ..Default::default()
-                    };
+                let Some(queue_packets) = link.queue_packets else {
+                    continue;
+                };
+                if variant.queue.has_router() {
+                    let options = router_options(link, variant)?;
                     self.within(node, || router::add(&dev, options))??;
-                    self.routers.push((node.clone(), dev));
+                    self.routers.push((node.clone(), dev.clone()));
                 }
+                if !link.half_duplex {
+                    let shaper = Shaper::Tbf {
+                        node: node.clone(),
+                        device: dev,
+                        framing_bytes: link.framing_bytes,
+                        queue_packets,
+                    };
+                    self.shapers.push((number, shaper));
+                }
+            }
+            if link.half_duplex {
+                let medium = self.share_medium(link)?;
+                self.shapers.push((number, Shaper::Medium(medium)));
+            }
+        }
+        if experiment.links.iter().any(|l| l.half_duplex) {
+            self.send_packet_by_packet(experiment)?;
+        }
+        Ok(())
+    }
+
+    /// Both ends of a half-duplex link send through one shaper.
+    fn share_medium(&self, link: &Link) -> Result<Medium> {
+        let [a, b] = &link.between;
+        let bytes_per_s = link.rate_bps(0.0).unwrap_or(0.0) / 8.0;
+        let framing = Framing {
+            overhead_bytes: link.framing_bytes as i32,
+            ..Framing::default()
+        };
+        let limit = link.queue_packets.unwrap_or(0);
+        let mut medium = Medium::new(bytes_per_s as u64, framing, limit)?;
+        for (node, peer) in [(a, b), (b, a)] {
+            self.within(node, || medium.attach(&device(node, peer)))??;
+        }
+        Ok(medium)
+    }
+
+    /// Nobody cuts super-packets up on a medium, so TCP must make none.
+    fn send_packet_by_packet(&self, experiment: &Experiment) -> Result<()> {
+        for link in &experiment.links {
+            let [a, b] = &link.between;
+            for (node, peer) in [(a, b), (b, a)] {
+                let batch = format!("link set dev {} gso_max_segs 1\n", device(node, peer));
+                self.within(node, || tool("ip", &["-batch", "-"], &batch))??;
             }
         }
         Ok(())
     }
+
+    /// Gives a link another rate, both directions.
+    pub fn set_rate(&mut self, link: usize, bits_per_s: f64) -> Result<()> {
+        let (home, spaces) = (&self.home, &self.spaces);
+        let of_link = self
+            .shapers
+            .iter_mut()
+            .filter(|(number, _)| *number == link);
+        for (_, shaper) in of_link {
+            if let Some(space) = shaper.node().and_then(|node| spaces.get(node)) {
+                enter(space)?;
+            }
+            let changed = shaper.set_rate(bits_per_s);
+            enter(home)?;
+            changed?;
+        }
+        Ok(())
+    }
+}
+
+/// What the XCP router on a link is told.
+fn router_options(link: &Link, variant: &Variant) -> Result<router::Options> {
+    if variant.xcp_share.is_some() {
+        return Err(Error::new(
+            format!("variant {}", variant.name),
+            "this router knows no fixed shares",
+            "leave xcp_share out",
+        ));
+    }
+
+    let capacity_bps = match variant.capacity_mbit {
+        Some(Capacity::Mbit(rate)) => rate * 1e6,
+        Some(Capacity::Unknown(_)) => 0.0,
+        None => link.highest_bps().unwrap_or(0.0),
+    };
+    Ok(router::Options {
+        capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
+        measure: variant.measure,
+        by_departures: variant.by_departures,
+        framing: Framing {
+            overhead_bytes: variant.overhead_bytes,
+            mpu_bytes: variant.mpu_bytes,
+            ..Framing::default()
+        },
+        whole_feedback: !variant.fractions,
+        ..Default::default()
+    })
 }
 
 impl Stage {
@@ -144,7 +234,8 @@ impl Stage {
     fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for node in experiment.nodes() {
             let mut speech = Speech::default();
-            for flow in &experiment.flows {
+            let speaks = |f: &&Flow| f.kind(variant) == CONTROL;
+            for flow in experiment.flows.iter().filter(speaks) {
                 let peer = match (flow.from == node, flow.to == node) {
                     (true, _) => &flow.to,
                     (_, true) => &flow.from,
@@ -288,38 +379,6 @@ fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str,
     found
 }
 
-fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
-    let rate = link
-        .rate_mbit
-        .map_or(String::new(), |r| format!("rate {}bit", (r * 1e6) as u64));
-    let Some(limit) = link.queue_packets else {
-        if !link.needs_netem() {
-            return String::new();
-        }
-        return format!(
-            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
-            (link.delay_ms * 1e3) as u64
-        );
-    };
-    let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
-    let inner = match queue {
-        Queue::Fifo | Queue::Xcp => format!("pfifo limit {limit}"),
-        // as Zhang & Henderson set it: a third and two thirds, probability 0.1
-        Queue::Red => format!(
-            "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1",
-            bytes / 3,
-            bytes * 2 / 3,
-            limit / 3 + 1
-        ),
-        Queue::FqCodel => format!("fq_codel limit {limit}"),
-    };
-    format!(
-        "qdisc add dev {dev} root handle 1: tbf {rate} burst {BURST_BYTES} limit {}\n\
-         qdisc add dev {dev} parent 1: handle 10: {inner}\n",
-        bytes * 2
-    )
-}
-
 fn enter(space: &File) -> Result<()> {
     // SAFETY: the descriptor is open; only this thread moves.
     if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
@@ -328,8 +387,8 @@ fn enter(space: &File) -> Result<()> {
     Ok(())
 }
 
-/// Runs ip or tc with a batch on its standard input.
-fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
+/// Runs ip or tc with a batch on its standard input; what it prints.
+pub fn tool(name: &str, args: &[&str], batch: &str) -> Result<String> {
     let command = format!("{name} {}", args.join(" "));
     let missing = |e: std::io::Error| {
         Error::new(
@@ -342,7 +401,7 @@ fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
         .args(args)
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(missing)?;
@@ -351,7 +410,7 @@ fn tool(name: &str, args: &[&str], batch: &str) -> Result<()> {
     }
     let out = child.wait_with_output().map_err(missing)?;
     if out.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
     Err(Error::new(
         command,

@@ -198,6 +198,10 @@ pub struct RouterAdd {
         allow_hyphen_values = true
     )]
     pub xcp_share: Option<u8>,
+    /// Leave the device the queue discipline that it has; else `xcp` takes
+    /// its place, where the kernel can have that, and shapes to the capacity
+    #[arg(long)]
+    pub no_qdisc: bool,
     #[command(flatten)]
     pub framing: RouterFraming,
     #[command(flatten)]
@@ -239,6 +243,10 @@ pub enum LabAction {
     List,
     /// Run an experiment and check what it must show
     Run(LabRun),
+    /// Check the queue discipline xcp in a virtual machine, under load
+    Check(LabCheck),
+    /// Count what a packet costs in queue disciplines, in a virtual machine
+    Bench(LabBench),
 }
 
 #[derive(Args)]
@@ -277,6 +285,27 @@ pub struct LabRun {
     /// Folder for the report, the CSV and pcap files [default: report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct LabCheck {
+    #[arg(value_name = "WHAT", value_parser = ["qdisc"])]
+    pub what: String,
+    /// How often it is replaced, changed and deleted
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub cycles: u32,
+    /// 6.18, or the path of a kernel image
+    #[arg(long)]
+    pub kernel: Option<String>,
+}
+
+#[derive(Args)]
+pub struct LabBench {
+    #[arg(value_name = "WHAT", value_parser = ["qdisc"])]
+    pub what: String,
+    /// 6.18, or the path of a kernel image
+    #[arg(long)]
+    pub kernel: Option<String>,
 }
 
 #[cfg(test)]

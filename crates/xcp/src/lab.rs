@@ -3,9 +3,9 @@
 
 use std::process::ExitCode;
 
-use xcp_lab::{Entry, Options};
+use xcp_lab::{Check, Cost, Entry, Options};
 
-use crate::cli::{LabAction, LabRun};
+use crate::cli::{LabAction, LabBench, LabCheck, LabRun};
 use crate::failure::Failure;
 use crate::out::{Out, Style};
 use crate::progress::Progress;
@@ -20,6 +20,8 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         LabAction::Run(asked) => run(asked, out),
+        LabAction::Check(asked) => check(&asked, out),
+        LabAction::Bench(asked) => bench(&asked, out),
     }
 }
 
@@ -36,14 +38,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         out: asked.out,
     };
     let progress = Progress::new();
-    let outcome = xcp_lab::run(&options, &|news| progress.hear(news)).map_err(|e| {
-        let failure = Failure::from(e);
-        if xcp_lab::interrupted() {
-            failure.interrupted()
-        } else {
-            failure
-        }
-    })?;
+    let outcome = xcp_lab::run(&options, &|news| progress.hear(news)).map_err(interruptible)?;
     drop(progress);
     out.print(&outcome.result, |style| {
         let table = summary::render(&outcome.result, style);
@@ -59,6 +54,48 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn interruptible(e: xcp_lab::Error) -> Failure {
+    let failure = Failure::from(e);
+    if xcp_lab::interrupted() {
+        failure.interrupted()
+    } else {
+        failure
+    }
+}
+
+fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
+    let progress = Progress::new();
+    let checks = xcp_lab::check_qdisc(asked.kernel.as_deref(), asked.cycles, &|news| {
+        progress.hear(news)
+    })
+    .map_err(interruptible)?;
+    drop(progress);
+    out.print(&checks, |_| {
+        let line = |c: &Check| {
+            let word = if c.ok { "ok" } else { "FAILED" };
+            format!("{word:<8}{}: {}\n", c.name, c.seen)
+        };
+        checks.iter().map(line).collect()
+    })?;
+    Ok(if checks.iter().all(|c| c.ok) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
+    let progress = Progress::new();
+    let costs = xcp_lab::bench_qdisc(asked.kernel.as_deref(), &|news| progress.hear(news))
+        .map_err(interruptible)?;
+    drop(progress);
+    out.print(&costs, |_| {
+        let line = |c: &Cost| format!("{:<12}{:>8.0}\n", c.qdisc, c.ns_per_packet);
+        costs.iter().map(line).collect()
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn describe(all: &[Entry], style: &Style) -> String {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use xcp_datapath::router::{self, Cells, Change, Framing, Options, Status};
+use xcp_datapath::router::{self, Cells, Change, Framing, Limits, Options, Queueing, Status};
 
 use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
@@ -78,6 +78,11 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
                 (_, true) => Cells::Ptm,
                 _ => Cells::None,
             },
+        },
+        queueing: if asked.no_qdisc {
+            Queueing::Keep
+        } else {
+            Queueing::Auto(Limits::default())
         },
         ip_proto: asked.header.ip_proto,
         ..Default::default()

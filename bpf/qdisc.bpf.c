@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+/*
+ * The queue discipline `xcp` (struct_ops Qdisc_ops): two FIFOs and a shaper at
+ * the root of a device.
+ *
+ *                      +-- XCP ----+
+ *   router -> enqueue -+           +- by weight -> shaper -> device
+ *                      +-- other --+
+ *
+ *   1. The router (tcx or clsact egress, just before) has marked the packets
+ *      with an XCP header by XCP_CLASSID in tc_classid. A packet that does not
+ *      fit into its queue is dropped.
+ *   2. core/xcp_shaper.h says when the next packet may leave, and a timer
+ *      (the watchdog) calls when it is not now.
+ *   3. core/xcp_service.h says whose it is.
+ *
+ * All calls for a queue discipline are made under its lock. The spin lock
+ * below is never waited for: the verifier wants one around lists. What several
+ * queue disciplines share, the records of a device with several and the clock
+ * of a medium, is added to atomically.
+ *
+ * Super-packets leave whole, as no program can cut them.
+ */
+#include "qdisc.h"
+#include "intf.h"
+#include "../core/xcp_service.h"
+#include "../core/xcp_shaper.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define DEFAULT_LIMIT_PACKETS 1000
+#define NO_RECORD UINT32_MAX
+
+/* Devices that user space has given records. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, XCP_QUEUES_MAX);
+	__type(key, struct xcp_queue_key);
+	__type(value, __u32);
+} queue_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, XCP_QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, struct xcp_queue);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, XCP_QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, struct xcp_queue_config);
+} queue_configs SEC(".maps");
+
+/* When each medium is free, ns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, XCP_QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} media SEC(".maps");
+
+/* A packet that waits. */
+struct packet {
+	struct bpf_list_node link;
+	struct sk_buff __kptr *skb;
+	__u64 bytes; /* on the link */
+};
+
+struct backlog {
+	__u64 bytes;
+	__u64 packets;
+};
+
+/* One queue discipline. */
+struct discipline {
+	struct bpf_spin_lock lock;
+	__u32 record; /* index of its device's, or NO_RECORD */
+	struct bpf_list_head xcp XCP_LIST_OF(packet, link);
+	struct bpf_list_head other XCP_LIST_OF(packet, link);
+	struct backlog backlog[XCP_CLASSES];
+	__s64 owed; /* to XCP */
+	struct xcp_shaper shaper;
+	__u64 free_ns; /* its own clock */
+};
+
+/* By the address of their struct Qdisc. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, __u64);
+	__type(value, struct discipline);
+} disciplines SEC(".maps");
+
+static const struct xcp_queue_config unset;
+
+static __always_inline struct discipline *find(struct Qdisc *sch)
+{
+	__u64 key = (__u64)sch;
+
+	return bpf_map_lookup_elem(&disciplines, &key);
+}
+
+static __always_inline struct xcp_queue *record_of(const struct discipline *d)
+{
+	__u32 key = d->record;
+
+	return bpf_map_lookup_elem(&queues, &key);
+}
+
+static __always_inline const struct xcp_queue_config *
+config_of(const struct discipline *d)
+{
+	__u32 key = d->record;
+	const struct xcp_queue_config *c =
+		bpf_map_lookup_elem(&queue_configs, &key);
+
+	return c ? c : &unset;
+}
+
+static __always_inline __u32 pkt_len(const struct sk_buff *skb)
+{
+	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
+}
+
+static __always_inline enum xcp_class class_of(const struct sk_buff *skb,
+					       const struct discipline *d)
+{
+	return ((struct qdisc_skb_cb *)skb->cb)->tc_classid == XCP_CLASSID &&
+			       d->record != NO_RECORD
+		       ? XCP_CLASS_XCP
+		       : XCP_CLASS_OTHER;
+}
+
+static __always_inline __u32 wire_packets(const struct sk_buff *skb)
+{
+	const struct skb_shared_info *info = bpf_rdonly_cast(
+		skb->head + skb->end,
+		bpf_core_type_id_kernel(struct skb_shared_info));
+
+	return info->gso_segs;
+}
+
+static __always_inline void push(struct discipline *d, enum xcp_class class,
+				 struct packet *p)
+{
+	__u64 link = __builtin_offsetof(struct packet, link);
+
+	bpf_spin_lock(&d->lock);
+	if (class == XCP_CLASS_XCP)
+		bpf_list_push_back_impl(&d->xcp, &p->link, NULL, link);
+	else
+		bpf_list_push_back_impl(&d->other, &p->link, NULL, link);
+	bpf_spin_unlock(&d->lock);
+}
+
+static __always_inline struct packet *pop(struct discipline *d,
+					  enum xcp_class class)
+{
+	struct bpf_list_node *node;
+
+	bpf_spin_lock(&d->lock);
+	if (class == XCP_CLASS_XCP)
+		node = bpf_list_pop_front(&d->xcp);
+	else
+		node = bpf_list_pop_front(&d->other);
+	bpf_spin_unlock(&d->lock);
+	if (!node)
+		return NULL;
+	return container_of(node, struct packet, link);
+}
+
+/* Bytes of the first packet. */
+static __always_inline __u64 first_bytes(struct discipline *d,
+					 enum xcp_class class)
+{
+	struct bpf_list_node *node;
+	__u64 bytes = 0;
+
+	bpf_spin_lock(&d->lock);
+	if (class == XCP_CLASS_XCP)
+		node = bpf_list_front(&d->xcp);
+	else
+		node = bpf_list_front(&d->other);
+	if (node)
+		bytes = container_of(node, struct packet, link)->bytes;
+	bpf_spin_unlock(&d->lock);
+	return bytes;
+}
+
+static __always_inline bool is_empty(const struct discipline *d)
+{
+	return !d->backlog[XCP_CLASS_XCP].packets &&
+	       !d->backlog[XCP_CLASS_OTHER].packets;
+}
+
+static __always_inline enum xcp_class next_class(const struct discipline *d)
+{
+	return xcp_service_a_next(d->owed, d->backlog[XCP_CLASS_XCP].packets,
+				  d->backlog[XCP_CLASS_OTHER].packets)
+		       ? XCP_CLASS_XCP
+		       : XCP_CLASS_OTHER;
+}
+
+static __always_inline __u64 *clock_of(struct discipline *d,
+				       const struct xcp_queue_config *c)
+{
+	__u32 medium = c->medium;
+	__u64 *shared;
+
+	if (!medium)
+		return &d->free_ns;
+	shared = bpf_map_lookup_elem(&media, &medium);
+	return shared ? shared : &d->free_ns;
+}
+
+static __always_inline void take_slot(struct discipline *d,
+				      const struct xcp_queue_config *c,
+				      __u64 now, bool waited)
+{
+	__u64 *clock = clock_of(d, c), seen = *clock;
+	struct xcp_shaper *s = &d->shaper;
+
+	s->has_slot = 1;
+	s->held_ns = c->medium ? xcp_shaper_time(c->rate_Bps,
+						 first_bytes(d, next_class(d)))
+			       : 0;
+	s->slot_ns = xcp_shaper_slot(seen, now, waited);
+	/* lost to another queue: then the clock is not behind */
+	if (__sync_val_compare_and_swap(clock, seen, s->slot_ns + s->held_ns) !=
+	    seen)
+		s->slot_ns = __sync_fetch_and_add(clock, s->held_ns);
+}
+
+/* Whether a packet may leave now; else the watchdog calls. */
+static __always_inline bool may_send(struct Qdisc *sch, struct discipline *d,
+				     const struct xcp_queue_config *c,
+				     __u64 now)
+{
+	if (!d->shaper.has_slot)
+		take_slot(d, c, now, false);
+	if (d->shaper.slot_ns <= now)
+		return true;
+	bpf_qdisc_watchdog_schedule(sch, d->shaper.slot_ns, 0);
+	return false;
+}
+
+static __always_inline void spend_slot(struct discipline *d,
+				       const struct xcp_queue_config *c,
+				       __u64 now, __u64 bytes)
+{
+	struct xcp_shaper *s = &d->shaper;
+	__u64 ns = xcp_shaper_spend(s, c->rate_Bps, bytes);
+
+	__sync_fetch_and_add(clock_of(d, c), ns - s->held_ns);
+	s->has_slot = 0;
+	if (!is_empty(d))
+		take_slot(d, c, now, true);
+}
+
+static __always_inline void count_queued(struct discipline *d,
+					 enum xcp_class class, __s64 bytes,
+					 __s64 packets)
+{
+	struct xcp_queue *record = record_of(d);
+
+	d->backlog[class].bytes += bytes;
+	d->backlog[class].packets += packets;
+	if (!record)
+		return;
+	__sync_fetch_and_add(&record->class[class].backlog_B, bytes);
+	__sync_fetch_and_add(&record->class[class].backlog_packets, packets);
+}
+
+static __always_inline void count_sent(struct discipline *d,
+				       enum xcp_class class, __u64 bytes)
+{
+	struct xcp_queue *record = record_of(d);
+	__u32 share = record ? record->share : 0;
+
+	d->owed = xcp_service_sent(d->owed, share, class == XCP_CLASS_XCP,
+				   d->backlog[!class].packets, bytes);
+	if (!record)
+		return;
+	__sync_fetch_and_add(&record->class[class].sent_B, bytes);
+	__sync_fetch_and_add(&record->class[class].sent_packets, 1);
+}
+
+SEC("struct_ops/xcp_enqueue")
+int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
+	     struct bpf_sk_buff_ptr *to_free)
+{
+	struct discipline *d = find(sch);
+	const struct xcp_queue_config *c;
+	struct xcp_queue *record;
+	__u64 bytes, limit_packets;
+	struct backlog *backlog;
+	enum xcp_class class;
+	struct packet *p;
+	__u32 len;
+
+	if (!d)
+		goto drop;
+	c = config_of(d);
+	class = class_of(skb, d);
+	len = pkt_len(skb);
+	bytes = xcp_frame_bytes(&c->frame, len, wire_packets(skb));
+	backlog = &d->backlog[class];
+	limit_packets =
+		c->limit_packets ? c->limit_packets : DEFAULT_LIMIT_PACKETS;
+	if (backlog->packets >= limit_packets ||
+	    (c->limit_B && backlog->bytes + bytes > c->limit_B))
+		goto count_drop;
+	p = xcp_new(struct packet);
+	if (!p)
+		goto count_drop;
+	p->bytes = bytes;
+	skb = bpf_kptr_xchg(&p->skb, skb);
+	if (skb) /* cannot be */
+		bpf_qdisc_skb_drop(skb, to_free);
+	push(d, class, p);
+	count_queued(d, class, bytes, 1);
+	sch->q.qlen++;
+	sch->qstats.backlog += len;
+	return NET_XMIT_SUCCESS;
+
+count_drop:
+	record = record_of(d);
+	if (record)
+		__sync_fetch_and_add(&record->class[class].dropped_packets, 1);
+drop:
+	sch->qstats.drops++;
+	bpf_qdisc_skb_drop(skb, to_free);
+	return NET_XMIT_DROP;
+}
+
+SEC("struct_ops/xcp_dequeue")
+struct sk_buff *BPF_PROG(xcp_dequeue, struct Qdisc *sch)
+{
+	struct discipline *d = find(sch);
+	const struct xcp_queue_config *c;
+	struct sk_buff *skb;
+	enum xcp_class class;
+	struct packet *p;
+	__u64 bytes, now = 0;
+
+	if (!d || is_empty(d))
+		return NULL;
+	c = config_of(d);
+	if (c->rate_Bps) {
+		now = bpf_ktime_get_ns();
+		if (!may_send(sch, d, c, now))
+			return NULL;
+	}
+	class = next_class(d);
+	p = pop(d, class);
+	if (!p)
+		return NULL;
+	bytes = p->bytes;
+	skb = bpf_kptr_xchg(&p->skb, NULL);
+	xcp_drop(p);
+	if (!skb)
+		return NULL;
+	count_queued(d, class, -(__s64)bytes, -1);
+	count_sent(d, class, bytes);
+	if (c->rate_Bps)
+		spend_slot(d, c, now, bytes);
+	sch->q.qlen--;
+	sch->qstats.backlog -= pkt_len(skb);
+	bpf_qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+SEC("struct_ops/xcp_init")
+int BPF_PROG(xcp_init, struct Qdisc *sch, struct nlattr *options,
+	     struct netlink_ext_ack *extack)
+{
+	struct discipline fresh = {};
+	struct net_device *dev = sch->dev_queue->dev;
+	struct xcp_queue_key key = {
+		.netns = dev->nd_net.net->ns.inum,
+		.ifindex = dev->ifindex,
+	};
+	__u32 *index = bpf_map_lookup_elem(&queue_index, &key);
+	__u64 self = (__u64)sch;
+	struct xcp_queue *record;
+	int rc;
+
+	fresh.record = index ? *index : NO_RECORD;
+	rc = bpf_map_update_elem(&disciplines, &self, &fresh, BPF_NOEXIST);
+	if (rc)
+		return rc;
+	record = record_of(&fresh);
+	if (record)
+		__sync_fetch_and_add(&record->present, 1);
+	return 0;
+}
+
+static __always_inline void drain(struct discipline *d, enum xcp_class class)
+{
+	struct backlog *backlog = &d->backlog[class];
+	__s64 bytes = backlog->bytes, packets = backlog->packets;
+	struct sk_buff *skb;
+	struct packet *p;
+	int i;
+
+	bpf_for(i, 0, (int)packets)
+	{
+		p = pop(d, class);
+		if (!p)
+			break;
+		skb = bpf_kptr_xchg(&p->skb, NULL);
+		xcp_drop(p);
+		if (skb)
+			bpf_kfree_skb(skb);
+	}
+	count_queued(d, class, -bytes, -packets);
+}
+
+SEC("struct_ops/xcp_reset")
+void BPF_PROG(xcp_reset, struct Qdisc *sch)
+{
+	struct discipline *d = find(sch);
+
+	if (!d)
+		return;
+	drain(d, XCP_CLASS_XCP);
+	drain(d, XCP_CLASS_OTHER);
+	d->owed = 0;
+	d->shaper.has_slot = 0;
+}
+
+SEC("struct_ops/xcp_destroy")
+void BPF_PROG(xcp_destroy, struct Qdisc *sch)
+{
+	struct discipline *d = find(sch);
+	__u64 self = (__u64)sch;
+	struct xcp_queue *record;
+
+	if (!d) /* init has failed */
+		return;
+	record = record_of(d);
+	if (record)
+		__sync_fetch_and_add(&record->present, -1);
+	bpf_map_delete_elem(&disciplines, &self);
+}
+
+SEC(".struct_ops.link")
+struct Qdisc_ops xcp = {
+	.enqueue = (void *)xcp_enqueue,
+	.dequeue = (void *)xcp_dequeue,
+	.init = (void *)xcp_init,
+	.reset = (void *)xcp_reset,
+	.destroy = (void *)xcp_destroy,
+	.id = "xcp",
+};

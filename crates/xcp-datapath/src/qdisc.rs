@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The queue discipline `xcp`: registered once, pinned in `qdisc` with its
+//! maps, and put at the root of devices. Each device has a record, found by
+//! an index; both are there as long as the device's router is.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::intf::{Queue, QueueConfig, QueueKey, Record};
+use crate::router::{Framing, Limits};
+use crate::rtnl::{self, Device};
+use crate::{bpffs, features, object, Error, Result};
+
+/// The name by which `tc` knows it.
+pub const KIND: &str = "xcp";
+const PART: &str = "qdisc";
+/// The map of records, for routers to share.
+pub(crate) const RECORDS: &str = "queues";
+const CONFIGS: &str = "queue_configs";
+const INDEX: &str = "queue_index";
+const MEDIA: &str = "media";
+/// The link by which it is registered; pinned last.
+const LINK: &str = "link";
+
+/// How a device's queue discipline works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Shape to this rate, bytes per second; 0 to send what the device takes.
+    pub rate_bytes_per_s: u64,
+    pub limits: Limits,
+    /// What the link adds to packets.
+    pub framing: Framing,
+}
+
+impl Options {
+    fn config(self) -> QueueConfig {
+        QueueConfig {
+            rate_Bps: self.rate_bytes_per_s,
+            limit_B: self.limits.bytes,
+            limit_packets: self.limits.packets,
+            frame: self.framing.record(),
+            medium: self.limits.medium,
+        }
+    }
+}
+
+/// What an [`install`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Of the device's record.
+    pub index: u32,
+    /// Anything is different now.
+    pub changed: bool,
+}
+
+/// Registers the queue discipline, so that `tc qdisc replace dev DEV root xcp`
+/// works.
+///
+/// # Errors
+/// The kernel has no queue disciplines in BPF.
+pub fn register() -> Result<()> {
+    let _turn = Turn::take()?;
+    register_now()
+}
+
+/// Whether it can be used without loading anything.
+pub(crate) fn is_registered() -> bool {
+    object::exists(&bpffs::dir(PART).join(LINK))
+}
+
+fn register_now() -> Result<()> {
+    if is_registered() {
+        return Ok(());
+    }
+    // what a command that was killed has left half done
+    bpffs::clear(PART)?;
+    let loaded = if features::has_qdisc() {
+        load()
+    } else {
+        Err(Error::new(
+            "queue discipline xcp",
+            "this kernel has no queue disciplines in BPF (needs 6.16 with CONFIG_NET_SCH_BPF)",
+            "leave the device what it has: --no-qdisc",
+        ))
+    };
+    loaded.inspect_err(|_| {
+        let _ = bpffs::remove(PART);
+    })
+}
+
+fn load() -> Result<()> {
+    let dir = bpffs::dir(PART);
+    let mut loaded = object::load(&object::QDISC, object::open(&object::QDISC)?)?;
+    for map in [RECORDS, CONFIGS, INDEX, MEDIA] {
+        object::pin_map(&mut loaded, map, &dir.join(map))?;
+    }
+    let failure = |e| object::failure("queue discipline xcp", &e);
+    object::map_mut(&mut loaded, KIND)?
+        .attach_struct_ops()
+        .map_err(failure)?
+        .pin(dir.join(LINK))
+        .map_err(failure)
+}
+
+/// Puts it at the root of a device, or changes how it works there while
+/// traffic flows.
+///
+/// # Errors
+/// The device has a root queue discipline that somebody chose.
+pub fn install(dev: &str, options: Options) -> Result<Installed> {
+    let prepared = prepare(dev, options)?;
+    let placed = place(dev).inspect_err(|_| {
+        if prepared.changed {
+            let _ = remove(dev);
+        }
+    })?;
+    Ok(Installed {
+        changed: prepared.changed || placed,
+        ..prepared
+    })
+}
+
+/// Gives a device its record and says how its queue discipline is to work,
+/// which may be there or not.
+pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
+    let device = Device::find(dev)?;
+    refuse_others(&device)?;
+    let _turn = Turn::take()?;
+    register_now()?;
+    configure(&device, options).inspect_err(|_| {
+        let _ = unregister_unused();
+    })
+}
+
+fn refuse_others(device: &Device) -> Result<()> {
+    let name = &device.name;
+    match rtnl::root_qdisc(device.index) {
+        Some(root) if root.chosen && root.kind != KIND => Err(Error::new(
+            name,
+            format!(
+                "has the root queue discipline {}, set by somebody",
+                root.kind
+            ),
+            format!(
+                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
+                 (--no-qdisc)"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn configure(device: &Device, options: Options) -> Result<Installed> {
+    let (index, fresh) = enter(device)?;
+    let config = options.config();
+    if config.medium != 0 {
+        let key = config.medium.to_ne_bytes();
+        // one that is there keeps its time
+        let _ = map(MEDIA)?.update(&key, &0u64.to_ne_bytes(), MapFlags::NO_EXIST);
+    }
+    let before: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let differs = config.bytes() != before.bytes();
+    if differs {
+        write(CONFIGS, &index.to_ne_bytes(), config.bytes())?;
+    }
+    Ok(Installed {
+        index,
+        changed: fresh || differs,
+    })
+}
+
+/// Makes sure that the root of a device that has a record is a queue
+/// discipline that uses it; whether it was not.
+pub(crate) fn place(dev: &str) -> Result<bool> {
+    let device = Device::find(dev)?;
+    let _turn = Turn::take()?;
+    let ours = rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND);
+    if ours && record(dev)?.is_some_and(|r| r.present > 0) {
+        return Ok(false);
+    }
+    if ours {
+        // one that was made by hand, without a record
+        rtnl::delete_root_qdisc(device.index)?;
+    }
+    rtnl::replace_root_qdisc(device.index, KIND)
+        .map_err(|e| Error::new(dev, e.reason, e.remedy))?;
+    Ok(true)
+}
+
+/// Takes it off a device, whose default queue discipline comes back; forgets
+/// its registration with the last device.
+pub fn remove(dev: &str) -> Result<()> {
+    if !object::exists(&bpffs::dir(PART)) {
+        return Ok(());
+    }
+    let device = &Device::find(dev)?;
+    let _turn = Turn::take()?;
+    take_away(device)
+}
+
+/// Frees the records of devices that are gone with their routers, and the
+/// registration with the last of them.
+pub(crate) fn tidy() -> Result<()> {
+    if !object::exists(&bpffs::dir(PART)) {
+        return Ok(());
+    }
+    let _turn = Turn::take()?;
+    unregister_unused()
+}
+
+fn take_away(device: &Device) -> Result<()> {
+    if is_registered() && index_of(device)?.is_some() {
+        if rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND) {
+            rtnl::delete_root_qdisc(device.index)?;
+        }
+        map(INDEX)?
+            .delete(key_of(device)?.bytes())
+            .map_err(|e| object::failure(INDEX, &e))?;
+    }
+    unregister_unused()
+}
+
+/// What a device's queues hold and have sent; None if it has no record.
+pub fn record(dev: &str) -> Result<Option<Queue>> {
+    let device = &Device::find(dev)?;
+    if !is_registered() {
+        return Ok(None);
+    }
+    index_of(device)?
+        .map(|index| object::read_record(&map(RECORDS)?, index))
+        .transpose()
+}
+
+/// Sets XCP's weight on a device that has a record.
+pub(crate) fn set_share(dev: &str, share: u32) -> Result<()> {
+    let device = &Device::find(dev)?;
+    let Some(index) = index_of(device)? else {
+        return Ok(());
+    };
+    let records = map(RECORDS)?;
+    let mut record: Queue = object::read_record(&records, index)?;
+    record.share = share;
+    write(RECORDS, &index.to_ne_bytes(), record.bytes())
+}
+
+/// Where its maps are pinned.
+pub(crate) fn folder() -> PathBuf {
+    bpffs::dir(PART)
+}
+
+fn unregister_unused() -> Result<()> {
+    if is_registered() {
+        sweep()?;
+        if map(INDEX)?.keys().next().is_some() {
+            return Ok(());
+        }
+    }
+    bpffs::remove(PART)
+}
+
+fn map(name: &str) -> Result<MapHandle> {
+    object::pinned_map(&bpffs::dir(PART).join(name))
+}
+
+fn write(name: &str, key: &[u8], value: &[u8]) -> Result<()> {
+    map(name)?
+        .update(key, value, MapFlags::ANY)
+        .map_err(|e| object::failure(name, &e))
+}
+
+fn key_of(device: &Device) -> Result<QueueKey> {
+    Ok(QueueKey {
+        netns: rtnl::netns()? as u32,
+        ifindex: device.index,
+    })
+}
+
+fn index_of(device: &Device) -> Result<Option<u32>> {
+    index_at(&map(INDEX)?, key_of(device)?.bytes())
+}
+
+fn index_at(index: &MapHandle, key: &[u8]) -> Result<Option<u32>> {
+    let found = index
+        .lookup(key, MapFlags::ANY)
+        .map_err(|e| object::failure(INDEX, &e))?;
+    Ok(found
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u32::from_ne_bytes))
+}
+
+/// The record of a device, and whether it is new; it is empty then.
+fn enter(device: &Device) -> Result<(u32, bool)> {
+    if let Some(known) = index_of(device)? {
+        return Ok((known, false));
+    }
+    sweep()?;
+    let index = map(INDEX)?;
+    let mut used = BTreeSet::new();
+    for key in index.keys() {
+        used.extend(index_at(&index, &key)?);
+    }
+    let records = map(RECORDS)?.max_entries();
+    let free = (0..records).find(|i| !used.contains(i)).ok_or_else(|| {
+        Error::new(
+            &device.name,
+            format!("all {records} records of the queue discipline xcp are in use"),
+            "take routers off devices: xcp router del DEV",
+        )
+    })?;
+    let key = free.to_ne_bytes();
+    write(RECORDS, &key, Queue::default().bytes())?;
+    write(CONFIGS, &key, QueueConfig::default().bytes())?;
+    write(INDEX, key_of(device)?.bytes(), &key)?;
+    Ok((free, true))
+}
+
+/// Frees the records of devices that are gone with their routers, and the
+/// media that nobody uses.
+fn sweep() -> Result<()> {
+    let index = map(INDEX)?;
+    let mut used = BTreeSet::new();
+    for key in index.keys().collect::<Vec<_>>() {
+        let (Some(device), Some(at)) = (QueueKey::from_bytes(&key), index_at(&index, &key)?) else {
+            continue;
+        };
+        let router = bpffs::dir(&format!("router/{}-{}", device.netns, device.ifindex));
+        let record: Queue = object::read_record(&map(RECORDS)?, at)?;
+        if record.present == 0 && !object::exists(&router) {
+            let _ = index.delete(&key);
+        } else {
+            used.insert(object::read_record::<QueueConfig>(&map(CONFIGS)?, at)?.medium);
+        }
+    }
+    let media = map(MEDIA)?;
+    for key in media.keys().collect::<Vec<_>>() {
+        let medium = key.as_slice().try_into().map(u32::from_ne_bytes);
+        if medium.is_ok_and(|m| !used.contains(&m)) {
+            let _ = media.delete(&key);
+        }
+    }
+    Ok(())
+}
+
+/// One command at a time works on the records: a lock on their folder's
+/// folder, for as long as this lives.
+struct Turn(#[allow(dead_code)] File);
+
+impl Turn {
+    fn take() -> Result<Self> {
+        loop {
+            bpffs::create(PART)?;
+            let path = bpffs::dir("");
+            let name = path.display().to_string();
+            let describe = |e| Error::io(&name, &e);
+            let file = File::open(&path).map_err(describe)?;
+            // SAFETY: the descriptor is open; the lock ends when it is closed.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+                return Err(Error::last_os(&name));
+            }
+            // the command before may have removed the folder
+            let locked = file.metadata().map_err(describe)?.ino();
+            if fs::metadata(&path).is_ok_and(|now| now.ino() == locked) {
+                return Ok(Self(file));
+            }
+        }
+    }
+}

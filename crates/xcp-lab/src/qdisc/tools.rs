@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Devices for the checks, and what `tc` says of them.
+
+use serde_json::Value;
+
+use crate::stage::tool;
+use crate::{Error, Result};
+
+/// A pair of devices that is gone when dropped. Nothing else is sent there.
+pub struct Pair {
+    pub near: String,
+    pub far: String,
+}
+
+impl Pair {
+    pub fn new(name: &str) -> Result<Self> {
+        let pair = Self {
+            near: format!("{name}-near"),
+            far: format!("{name}-far"),
+        };
+        let (near, far) = (&pair.near, &pair.far);
+        tool(
+            "ip",
+            &["-batch", "-"],
+            &format!(
+                "link add name {near} type veth peer name {far}\n\
+                 link set {near} addrgenmode none up\nlink set {far} addrgenmode none up\n"
+            ),
+        )?;
+        Ok(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = tool("ip", &["link", "del", &self.near], "");
+    }
+}
+
+/// Runs `tc` with these words.
+pub fn tc(words: &str) -> Result<String> {
+    tool("tc", &words.split(' ').collect::<Vec<_>>(), "")
+}
+
+/// What `tc -s qdisc show` prints of a device's root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    pub kind: String,
+    pub bytes: u64,
+    pub packets: u64,
+    pub drops: u64,
+    pub backlog: u64,
+    pub queued: u64,
+}
+
+pub fn shown(device: &str) -> Result<Shown> {
+    let text = tc(&format!("-s -j qdisc show dev {device} root"))?;
+    let odd = || Error::new("tc", format!("printed {text}"), "report this");
+    let all: Value = serde_json::from_str(&text).map_err(|_| odd())?;
+    let root = all.get(0).ok_or_else(odd)?;
+    let number = |key: &str| root[key].as_u64().unwrap_or_default();
+    Ok(Shown {
+        kind: root["kind"].as_str().unwrap_or_default().to_owned(),
+        bytes: number("bytes"),
+        packets: number("packets"),
+        drops: number("drops"),
+        backlog: number("backlog"),
+        queued: number("qlen"),
+    })
+}
