@@ -50,6 +50,7 @@ struct xcp_router_cpu {
 struct xcp_router_link {
 	struct xcp_router_state state;
 	struct xcp_router_law law[2]; /* the one in force: [epoch & 1] */
+	struct xcp_router_sums sums; /* of all CPUs, as an interval ended */
 	uint32_t epoch;
 	uint32_t claimed;
 	uint64_t started; /* 0 until the first packet */

@@ -38,7 +38,7 @@ struct {
 } clock SEC(".maps");
 
 SEC("tc")
-int xcp_medium(struct __sk_buff *skb)
+int xcp_depart(struct __sk_buff *skb)
 {
 	struct clock *c;
 	struct sk_buff *kskb;

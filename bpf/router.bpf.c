@@ -58,12 +58,6 @@ struct {
 	__type(value, struct xcp_router_cpu);
 } cpus SEC(".maps");
 
-/* For people; without a reader it fills up, and no more is said. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 128 * 1024);
-} trace SEC(".maps");
-
 /* The queue discipline's records, where it is there; config.queue tells. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -71,6 +65,12 @@ struct {
 	__type(key, __u32);
 	__type(value, struct xcp_queue);
 } queues SEC(".maps");
+
+/* For people; without a reader it fills up, and no more is said. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 128 * 1024);
+} trace SEC(".maps");
 
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
@@ -113,6 +113,13 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 	}
 }
 
+__noinline int capacity(__u64 now)
+{
+	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
+			    config.measure ? &link.seen : NULL, NULL);
+	return 0;
+}
+
 /* The interval of `interval_ns` that ended now, and what follows from it. */
 static __noinline void fill(struct xcp_router_record *r,
 			    const struct xcp_router_law *law, __u64 interval_ns,
@@ -148,21 +155,35 @@ static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 	bpf_ringbuf_submit(r, 0);
 }
 
-__noinline int capacity(struct xcp_router_sums *sums, __u64 now)
+/* What all CPUs have seen, and the longest RTT of the interval. */
+static __noinline __u64 collect(void)
 {
-	if (sums)
-		xcp_router_capacity(&link.state, &config.params, sums, now,
-				    config.measure ? &link.seen : NULL, NULL);
-	return 0;
+	struct xcp_router_sums *sums = &link.sums;
+	struct xcp_router_cpu *cpu;
+	__u64 longest_rtt = 0;
+	__u32 i;
+
+	__builtin_memset(sums, 0, sizeof(*sums));
+	for (i = 0; i < options.cpus; i++) {
+		__u32 key = i;
+
+		cpu = bpf_map_lookup_elem(&cpus, &key);
+		if (!cpu)
+			break;
+		sums->input_traffic_B += cpu->sums.input_traffic_B;
+		sums->sum_x += cpu->sums.sum_x;
+		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
+		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
+	}
+	return longest_rtt;
 }
 
 __noinline int interval_end(__u64 now)
 {
-	struct xcp_router_sums sums = {};
+	__u64 longest_rtt, interval_ns, traffic_B, sum_x;
 	struct xcp_router_law *law;
-	struct xcp_router_cpu *cpu;
-	__u64 longest_rtt = 0, traffic_B, sum_x, interval_ns;
-	__u32 epoch, i;
+	__u32 epoch;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
@@ -173,25 +194,14 @@ __noinline int interval_end(__u64 now)
 	}
 	if (!xcp_router_interval_due(&link.state, now))
 		goto out;
-	for (i = 0; i < options.cpus; i++) {
-		__u32 key = i;
-
-		cpu = bpf_map_lookup_elem(&cpus, &key);
-		if (!cpu)
-			goto out;
-		sums.input_traffic_B += cpu->sums.input_traffic_B;
-		sums.sum_x += cpu->sums.sum_x;
-		sums.sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
-		sums.sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
-		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
-	}
+	longest_rtt = collect();
+	interval_ns = now - link.state.interval_start_ns;
+	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
+	sum_x = link.sums.sum_x - link.state.last.sum_x;
 	epoch = link.epoch + 1;
 	law = &link.law[epoch & 1];
-	traffic_B = sums.input_traffic_B - link.state.last.input_traffic_B;
-	sum_x = sums.sum_x - link.state.last.sum_x;
-	interval_ns = now - link.state.interval_start_ns;
-	capacity(&sums, now);
-	if (xcp_router_interval_end(&link.state, &config.params, &sums,
+	capacity(now);
+	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
 				    longest_rtt, now, law)) {
 		split_pools(law, traffic_B, sum_x);
 		barrier();

@@ -72,7 +72,6 @@ record! {
         share: u32,
         ip_proto: u16,
         whole_feedback: u16,
-        unused: u32,
     }
 
     /// `struct xcp_router_sums`.
@@ -166,6 +165,7 @@ record! {
     struct RouterLink {
         state: RouterState,
         law: [RouterLaw; 2],
+        sums: RouterSums,
         epoch: u32,
         claimed: u32,
         started: u64,
@@ -173,24 +173,6 @@ record! {
         seen_B: u64,
         seen_packets: u64,
         seen: CapacityInterval,
-    }
-
-    /// `struct xcp_router_record`.
-    struct RouterRecord {
-        time_ns: u64,
-        interval_ns: u64,
-        d_ns: u64,
-        capacity_Bps: u64,
-        link_Bps: u64,
-        y_Bps: u64,
-        other_Bps: u64,
-        queue_B: u64,
-        backlog_B: u64,
-        f_Bps: i64,
-        pos_Bps: u64,
-        neg_Bps: u64,
-        share: u32,
-        unused: u32,
     }
 
     /// `struct xcp_queue_key`.
@@ -216,6 +198,24 @@ record! {
 
     /// `struct xcp_queue`, its classes as `enum xcp_class`.
     struct Queue { class: [QueueClass; 2], share: u32, present: u32, }
+
+    /// `struct xcp_router_record`.
+    struct RouterRecord {
+        time_ns: u64,
+        interval_ns: u64,
+        d_ns: u64,
+        capacity_Bps: u64,
+        link_Bps: u64,
+        y_Bps: u64,
+        other_Bps: u64,
+        queue_B: u64,
+        backlog_B: u64,
+        f_Bps: i64,
+        pos_Bps: u64,
+        neg_Bps: u64,
+        share: u32,
+        unused: u32,
+    }
 
     /// `struct xcp_host_config`.
     struct HostConfig { make_default: u32, whole_feedback: u32, }

@@ -53,7 +53,7 @@ impl Medium {
     /// queue discipline has to be fq, which keeps packets until they leave.
     pub fn attach(&mut self, dev: &str) -> Result<()> {
         let device = Device::find(dev)?;
-        let program = object::program(&self.object, "xcp_medium")?;
+        let program = object::program(&self.object, "xcp_depart")?;
         let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
         self.attached.push(attached);
         Ok(())
