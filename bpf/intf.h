@@ -22,6 +22,7 @@ struct xcp_router_config {
 			 */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */
+	uint32_t unused; /* two records are compared as bytes */
 };
 
 /* What one CPU saw on one link. */

@@ -72,6 +72,7 @@ record! {
         share: u32,
         ip_proto: u16,
         whole_feedback: u16,
+        unused: u32,
     }
 
     /// `struct xcp_router_sums`.
