@@ -61,11 +61,11 @@ struct gnet_stats_basic_sync {
 } XCP_KERNEL;
 
 struct Qdisc {
-	struct netdev_queue *dev_queue;
 	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
 	struct gnet_stats_basic_sync *cpu_bstats;
-	struct qdisc_skb_head q;
 	struct gnet_stats_basic_sync bstats;
+	struct netdev_queue *dev_queue;
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } XCP_KERNEL;
 

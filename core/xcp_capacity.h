@@ -51,12 +51,19 @@ struct xcp_capacity {
 	uint64_t seen_ns; /* at the last interval's end, 0: not yet */
 	uint64_t seen_sent_B;
 	uint64_t link_Bps; /* L */
+	uint64_t left_Bps; /* in the last interval */
 	uint64_t stepped_Bps; /* what left at the last step of L */
 	uint64_t cut_B;
 	uint64_t cut_seen_ns; /* when the cut will have been seen */
 	uint32_t steps; /* of L since it was busy: 0, 1, 2 for more */
+	uint16_t stepped; /* L, in this interval */
 	uint16_t measured; /* it is L that limits C */
+	/* what it means for the law */
+	uint16_t decides; /* F is f_Bps */
+	uint16_t cuts; /* from C d bytes of packets */
 	uint16_t pushed; /* a free link decided the last F */
+	uint16_t unused;
+	int64_t f_Bps;
 };
 
 /* An output link in a control interval. */
@@ -67,39 +74,35 @@ struct xcp_capacity_interval {
 	uint64_t min_backlog_B; /* that a packet found */
 };
 
-/* What it means for the law. */
-struct xcp_capacity_verdict {
-	int64_t f_Bps;
-	bool decides; /* F is f_Bps */
-	bool cuts; /* from C d bytes of packets */
-};
-
 /*
  * Takes in an interval of a link configured to carry `configured_Bps`, 0 if
- * nobody knows. True after a step of L.
+ * nobody knows.
  */
-XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
+XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
 				     uint64_t configured_Bps)
 {
-	uint64_t sent_B = i->sent_B - c->seen_sent_B, left_Bps, least_Bps;
+	uint64_t sent_B = i->sent_B - c->seen_sent_B, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
 	bool first = !c->seen_ns;
 
 	c->seen_ns = i->now_ns;
 	c->seen_sent_B = i->sent_B;
+	c->stepped = false;
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
 	if (first || !elapsed_ns)
-		return false;
-	left_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
+		return;
+	c->left_Bps =
+		xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
+	XCP_FORGET(c->left_Bps);
 	if (i->min_backlog_B) {
 		if (sent_B >= XCP_CAPACITY_MIN_B) {
-			c->link_Bps = xcp_max(left_Bps, 1);
+			c->link_Bps = xcp_max(c->left_Bps, 1);
 			c->steps = 0;
 		}
-		return false;
+		return;
 	}
 	c->cut_B = 0;
 	if (c->steps == 0)
@@ -108,19 +111,19 @@ XCP_INLINE bool xcp_capacity_measure(struct xcp_capacity *c,
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 32;
 	else
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 2;
-	if (left_Bps < least_Bps)
-		return false;
+	if (c->left_Bps < least_Bps)
+		return;
+	c->stepped = true;
 	if (c->steps == 0) {
-		c->stepped_Bps = xcp_max(left_Bps, c->link_Bps);
-		left_Bps = c->stepped_Bps + c->stepped_Bps / 8;
+		c->steps = 1;
+		c->stepped_Bps = xcp_max(c->left_Bps, c->link_Bps);
+		c->link_Bps = c->stepped_Bps + c->stepped_Bps / 8;
 	} else {
-		c->stepped_Bps = left_Bps;
-		left_Bps *= 2;
+		c->steps = 2;
+		c->stepped_Bps = c->left_Bps;
+		c->link_Bps = xcp_max(c->link_Bps, 2 * c->left_Bps);
 	}
-	c->link_Bps =
-		xcp_max(c->link_Bps, xcp_min(left_Bps, XCP_CAPACITY_MAX_BPS));
-	c->steps = c->steps ? 2 : 1;
-	return true;
+	c->link_Bps = xcp_min(c->link_Bps, XCP_CAPACITY_MAX_BPS);
 }
 
 /* C: what the link carries and a sixty-fourth, at most what is configured. */
@@ -133,52 +136,47 @@ XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
 	return c->measured ? use : configured_Bps;
 }
 
-/*
- * What to do in place of XCP's law, if anything. `stepped` is what
- * xcp_capacity_measure said, C is what is handed out.
- */
-XCP_INLINE struct xcp_capacity_verdict
-xcp_capacity_judge(struct xcp_capacity *c,
-		   const struct xcp_capacity_interval *i, bool stepped,
-		   uint64_t c_Bps, uint64_t y_Bps, int64_t f_before_Bps,
-		   uint64_t queue_B, uint64_t d_ns)
+/* What to do in place of XCP's law, if anything. */
+XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
+				   const struct xcp_capacity_interval *i,
+				   uint64_t c_Bps, uint64_t y_Bps,
+				   int64_t f_before_Bps, uint64_t queue_B,
+				   uint64_t d_ns)
 {
-	struct xcp_capacity_verdict v = {0, false, false};
 	bool pushed = c->pushed;
 	uint64_t excess_B = 0;
+	int64_t over_Bps;
 
 	c->pushed = false;
+	c->f_Bps = 0;
 	if (!i->min_backlog_B) {
-		if (!stepped && y_Bps >= c_Bps - c_Bps / 4)
-			return v;
-		v.f_Bps = (int64_t)c_Bps - (int64_t)y_Bps - f_before_Bps;
-		if (v.f_Bps < 0)
-			v.f_Bps = 0;
-		v.decides = true;
-		c->pushed = true;
-		return v;
+		if (!c->stepped && y_Bps >= c_Bps - c_Bps / 4)
+			return;
+		c->f_Bps = (int64_t)c_Bps - (int64_t)y_Bps - f_before_Bps;
+		if (c->f_Bps < 0)
+			c->f_Bps = 0;
+		c->decides = c->pushed = true;
+		return;
 	}
 	if (xcp_excess(i->now_ns, d_ns) >= c->cut_seen_ns)
 		c->cut_B = 0;
 	if (pushed) {
-		int64_t over = (int64_t)y_Bps + xcp_part(f_before_Bps, 2) -
-			       (int64_t)c_Bps;
-
-		if (over > 0)
-			excess_B = xcp_bytes((uint64_t)over, d_ns);
+		over_Bps = (int64_t)y_Bps + xcp_part(f_before_Bps, 2) -
+			   (int64_t)c_Bps;
+		if (over_Bps > 0)
+			excess_B = xcp_bytes((uint64_t)over_Bps, d_ns);
 	} else if (xcp_excess(queue_B, c->cut_B) >
 		   xcp_bytes(c_Bps, d_ns) * 3 / 10) {
 		excess_B = queue_B - c->cut_B;
 	}
+	c->f_Bps = -(int64_t)xcp_rate(excess_B, d_ns);
 	if (excess_B) {
-		v.f_Bps = -(int64_t)xcp_rate(excess_B, d_ns);
-		v.cuts = true;
+		c->cuts = true;
 		c->cut_B += excess_B;
 		c->cut_seen_ns =
 			i->now_ns + d_ns + xcp_time(i->backlog_B, c_Bps);
 	}
-	v.decides = excess_B || c->cut_B;
-	return v;
+	c->decides = c->cut_B != 0;
 }
 
 #endif

@@ -246,18 +246,55 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 }
 
 /*
- * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs,
- * `longest_rtt` the longest RTT of the interval, `seen` what the link did, if
- * its capacity is to be measured, `other` what other traffic did, if that has a
- * queue of its own. Writes the next law and returns true; after
- * an interval without XCP packets it keeps d and the law and returns false,
- * and what is left in the pools stays good.
+ * What to hand out in the next control interval: called before the present one
+ * ends, at `now_ns`; `sums` are the totals of all CPUs. `seen` is what the link
+ * did, if its capacity is to be measured, `other` what other traffic did, if
+ * that has a queue of its own.
  */
-XCP_INLINE bool xcp_router_interval_end(
-	struct xcp_router_state *s, const struct xcp_router_params *params,
-	const struct xcp_router_sums *sums, uint64_t longest_rtt,
-	uint64_t now_ns, const struct xcp_capacity_interval *seen,
-	const struct xcp_sharing_interval *other, struct xcp_router_law *law)
+XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
+				    const struct xcp_router_params *params,
+				    const struct xcp_router_sums *sums,
+				    uint64_t now_ns,
+				    const struct xcp_capacity_interval *seen,
+				    const struct xcp_sharing_interval *other)
+{
+	uint64_t elapsed_ns =
+		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
+	uint64_t y_Bps = xcp_rate(
+		sums->input_traffic_B - s->last.input_traffic_B, elapsed_ns);
+	bool varies = false;
+
+	s->capacity_Bps = params->capacity_Bps;
+	s->capacity.decides = s->capacity.cuts = false;
+	if (seen) {
+		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps);
+		s->capacity_Bps =
+			xcp_capacity_use(&s->capacity, params->capacity_Bps);
+		varies = s->capacity.measured;
+	}
+	if (other) {
+		s->capacity_Bps = xcp_sharing_end(&s->sharing, other,
+						  sums->sum_x - s->last.sum_x,
+						  elapsed_ns, s->capacity_Bps);
+		varies |= s->sharing.other_Bps > s->capacity_Bps / 64;
+	}
+	if (seen && varies)
+		xcp_capacity_judge(&s->capacity, seen, s->capacity_Bps,
+				   xcp_min(y_Bps, XCP_CAPACITY_MAX_BPS),
+				   s->f_Bps, s->queue_B, s->interval_ns);
+}
+
+/*
+ * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs,
+ * `longest_rtt` the longest RTT of the interval. Writes the next law and
+ * returns true; after an interval without XCP packets it keeps d and the law
+ * and returns false, and what is left in the pools stays good.
+ */
+XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
+					const struct xcp_router_params *params,
+					const struct xcp_router_sums *sums,
+					uint64_t longest_rtt, uint64_t now_ns,
+					struct xcp_router_law *law)
 {
 	uint64_t elapsed_ns =
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
@@ -267,10 +304,9 @@ XCP_INLINE bool xcp_router_interval_end(
 	uint64_t rtt_x_hi = sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi;
 	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
-	struct xcp_capacity_verdict verdict = {0, false, false};
 	uint64_t d_ticks, top, c, y, drain, up, down, f, shuffle;
-	bool grow, stepped = false, varies = false;
 	uint32_t shift;
+	bool grow;
 
 	s->last = *sums;
 	s->interval_start_ns = now_ns;
@@ -279,19 +315,6 @@ XCP_INLINE bool xcp_router_interval_end(
 		xcp_num_div(xcp_num_of(traffic_B), xcp_num_of(elapsed_ns)),
 		sec);
 	s->y_Bps = xcp_num_fixed(y_num, 0, limit - 1);
-	s->capacity_Bps = params->capacity_Bps;
-	if (seen) {
-		stepped = xcp_capacity_measure(&s->capacity, seen,
-					       params->capacity_Bps);
-		s->capacity_Bps =
-			xcp_capacity_use(&s->capacity, params->capacity_Bps);
-		varies = s->capacity.measured;
-	}
-	if (other) {
-		s->capacity_Bps = xcp_sharing_end(&s->sharing, other, sum_x,
-						  elapsed_ns, s->capacity_Bps);
-		varies |= s->sharing.other_Bps > s->capacity_Bps / 64;
-	}
 	if (!sum_x)
 		return false;
 
@@ -315,15 +338,10 @@ XCP_INLINE bool xcp_router_interval_end(
 					    xcp_num_of(XCP_TICKS_PER_SEC)),
 				s->d);
 
-	if (seen && varies)
-		verdict = xcp_capacity_judge(
-			&s->capacity, seen, stepped, s->capacity_Bps, s->y_Bps,
-			s->f_Bps, s->queue_B, s->interval_ns);
-
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),
 		      xcp_max(xcp_num_fixed(drain_num, 0, limit - 1),
-			      xcp_min(xcp_size(verdict.f_Bps), limit - 1)));
+			      xcp_min(xcp_size(s->capacity.f_Bps), limit - 1)));
 	shift = XCP_POOL_BITS - 1 -
 		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
 	shift = (uint32_t)xcp_min(shift, 34);
@@ -336,9 +354,9 @@ XCP_INLINE bool xcp_router_interval_end(
 	       xcp_mul_q32(drain, XCP_BETA_Q32);
 	grow = up >= down;
 	f = grow ? up - down : down - up;
-	if (verdict.decides) {
-		grow = verdict.f_Bps >= 0;
-		f = xcp_min(xcp_size(verdict.f_Bps), (limit - 1) >> shift)
+	if (s->capacity.decides) {
+		grow = s->capacity.f_Bps >= 0;
+		f = xcp_min(xcp_size(s->capacity.f_Bps), (limit - 1) >> shift)
 		    << shift;
 	}
 	shuffle = xcp_excess(xcp_mul_q32(y, XCP_GAMMA_Q32), f);
@@ -348,7 +366,7 @@ XCP_INLINE bool xcp_router_interval_end(
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
 	law->pos = xcp_share_make(law->pos_pool, sum_x);
-	if (verdict.cuts)
+	if (s->capacity.cuts)
 		traffic_B = xcp_min(traffic_B,
 				    xcp_bytes(s->capacity_Bps, s->interval_ns));
 	law->neg = xcp_share_make(law->neg_pool, traffic_B);

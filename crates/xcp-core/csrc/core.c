@@ -40,7 +40,7 @@ const struct layout xcp_core_layout[20] = {
 	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
 	LAYOUT(xcp_router_law, shift),
 	LAYOUT(xcp_router_pool, shift),
-	LAYOUT(xcp_capacity, pushed),
+	LAYOUT(xcp_capacity, f_Bps),
 	LAYOUT(xcp_capacity_interval, min_backlog_B),
 	LAYOUT(xcp_sharing_interval, share),
 	LAYOUT(xcp_sampler, unused),
@@ -117,14 +117,22 @@ EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
 	return xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
 }
 
+EXPORT(void, router_capacity, struct xcp_router_state *s,
+       const struct xcp_router_params *params,
+       const struct xcp_router_sums *sums, uint64_t now_ns,
+       const struct xcp_capacity_interval *seen,
+       const struct xcp_sharing_interval *other)
+{
+	xcp_router_capacity(s, params, sums, now_ns, seen, other);
+}
+
 EXPORT(bool, router_interval_end, struct xcp_router_state *s,
        const struct xcp_router_params *params,
        const struct xcp_router_sums *sums, uint64_t longest_rtt,
-       uint64_t now_ns, const struct xcp_capacity_interval *seen,
-       const struct xcp_sharing_interval *other, struct xcp_router_law *law)
+       uint64_t now_ns, struct xcp_router_law *law)
 {
 	return xcp_router_interval_end(s, params, sums, longest_rtt, now_ns,
-				       seen, other, law);
+				       law);
 }
 
 EXPORT(void, router_pool_fill, struct xcp_router_pool *pool, uint64_t pos,

@@ -52,10 +52,16 @@ extern "C" {
         sums: *const Sums,
         longest_rtt: u64,
         now_ns: u64,
-        seen: *const Seen,
-        other: *const Other,
         law: *mut Law,
     ) -> bool;
+    pub(crate) fn xcp_core_router_capacity(
+        s: *mut State,
+        params: *const Params,
+        sums: *const Sums,
+        now_ns: u64,
+        seen: *const Seen,
+        other: *const Other,
+    );
     pub(crate) fn xcp_core_router_pool_fill(pool: *mut Pool, pos: u64, neg: u64, shift: u32);
     pub(crate) fn xcp_core_router_split(pool: u64, part: u64, total: u64) -> u64;
     pub(crate) fn xcp_core_router_backlog(s: *mut State, backlog_B: u64);
@@ -186,7 +192,7 @@ mod tests {
             Layout(size_of::<Sums>(), offset_of!(Sums, sum_rtt_x_hi)),
             Layout(size_of::<Law>(), offset_of!(Law, shift)),
             Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
-            Layout(size_of::<Capacity>(), offset_of!(Capacity, pushed)),
+            Layout(size_of::<Capacity>(), offset_of!(Capacity, f_Bps)),
             Layout(size_of::<Seen>(), offset_of!(Seen, min_backlog_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),
             Layout(size_of::<Sampler>(), offset_of!(Sampler, unused)),

@@ -133,12 +133,18 @@ pub(crate) struct Capacity {
     pub seen_ns: u64,
     pub seen_sent_B: u64,
     pub link_Bps: u64,
+    pub left_Bps: u64,
     pub stepped_Bps: u64,
     pub cut_B: u64,
     pub cut_seen_ns: u64,
     pub steps: u32,
+    pub stepped: u16,
     pub measured: u16,
+    pub decides: u16,
+    pub cuts: u16,
     pub pushed: u16,
+    pub unused: u16,
+    pub f_Bps: i64,
 }
 
 /// core/xcp_sharing.h: what other traffic leaves.
@@ -311,17 +317,23 @@ impl Router {
     }
 
     fn end(&mut self, now_ns: u64, seen: Option<&Seen>, other: Option<&Other>) -> bool {
-        // SAFETY: records of the right layout, borrowed for the call; no link
-        // to see is a null pointer.
+        // SAFETY: records of the right layout, borrowed for the calls; what is
+        // not there is a null pointer.
         let renewed = unsafe {
+            ffi::xcp_core_router_capacity(
+                &mut self.state,
+                &self.params,
+                &self.sums,
+                now_ns,
+                seen.map_or(std::ptr::null(), std::ptr::from_ref),
+                other.map_or(std::ptr::null(), std::ptr::from_ref),
+            );
             ffi::xcp_core_router_interval_end(
                 &mut self.state,
                 &self.params,
                 &self.sums,
                 self.pool.longest_rtt,
                 now_ns,
-                seen.map_or(std::ptr::null(), std::ptr::from_ref),
-                other.map_or(std::ptr::null(), std::ptr::from_ref),
                 &mut self.law,
             )
         };

@@ -55,6 +55,13 @@ record! {
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
 
+    /// `struct xcp_medium` of bpf/medium.bpf.c.
+    struct Medium {
+        rate_Bps: u64,
+        limit_packets: u32,
+        frame: Frame,
+    }
+
     /// `struct xcp_router_config`.
     struct RouterConfig {
         params: RouterParams,
@@ -65,6 +72,7 @@ record! {
         share: u32,
         ip_proto: u16,
         whole_feedback: u16,
+        unused: u32,
     }
 
     /// `struct xcp_router_sums`.
@@ -93,16 +101,40 @@ record! {
         seen_ns: u64,
         seen_sent_B: u64,
         link_Bps: u64,
+        left_Bps: u64,
         stepped_Bps: u64,
         cut_B: u64,
         cut_seen_ns: u64,
         steps: u32,
+        stepped: u16,
         measured: u16,
+        decides: u16,
+        cuts: u16,
         pushed: u16,
+        unused: u16,
+        f_Bps: i64,
     }
 
     /// `struct xcp_capacity_interval`.
     struct CapacityInterval { now_ns: u64, sent_B: u64, backlog_B: u64, min_backlog_B: u64, }
+
+    /// `struct xcp_sampler`.
+    struct Sampler {
+        left_B: u64,
+        hash: [u32; 32],
+        next: u32,
+        pairs: u32,
+        same: u32,
+        unused: u32,
+    }
+
+    /// `struct xcp_sharing_interval`.
+    struct SharingInterval {
+        other_B: u64,
+        other_min_backlog_B: u64,
+        other_flows: u32,
+        share: u32,
+    }
 
     /// `struct xcp_sharing`.
     struct Sharing { seen_other_B: u64, other_Bps: u64, flows: u32, share: u32, }
@@ -142,6 +174,8 @@ record! {
         unused: u32,
         counters: RouterCounters,
         carry_2005: i64,
+        other_B: u64,
+        other: Sampler,
         seen_traffic_B: u64,
         seen_sum_x: u64,
         next_pos: u64,
@@ -152,6 +186,7 @@ record! {
     struct RouterLink {
         state: RouterState,
         law: [RouterLaw; 2],
+        sums: RouterSums,
         epoch: u32,
         claimed: u32,
         started: u64,
@@ -159,6 +194,8 @@ record! {
         seen_B: u64,
         seen_packets: u64,
         seen: CapacityInterval,
+        other: SharingInterval,
+        sample_B: u64,
     }
 
     /// `struct xcp_queue_key`.
@@ -184,6 +221,24 @@ record! {
 
     /// `struct xcp_queue`, its classes as `enum xcp_class`.
     struct Queue { class: [QueueClass; 2], share: u32, present: u32, }
+
+    /// `struct xcp_router_record`.
+    struct RouterRecord {
+        time_ns: u64,
+        interval_ns: u64,
+        d_ns: u64,
+        capacity_Bps: u64,
+        link_Bps: u64,
+        y_Bps: u64,
+        other_Bps: u64,
+        queue_B: u64,
+        backlog_B: u64,
+        f_Bps: i64,
+        pos_Bps: u64,
+        neg_Bps: u64,
+        share: u32,
+        unused: u32,
+    }
 
     /// `struct xcp_host_config`.
     struct HostConfig { make_default: u32, whole_feedback: u32, }

@@ -14,6 +14,7 @@ pub mod features;
 pub mod host;
 pub mod intf;
 mod link;
+pub mod medium;
 mod netns;
 mod object;
 mod offload;
@@ -23,6 +24,7 @@ pub mod router;
 mod rtnl;
 pub mod socket;
 pub mod testing;
+pub mod trace;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};

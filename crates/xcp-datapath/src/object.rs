@@ -35,6 +35,7 @@ macro_rules! image {
 pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
 pub const DEVICE: Image = image!("device", "headers between IP and TCP (tc)");
+pub const MEDIUM: Image = image!("medium", "departure times of packets (tc)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const QDISC: Image = image!("qdisc", "queue disciplines in BPF");
 pub const SOCKET: Image = image!("socket", "sockets by protocol number (IPPROTO_XCP)");
@@ -159,6 +160,13 @@ pub fn pinned_map(path: &Path) -> Result<MapHandle> {
     MapHandle::from_pinned_path(path).map_err(|e| failure(&path.display().to_string(), &e))
 }
 
+/// The number that a map has in this kernel.
+pub fn map_id(map: &MapHandle) -> Result<u32> {
+    map.info()
+        .map(|info| info.info.id)
+        .map_err(|e| failure("map", &e))
+}
+
 /// Writes the single record of a data section.
 pub fn write_record<R: Record>(map: &impl MapCore, record: &R) -> Result<()> {
     map.update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)
@@ -184,7 +192,8 @@ pub fn read_per_cpu<R: Record>(map: &impl MapCore) -> Result<Vec<R>> {
         .collect()
 }
 
-fn other_version(what: &str) -> Error {
+/// What this version does not understand.
+pub fn other_version(what: &str) -> Error {
     Error::new(
         what,
         "written by another version of xcp",

@@ -15,6 +15,7 @@ use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
+pub use crate::trace::Ring;
 use crate::{device, link, netns, object, peers, qdisc, router, wire, Error, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
@@ -85,6 +86,11 @@ impl Bench {
 
     pub fn counters(&self) -> Result<RouterCounters> {
         router::sum_counters(&object::map(&self.object, "cpus")?)
+    }
+
+    /// Reads its control intervals from now on.
+    pub fn trace(&self) -> Result<Ring> {
+        Ring::of(&object::map(&self.object, "trace")?)
     }
 
     /// The loaded object, for its type information.
@@ -232,15 +238,15 @@ impl Accident {
     }
 }
 
+/// What the router of a device keeps of its link.
+pub fn router_link(dev: &str) -> Result<RouterLink> {
+    router::link(&Device::find(dev)?)
+}
+
 /// Sets XCP's weight in a device's queue discipline, 2^-16, as its router
 /// does.
 pub fn set_share(dev: &str, share: u32) -> Result<()> {
     qdisc::set_share(dev, share)
-}
-
-/// What the router of a device keeps of its link.
-pub fn router_link(dev: &str) -> Result<RouterLink> {
-    router::link(&Device::find(dev)?)
 }
 
 /// Number of BPF programs and maps loaded in the whole system.

@@ -10,6 +10,7 @@ use libbpf_rs::HasSize;
 use xcp_datapath::intf;
 
 const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
+const MEDIUM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/medium.bpf.o"));
 const QDISC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
 const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
@@ -54,11 +55,21 @@ fn router_records() {
         "xcp_router_pool" = RouterPool,
         "xcp_capacity" = Capacity,
         "xcp_capacity_interval" = CapacityInterval,
+        "xcp_sampler" = Sampler,
+        "xcp_sharing_interval" = SharingInterval,
         "xcp_sharing" = Sharing,
         "xcp_router_state" = RouterState,
         "xcp_router_counters" = RouterCounters,
         "xcp_router_cpu" = RouterCpu,
         "xcp_router_link" = RouterLink,
+        "xcp_router_record" = RouterRecord,
+    );
+}
+
+#[test]
+fn medium_records() {
+    compare!(MEDIUM:
+        "xcp_medium" = Medium,
     );
 }
 

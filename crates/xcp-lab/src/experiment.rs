@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::link::Link;
 use crate::stage::device;
+use crate::validate::validate;
 use xcp_datapath::Wire;
 
 use crate::{Error, Result};
@@ -50,29 +52,7 @@ fn buffer_bytes() -> u64 {
     16_000_000
 }
 
-/// Two directions alike. Either a path, with a delay and a rate (or neither),
-/// or a bottleneck, with a rate and a queue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    pub between: [String; 2],
-    /// As fast as the devices are if absent.
-    pub rate_mbit: Option<f64>,
-    /// One way.
-    #[serde(default)]
-    pub delay_ms: f64,
-    /// Limit of the queue at the bottleneck, in packets.
-    pub queue_packets: Option<u32>,
-}
-
-impl Link {
-    /// Whether a path of its own kind must be emulated.
-    pub fn needs_netem(&self) -> bool {
-        self.queue_packets.is_none() && (self.rate_mbit.is_some() || self.delay_ms > 0.0)
-    }
-}
-
-/// One TCP connection that sends all it can.
+/// One TCP connection that sends all it can, or UDP at a constant rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
@@ -85,6 +65,17 @@ pub struct Flow {
     pub stop_s: Option<f64>,
     /// Wire format, in place of the variant's.
     pub wire: Option<Wire>,
+    /// Congestion control, in place of the variant's.
+    pub control: Option<String>,
+    /// Sends UDP at this rate, headers not counted, whatever happens to it.
+    pub udp_mbit: Option<f64>,
+    /// Of each UDP packet.
+    #[serde(default = "payload_bytes")]
+    pub payload_bytes: usize,
+}
+
+fn payload_bytes() -> usize {
+    1400
 }
 
 /// One way to run it.
@@ -105,8 +96,49 @@ pub struct Variant {
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
-    /// Only the first so many flows.
-    pub flows: Option<usize>,
+    /// Only some of the flows.
+    pub flows: Option<Chosen>,
+    /// What the router is told that the link can carry; the link's highest
+    /// rate if absent.
+    pub capacity_mbit: Option<Capacity>,
+    /// The router measures what the link carries.
+    #[serde(default = "yes")]
+    pub measure: bool,
+    /// The router compares with the capacity what left, not what arrived.
+    #[serde(default)]
+    pub by_departures: bool,
+    /// What the router adds to each packet.
+    #[serde(default)]
+    pub overhead_bytes: i32,
+    /// The router counts no packet as less.
+    #[serde(default)]
+    pub mpu_bytes: u32,
+    /// XCP's part of the bottleneck, percent; by the flows if absent.
+    pub xcp_share: Option<f64>,
+}
+
+/// Which flows of the experiment a variant has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a number of flows, or a list of their names")]
+pub enum Chosen {
+    /// The first so many.
+    First(usize),
+    Named(Vec<String>),
+}
+
+/// What a router is told.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "Mb/s, or \"auto\"")]
+pub enum Capacity {
+    Mbit(f64),
+    Unknown(Unknown),
+}
+
+/// That measuring has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    Auto,
 }
 
 fn yes() -> bool {
@@ -132,8 +164,17 @@ pub enum Queue {
     Fifo,
     Red,
     FqCodel,
-    /// A FIFO behind an XCP router.
+    /// Behind an XCP router, what `xcp router add` gives it on this kernel.
     Xcp,
+    /// A FIFO behind an XCP router, for all traffic.
+    XcpFifo,
+}
+
+impl Queue {
+    /// Whether it is behind an XCP router.
+    pub fn has_router(self) -> bool {
+        matches!(self, Self::Xcp | Self::XcpFifo)
+    }
 }
 
 /// A requirement on one variant.
@@ -142,6 +183,9 @@ pub enum Queue {
 pub struct Check {
     pub variant: String,
     pub metric: Metric,
+    /// The flows that a metric of a kind is about: a congestion control, or
+    /// `udp`.
+    pub kind: Option<String>,
     pub min: Option<f64>,
     pub max: Option<f64>,
 }
@@ -155,11 +199,31 @@ pub enum Metric {
     QueueMean,
     QueueP99,
     QueueMax,
+    #[serde(rename = "queue_delay_mean_ms")]
+    QueueDelayMean,
+    #[serde(rename = "queue_delay_p95_ms")]
+    QueueDelayP95,
+    #[serde(rename = "queue_delay_max_ms")]
+    QueueDelayMax,
+    /// The queue that XCP's packets wait in.
+    XcpQueueMean,
+    XcpQueueP99,
+    XcpQueueMax,
+    /// Of one kind of flows: its part of all goodput.
+    Share,
+    /// Of one kind of flows: the mean goodput of one of them, by that of all
+    /// TCP flows.
+    FlowShare,
     Drops,
     Retransmissions,
 }
 
 impl Metric {
+    /// Whether it is about one kind of flows.
+    pub fn of_kind(self) -> bool {
+        matches!(self, Self::Share | Self::FlowShare)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::LinkUtilisation => "link_utilisation",
@@ -167,6 +231,14 @@ impl Metric {
             Self::QueueMean => "queue_packets.mean",
             Self::QueueP99 => "queue_packets.p99",
             Self::QueueMax => "queue_packets.max",
+            Self::QueueDelayMean => "queue_delay_ms.mean",
+            Self::QueueDelayP95 => "queue_delay_ms.p95",
+            Self::QueueDelayMax => "queue_delay_ms.max",
+            Self::XcpQueueMean => "xcp_queue_packets.mean",
+            Self::XcpQueueP99 => "xcp_queue_packets.p99",
+            Self::XcpQueueMax => "xcp_queue_packets.max",
+            Self::Share => "share",
+            Self::FlowShare => "flow_share",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",
         }
@@ -180,7 +252,20 @@ macro_rules! house {
     };
 }
 
-const HOUSE: &[(&str, &str)] = house!["zh-fractions", "zh-validation", "mixed-formats"];
+const HOUSE: &[(&str, &str)] = house![
+    "thesis-queue",
+    "thesis-capacity",
+    "thesis-halfduplex",
+    "zh-fractions",
+    "zh-validation",
+    "zh-overhead",
+    "zh-contention",
+    "isi-overestimate",
+    "mixed-formats",
+    "sharing",
+    "varying",
+    "varying-trace",
+];
 
 impl Experiment {
     /// The experiment with this name, or in this file.
@@ -219,98 +304,8 @@ impl Experiment {
                 "see the files in experiments/ for the form",
             )
         })?;
-        experiment.validate(file)?;
+        validate(&experiment, file)?;
         Ok(experiment)
-    }
-
-    fn validate(&self, file: &str) -> Result<()> {
-        let wrong = |reason: String| {
-            Err(Error::new(
-                file,
-                reason,
-                "see the files in experiments/ for the form",
-            ))
-        };
-        let nodes = self.nodes();
-        if !(self.warmup_s >= 0.0 && self.duration_s > self.warmup_s && self.duration_s <= 3600.0) {
-            return wrong("duration_s must be more than warmup_s, and at most 3600".into());
-        }
-        if self.ip != 4 && self.ip != 6 {
-            return wrong(format!("ip must be 4 or 6, not {}", self.ip));
-        }
-        if self.links.len() > 250 {
-            return wrong("at most 250 links".into());
-        }
-        if let Some(node) = nodes
-            .iter()
-            .find(|n| n.is_empty() || n.len() > 7 || !n.chars().all(|c| c.is_ascii_alphanumeric()))
-        {
-            return wrong(format!(
-                "node {node:?}: 1 to 7 letters and digits make a name"
-            ));
-        }
-        for link in &self.links {
-            let [a, b] = &link.between;
-            if link
-                .rate_mbit
-                .is_some_and(|r| !(0.008..=100_000.0).contains(&r))
-            {
-                return wrong(format!("link {a}-{b}: rate_mbit must be 0.008 to 100000"));
-            }
-            if link.rate_mbit.is_none() && link.queue_packets.is_some() {
-                return wrong(format!("link {a}-{b}: a queue needs a rate_mbit"));
-            }
-            if !(0.0..=60_000.0).contains(&link.delay_ms) {
-                return wrong(format!("link {a}-{b}: delay_ms must be 0 to 60000"));
-            }
-            if link.queue_packets.is_some() && link.delay_ms > 0.0 {
-                return wrong(format!(
-                    "link {a}-{b}: a link with a queue has no delay: put it on the next link"
-                ));
-            }
-        }
-        if self
-            .bottleneck_link()
-            .is_none_or(|l| l.queue_packets.is_none())
-        {
-            return wrong("bottleneck: no link with queue_packets between these nodes".into());
-        }
-        for flow in &self.flows {
-            if !nodes.contains(&flow.from) || !nodes.contains(&flow.to) || flow.from == flow.to {
-                return wrong(format!("flow {}: from and to must be two nodes", flow.name));
-            }
-            let stop = flow.stop_s.unwrap_or(self.duration_s);
-            if !(flow.start_s >= 0.0 && flow.start_s < stop && stop <= self.duration_s) {
-                return wrong(format!("flow {}: must start before it stops", flow.name));
-            }
-        }
-        if self.flows.is_empty() || self.variants.is_empty() {
-            return wrong("at least one flow and one variant".into());
-        }
-        let all = self.flows.len();
-        for variant in &self.variants {
-            if variant.flows.is_some_and(|n| n == 0 || n > all) {
-                return wrong(format!(
-                    "variant {}: flows must be 1 to {all}, as many as there are",
-                    variant.name
-                ));
-            }
-            if variant.socket == Socket::Protocol && variant.control != "xcp" {
-                return wrong(format!(
-                    "variant {}: the protocol number is XCP's: control must be \"xcp\"",
-                    variant.name
-                ));
-            }
-        }
-        for check in &self.checks {
-            if !self.variants.iter().any(|v| v.name == check.variant) {
-                return wrong(format!("check: no variant {:?}", check.variant));
-            }
-            if check.min.is_some() == check.max.is_some() {
-                return wrong("check: give either min or max".into());
-            }
-        }
-        Ok(())
     }
 
     /// All nodes, in the order of their names.
@@ -389,14 +384,66 @@ impl Experiment {
     #[must_use]
     pub fn of_variant(&self, variant: &Variant) -> Self {
         let mut kept = self.clone();
-        kept.flows.truncate(variant.flows.unwrap_or(usize::MAX));
+        match &variant.flows {
+            None => {}
+            Some(Chosen::First(count)) => kept.flows.truncate(*count),
+            Some(Chosen::Named(names)) => kept.flows.retain(|f| names.contains(&f.name)),
+        }
         kept
     }
 
-    /// The bottleneck's rate, bits per second.
+    /// Whether a variant has flows of a kind.
+    pub fn has_kind(&self, variant: &Variant, kind: &str) -> bool {
+        self.flows.iter().any(|f| f.kind(variant) == kind)
+    }
+
+    /// The highest rate of the bottleneck, bits per second.
     pub fn capacity_bps(&self) -> f64 {
-        self.bottleneck_link()
-            .and_then(|l| l.rate_mbit)
-            .map_or(0.0, |r| r * 1e6)
+        let link = self.bottleneck_link();
+        link.and_then(Link::highest_bps).unwrap_or(0.0)
+    }
+}
+
+impl Flow {
+    /// What controls it: a congestion control, or `udp`.
+    pub fn kind<'a>(&'a self, variant: &'a Variant) -> &'a str {
+        if self.udp_mbit.is_some() {
+            return UDP;
+        }
+        self.control.as_deref().unwrap_or(&variant.control)
+    }
+}
+
+/// The kind of flows that nothing controls.
+pub const UDP: &str = "udp";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_the_house_are_well_and_have_their_names() {
+        for (name, text) in HOUSE {
+            let experiment = Experiment::parse(name, text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(experiment.name, *name);
+        }
+        let order = |paper: &str| HOUSE.iter().position(|(name, _)| name.starts_with(paper));
+        assert!(order("thesis").is_some() && order("thesis") < order("zh"));
+        assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
+    }
+
+    #[test]
+    fn a_variant_has_the_flows_that_it_names() {
+        let (_, text) = HOUSE
+            .iter()
+            .find(|(name, _)| *name == "sharing")
+            .expect("is there");
+        let sharing = Experiment::parse("sharing", text).expect("is well");
+        let variant = sharing.variants.iter().find(|v| v.name == "one-nine");
+        let variant = variant.expect("is there");
+        let kept = sharing.of_variant(variant);
+        let kinds: Vec<&str> = kept.flows.iter().map(|f| f.kind(variant)).collect();
+        assert_eq!(kinds[..2], ["xcp", "cubic"]);
+        assert_eq!(kinds.len(), 10);
     }
 }

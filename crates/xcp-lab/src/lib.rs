@@ -5,11 +5,13 @@
 mod capture;
 mod checksum;
 pub mod csv;
+mod delay;
 pub mod experiment;
 mod guest;
 mod initramfs;
-mod interrupt;
+pub mod interrupt;
 mod kernel;
+mod link;
 mod machine;
 mod metrics;
 mod native;
@@ -21,10 +23,13 @@ mod qdisc;
 pub mod report;
 pub mod result;
 mod run;
+mod shaper;
 mod stage;
 mod tap;
 mod task;
 mod traffic;
+mod udp;
+mod validate;
 
 pub use guest::guest_main;
 pub use native::native_qdiscs;

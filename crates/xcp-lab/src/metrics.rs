@@ -2,10 +2,14 @@
 //! From samples to figures. Means exclude the warm-up; drops and
 //! retransmissions are of the whole run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::experiment::{Check, Experiment, Metric, Variant};
-use crate::result::{CheckResult, FlowResult, QueueStats, Sample, Series, VariantResult};
+use crate::delay::Delays;
+use crate::experiment::{Check, Experiment, Flow, Link, Metric, Variant};
+use crate::result::{
+    CheckResult, FlowResult, KindResult, QueueStats, Sample, Series, VariantResult,
+};
 
 /// A flow has converged within this of its fair share.
 const CONVERGED: f64 = 0.10;
@@ -46,12 +50,21 @@ impl QueueSamples {
     }
 }
 
+/// What was seen of the bottleneck's queue.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub queue: QueueSamples,
+    /// That of XCP's packets: a queue of their own where they have one.
+    pub xcp_queue: QueueSamples,
+    pub delays: Delays,
+}
+
 /// All figures of a variant.
 pub fn evaluate(
     experiment: &Experiment,
     variant: &Variant,
     starts: &[Duration],
-    queue: &QueueSamples,
+    seen: &Seen,
     series: &Series,
 ) -> VariantResult {
     let warm = series
@@ -62,27 +75,40 @@ pub fn evaluate(
     let after = &series.samples[warm..];
     let (first, last) = match (after.first(), after.last()) {
         (Some(first), Some(last)) => (first, last),
-        _ => return empty(variant),
+        _ => {
+            return VariantResult {
+                name: variant.name.clone(),
+                ..VariantResult::default()
+            }
+        }
     };
     let time_s = (last.time_s - first.time_s).max(f64::MIN_POSITIVE);
-    let sent = (last.sent_bytes - first.sent_bytes) as f64 * 8.0;
+    let carried = (last.carried_bytes - first.carried_bytes) as f64 * 8.0;
+    let offered = offered_bits(experiment, first.time_s, last.time_s);
     let flows: Vec<FlowResult> = (0..experiment.flows.len())
         .map(|i| flow_result(experiment, starts, series, after, i, time_s))
         .collect();
+    let controlled: Vec<f64> = experiment
+        .flows
+        .iter()
+        .zip(&flows)
+        .filter(|(flow, _)| flow.udp_mbit.is_none())
+        .map(|(_, result)| result.goodput_bps)
+        .collect();
     let mut result = VariantResult {
         name: variant.name.clone(),
-        link_utilisation: round(sent / time_s / experiment.capacity_bps(), 5),
-        queue_packets: queue.stats(),
+        link_utilisation: round(carried / offered, 5),
+        queue_packets: seen.queue.stats(),
+        xcp_queue_packets: seen.xcp_queue.stats(),
+        queue_delay_ms: seen.delays.stats(experiment.warmup_s),
         drops: last.drops,
         retransmissions: last
             .flows
             .iter()
             .map(|f| u64::from(f.retransmissions))
             .sum(),
-        jain: round(
-            jain(&flows.iter().map(|f| f.goodput_bps).collect::<Vec<_>>()),
-            5,
-        ),
+        jain: round(jain(&controlled), 5),
+        kinds: kinds(&experiment.flows, variant, &flows, &controlled),
         flows,
         checks: Vec::new(),
     };
@@ -95,16 +121,45 @@ pub fn evaluate(
     result
 }
 
-fn empty(variant: &Variant) -> VariantResult {
-    VariantResult {
-        name: variant.name.clone(),
-        link_utilisation: 0.0,
-        queue_packets: QueueStats::default(),
-        drops: 0,
-        retransmissions: 0,
-        jain: 0.0,
-        flows: Vec::new(),
-        checks: Vec::new(),
+/// What the bottleneck could carry between two moments, bits.
+fn offered_bits(experiment: &Experiment, from_s: f64, to_s: f64) -> f64 {
+    let link = experiment.bottleneck_link();
+    link.map_or(0.0, |l: &Link| l.offered_bits(from_s, to_s))
+}
+
+/// The flows by kind, in the order of their names. `controlled` are the
+/// goodputs of all TCP flows.
+fn kinds(
+    flows: &[Flow],
+    variant: &Variant,
+    results: &[FlowResult],
+    controlled: &[f64],
+) -> Vec<KindResult> {
+    let all: f64 = results.iter().map(|r| r.goodput_bps).sum();
+    let mean = controlled.iter().sum::<f64>() / controlled.len().max(1) as f64;
+    let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (flow, result) in flows.iter().zip(results) {
+        let group = groups.entry(flow.kind(variant)).or_default();
+        group.push(result.goodput_bps);
+    }
+    let group = |(kind, goodputs): (&str, Vec<f64>)| {
+        let sum: f64 = goodputs.iter().sum();
+        KindResult {
+            kind: kind.to_owned(),
+            flows: goodputs.len(),
+            goodput_bps: sum,
+            share: round(ratio(sum, all), 4),
+            flow_share: round(ratio(sum / goodputs.len() as f64, mean), 4),
+        }
+    };
+    groups.into_iter().map(group).collect()
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        part / whole
+    } else {
+        0.0
     }
 }
 
@@ -121,7 +176,7 @@ fn flow_result(
         .filter(|s| s.flows[i].cwnd_packets > 0)
         .collect();
     let mean = |value: fn(&Sample, usize) -> f64| {
-        let sum: f64 = active.iter().map(|s| value(s, i)).sum();
+        let sum = active.iter().fold(0.0, |sum, s| sum + value(s, i));
         sum / active.len().max(1) as f64
     };
     let received = |s: Option<&Sample>| s.map_or(0, |s| s.flows[i].received_bytes);
@@ -144,6 +199,9 @@ fn convergence(
     series: &Series,
     i: usize,
 ) -> Option<f64> {
+    if experiment.flows[i].udp_mbit.is_some() {
+        return None;
+    }
     let start = starts[i].as_secs_f64();
     let until = experiment
         .flows
@@ -166,12 +224,13 @@ fn convergence(
             (pair[span].flows[f].received_bytes - pair[0].flows[f].received_bytes) as f64
         };
         let present = (0..experiment.flows.len()).filter(|f| {
-            starts[*f].as_secs_f64() <= pair[0].time_s
+            experiment.flows[*f].udp_mbit.is_none()
+                && starts[*f].as_secs_f64() <= pair[0].time_s
                 && experiment.flows[*f]
                     .stop_s
                     .is_none_or(|s| s >= pair[span].time_s)
         });
-        let payload = payload_of(experiment, pair[span].time_s - pair[0].time_s);
+        let payload = payload_of(experiment, pair[0].time_s, pair[span].time_s);
         let fair = payload / present.count().max(1) as f64;
         let within = (share(i) - fair).abs() <= CONVERGED * fair;
         converged = match (within, converged) {
@@ -183,11 +242,11 @@ fn convergence(
     converged.map(|s| round(s, 1))
 }
 
-/// Application bytes that the bottleneck can carry in a time: full frames of
+/// Application bytes that the bottleneck can carry between two moments: full frames of
 /// 1514 bytes with 1400 to 1448 of payload differ by less than what counts.
-fn payload_of(experiment: &Experiment, time_s: f64) -> f64 {
+fn payload_of(experiment: &Experiment, from_s: f64, to_s: f64) -> f64 {
     const PAYLOAD_SHARE: f64 = 1420.0 / 1514.0;
-    experiment.capacity_bps() / 8.0 * time_s * PAYLOAD_SHARE
+    offered_bits(experiment, from_s, to_s) / 8.0 * PAYLOAD_SHARE
 }
 
 /// Jain's index: 1 if all are equal, 1 / n if one has everything.
@@ -207,6 +266,14 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::QueueMean => result.queue_packets.mean,
         Metric::QueueP99 => result.queue_packets.p99,
         Metric::QueueMax => result.queue_packets.max,
+        Metric::QueueDelayMean => result.queue_delay_ms.mean,
+        Metric::QueueDelayP95 => result.queue_delay_ms.p95,
+        Metric::QueueDelayMax => result.queue_delay_ms.max,
+        Metric::XcpQueueMean => result.xcp_queue_packets.mean,
+        Metric::XcpQueueP99 => result.xcp_queue_packets.p99,
+        Metric::XcpQueueMax => result.xcp_queue_packets.max,
+        Metric::Share => of_kind(check, result, |k| k.share),
+        Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
     };
@@ -217,15 +284,25 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
             ("<=", max, measured <= max)
         }
     };
+    let kind = check.kind.as_ref();
+    let kind = kind.map_or(String::new(), |k| format!(" of {k}"));
     CheckResult {
-        name: format!("{} {sign} {required}", check.metric.name()),
+        name: format!("{}{kind} {sign} {required}", check.metric.name()),
         required,
         measured,
         ok,
     }
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+/// A figure of the kind that a check is about.
+fn of_kind(check: &Check, result: &VariantResult, figure: fn(&KindResult) -> f64) -> f64 {
+    let mut kinds = result.kinds.iter();
+    let found = kinds.find(|k| check.kind.as_ref() == Some(&k.kind));
+    found.map_or(0.0, figure)
+}
+
+/// A value with so many decimals.
+pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
@@ -233,6 +310,118 @@ fn round(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::FlowSample;
+
+    /// 10 Mb/s for 5 s, then 2; a flow each of XCP, CUBIC and UDP.
+    const MIXED: &str = r#"
+name = "mixed"
+source = "a test"
+about = "three kinds"
+duration_s = 10
+warmup_s = 2
+bottleneck = ["r", "d"]
+
+[[link]]
+between = ["r", "d"]
+rates = [[0, 10], [5, 2]]
+queue_packets = 100
+
+[[flow]]
+name = "1"
+from = "r"
+to = "d"
+
+[[flow]]
+name = "2"
+from = "r"
+to = "d"
+control = "cubic"
+
+[[flow]]
+name = "3"
+from = "r"
+to = "d"
+udp_mbit = 1
+
+[[variant]]
+name = "v"
+control = "xcp"
+queue = "xcp"
+
+[[check]]
+variant = "v"
+metric = "share"
+kind = "udp"
+min = 0.25
+
+[[check]]
+variant = "v"
+metric = "flow_share"
+kind = "cubic"
+max = 0.4
+"#;
+
+    #[test]
+    fn kinds_share_what_the_link_offers() {
+        let experiment = Experiment::parse("x.toml", MIXED).expect("is well");
+        // from 2 s on each flow gets 300, 100 and 200 kB/s, the link carries 640
+        let sample = |tenth: u64| Sample {
+            time_s: tenth as f64 / 10.0,
+            carried_bytes: tenth * 64_000,
+            flows: [30_000, 10_000, 20_000]
+                .map(|bytes| FlowSample {
+                    received_bytes: tenth.saturating_sub(20) * bytes,
+                    ..FlowSample::default()
+                })
+                .to_vec(),
+            ..Sample::default()
+        };
+        let series = Series {
+            samples: (0..=100).map(sample).collect(),
+            ..Series::default()
+        };
+        let starts = [Duration::ZERO; 3];
+        let variant = &experiment.variants[0];
+        let result = evaluate(&experiment, variant, &starts, &Seen::default(), &series);
+        // 3 s of 10 Mb/s and 5 s of 2
+        assert_eq!(result.link_utilisation, 640_000.0 * 8.0 * 8.0 / 40e6);
+        let kinds: Vec<_> = result
+            .kinds
+            .iter()
+            .map(|k| {
+                (
+                    k.kind.as_str(),
+                    k.flows,
+                    k.goodput_bps,
+                    k.share,
+                    k.flow_share,
+                )
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("cubic", 1, 0.8e6, 0.1667, 0.5),
+                ("udp", 1, 1.6e6, 0.3333, 1.0),
+                ("xcp", 1, 2.4e6, 0.5, 1.5),
+            ]
+        );
+        // of 3 to 1, UDP left out
+        assert_eq!(result.jain, 0.8);
+        let checks: Vec<_> = result
+            .checks
+            .iter()
+            .map(|c| (c.name.as_str(), c.ok))
+            .collect();
+        assert_eq!(
+            checks,
+            [
+                ("share of udp >= 0.25", true),
+                ("flow_share of cubic <= 0.4", false)
+            ]
+        );
+        assert_eq!(result.flows[2].convergence_s, None);
+    }
 
     #[test]
     fn jain_is_one_for_equals_and_one_nth_for_one() {

@@ -15,6 +15,7 @@ use crate::{interrupt, Error, Result};
 const QDISCS: &[(&str, &str)] = &[
     ("netem", "netem delay 1ms"),
     ("tbf", "tbf rate 10mbit burst 1600 limit 10000"),
+    ("fq", "fq nopacing"),
     ("red", "red limit 100000 min 10000 max 30000 avpkt 1500"),
     ("fq_codel", "fq_codel"),
 ];
@@ -98,11 +99,14 @@ fn wanted(experiment: &Experiment) -> Vec<&'static str> {
     if experiment.links.iter().any(Link::needs_netem) {
         wanted.push("netem");
     }
+    if experiment.links.iter().any(|l| l.half_duplex) {
+        wanted.push("fq");
+    }
     for variant in &experiment.variants {
         match variant.queue {
             Queue::Red => wanted.push("red"),
             Queue::FqCodel => wanted.push("fq_codel"),
-            Queue::Fifo | Queue::Xcp => {}
+            Queue::Fifo | Queue::Xcp | Queue::XcpFifo => {}
         }
     }
     wanted

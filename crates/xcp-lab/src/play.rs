@@ -6,15 +6,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use xcp_datapath::{host, socket};
+use xcp_datapath::trace::{Interval, Trace};
+use xcp_datapath::{host, qdisc, router, socket};
 
 use crate::capture::{Captures, Recording};
-use crate::experiment::{Experiment, Queue, Socket, Variant};
-use crate::metrics::{self, QueueSamples};
-use crate::probe::Probe;
+use crate::experiment::{Experiment, Socket, Variant};
+use crate::metrics::{self, Seen};
+use crate::probe::{Probe, QueueState};
 use crate::result::{Sample, Series, VariantResult};
-use crate::stage::{device, Stage};
-use crate::traffic::{Connection, End};
+use crate::stage::{device, has_own_queue, Stage};
+use crate::traffic::{End, Running};
 use crate::{interrupt, Error, Result};
 
 /// The queue is looked at this often, everything else every tenth time.
@@ -41,33 +42,47 @@ pub fn play(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome> {
     let experiment = &experiment.of_variant(variant);
-    let _host = HostOn::new(variant)?;
-    let stage = Stage::build(experiment, variant, prefix)?;
-    let [from, to] = &experiment.bottleneck;
-    let probe = stage.within(from, || Probe::open(&device(from, to)))??;
+    let _host = HostOn::new(experiment, variant)?;
+    let mut stage = Stage::build(experiment, variant, prefix)?;
+    let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
+    let trace = open_trace(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
     let end = Duration::from_secs_f64(experiment.duration_s);
     let warmup = Duration::from_secs_f64(experiment.warmup_s);
     let mut captures = Captures::open(&stage, points)?;
     captures.begin()?;
     let begin = Instant::now();
+    let begin_s = monotonic_s();
 
-    let mut flows: Vec<Option<Connection>> = experiment.flows.iter().map(|_| None).collect();
-    let mut queue = QueueSamples::default();
+    let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
+    let mut seen = Seen::default();
     let mut series = Series::default();
     let mut tick = 0u64;
     loop {
         let due = QUEUE_SAMPLE * tick as u32;
         while begin.elapsed() < due {
-            serve(&mut flows, due.saturating_sub(begin.elapsed()))?;
+            serve(&mut flows, begin, due)?;
             if interrupt::requested() {
                 return Err(interrupt::error());
             }
         }
         captures.collect();
-        let state = probe.read()?;
+        let (state, carried_bytes) = bottleneck.read()?;
+        let xcp_packets = bottleneck.xcp_packets(&stage)?.unwrap_or(state.packets);
+        let (sent, held) = (state.sent_bytes, u64::from(state.bytes));
+        seen.delays.add(due.as_secs_f64(), sent, held);
         if due > warmup {
-            queue.add(state.packets);
+            seen.queue.add(state.packets);
+            seen.xcp_queue.add(xcp_packets);
+        }
+        while let Some(interval) = trace
+            .as_ref()
+            .map_or(Ok(None), |t| t.next(Duration::ZERO))?
+        {
+            series.router.push(Interval {
+                time_s: metrics::round(interval.time_s - begin_s, 6),
+                ..interval
+            });
         }
         if tick.is_multiple_of(SAMPLE_EVERY) {
             series.samples.push(Sample {
@@ -75,10 +90,11 @@ pub fn play(
                 queue_packets: state.packets,
                 queue_bytes: state.bytes,
                 sent_bytes: state.sent_bytes,
+                carried_bytes,
                 drops: u64::from(state.drops),
                 flows: flows
                     .iter_mut()
-                    .map(|f| f.as_mut().map(Connection::sample).unwrap_or_default())
+                    .map(|f| f.as_mut().map(Running::sample).unwrap_or_default())
                     .collect(),
             });
             progress(due.as_secs_f64() / experiment.duration_s);
@@ -86,9 +102,11 @@ pub fn play(
         if due >= end {
             break;
         }
+        change_rates(experiment, &mut stage, due)?;
         for (i, flow) in experiment.flows.iter().enumerate() {
             if flows[i].is_none() && due >= starts[i] {
-                flows[i] = Some(Connection::start(experiment, &stage, i, variant)?);
+                let now = begin.elapsed();
+                flows[i] = Some(Running::start(experiment, &stage, i, variant, now)?);
             }
             let over = flow.stop_s.is_some_and(|s| due.as_secs_f64() >= s);
             if let Some(connection) = flows[i].as_mut().filter(|_| over) {
@@ -98,9 +116,9 @@ pub fn play(
         tick += 1;
     }
     let recordings = captures.finish()?;
-    let mut result = metrics::evaluate(experiment, variant, &starts, &queue, &series);
+    let mut result = metrics::evaluate(experiment, variant, &starts, &seen, &series);
     for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
-        flow.control = connection.as_mut().map(Connection::control);
+        flow.control = connection.as_mut().map(Running::control);
     }
     Ok(Outcome {
         result,
@@ -109,12 +127,97 @@ pub fn play(
     })
 }
 
-/// Serves all connections for at most `wait`.
-fn serve(flows: &mut [Option<Connection>], wait: Duration) -> Result<()> {
+/// The bottleneck's counters: those of the measured direction, and on a
+/// half-duplex link those of the other one.
+struct Bottleneck<'a> {
+    probes: Vec<Probe>,
+    framing_bytes: u64,
+    /// The node and the device whose queue discipline keeps XCP's packets
+    /// apart.
+    own_queue: Option<(&'a str, String)>,
+}
+
+impl<'a> Bottleneck<'a> {
+    fn open(experiment: &'a Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
+        let [a, b] = &experiment.bottleneck;
+        let link = experiment.bottleneck_link();
+        let mut probes = vec![stage.within(a, || Probe::open(&device(a, b)))??];
+        if link.is_some_and(|l| l.half_duplex) {
+            probes.push(stage.within(b, || Probe::open(&device(b, a)))??);
+        }
+        Ok(Self {
+            probes,
+            framing_bytes: link.map_or(0, |l| l.framing_bytes.into()),
+            own_queue: has_own_queue(variant).then(|| (a.as_str(), device(a, b))),
+        })
+    }
+
+    /// The queue now, and the bytes that the link has carried.
+    fn read(&self) -> Result<(QueueState, u64)> {
+        let states: Vec<QueueState> = self.probes.iter().map(Probe::read).collect::<Result<_>>()?;
+        let carried =
+            |s: &QueueState| s.sent_bytes + self.framing_bytes * u64::from(s.sent_packets);
+        Ok((states[0], states.iter().map(carried).sum()))
+    }
+
+    /// XCP's packets in the queue, where they have one of their own.
+    fn xcp_packets(&self, stage: &Stage) -> Result<Option<u32>> {
+        let Some((node, device)) = &self.own_queue else {
+            return Ok(None);
+        };
+        let record = stage.within(node, || qdisc::record(device))??;
+        Ok(record.map(|r| r.class[0].backlog_packets as u32))
+    }
+}
+
+/// The trace of the bottleneck's router, if it has one.
+fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Option<Trace>> {
+    if !variant.queue.has_router() {
+        return Ok(None);
+    }
+    let [from, to] = &experiment.bottleneck;
+    stage
+        .within(from, || router::trace(&device(from, to)))?
+        .map(Some)
+}
+
+/// Seconds on the clock that the router's times are of.
+fn monotonic_s() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists, and the record lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// Gives the links the rates that they have from now on.
+fn change_rates(experiment: &Experiment, stage: &mut Stage, now: Duration) -> Result<()> {
+    let before = now.saturating_sub(QUEUE_SAMPLE);
+    for (i, link) in experiment.links.iter().enumerate() {
+        let rate = |time: Duration| link.rate_bps(time.as_secs_f64());
+        if let (Some(next), true) = (rate(now), rate(now) != rate(before)) {
+            stage.set_rate(i, next)?;
+        }
+    }
+    Ok(())
+}
+
+/// Serves all flows until one of them or the run has something due.
+fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Result<()> {
+    let failed = |i: usize, e: io::Error| Error::io(format!("flow {}", i + 1), &e);
+    let mut next = due;
+    for (i, flow) in flows.iter_mut().enumerate() {
+        let Some(flow) = flow else { continue };
+        flow.send_due(begin.elapsed()).map_err(|e| failed(i, e))?;
+        next = flow.next().map_or(next, |at| next.min(at));
+    }
+    let wait = next.saturating_sub(begin.elapsed());
     let mut owners: Vec<(usize, End)> = Vec::new();
     let mut polls: Vec<libc::pollfd> = Vec::new();
-    for (i, connection) in flows.iter().enumerate() {
-        for (end, fd, events) in connection.iter().flat_map(Connection::interests) {
+    for (i, flow) in flows.iter().enumerate() {
+        for (end, fd, events) in flow.iter().flat_map(Running::interests) {
             owners.push((i, end));
             polls.push(libc::pollfd {
                 fd,
@@ -147,10 +250,8 @@ fn serve(flows: &mut [Option<Connection>], wait: Duration) -> Result<()> {
         if poll.revents == 0 {
             continue;
         }
-        if let Some(connection) = flows[i].as_mut() {
-            connection
-                .serve(end)
-                .map_err(|e| Error::io(format!("flow {}", i + 1), &e))?;
+        if let Some(flow) = flows[i].as_mut() {
+            flow.serve(end).map_err(|e| failed(i, e))?;
         }
     }
     Ok(())
@@ -184,8 +285,8 @@ struct HostOn {
 }
 
 impl HostOn {
-    fn new(variant: &Variant) -> Result<Self> {
-        let wanted = variant.control == "xcp" || variant.queue == Queue::Xcp;
+    fn new(experiment: &Experiment, variant: &Variant) -> Result<Self> {
+        let wanted = experiment.has_kind(variant, "xcp") || variant.queue.has_router();
         let ours = wanted && !host::is_on();
         if ours {
             host::on(&host::Options {

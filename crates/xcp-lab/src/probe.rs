@@ -17,6 +17,7 @@ pub struct QueueState {
     pub packets: u32,
     pub bytes: u32,
     pub sent_bytes: u64,
+    pub sent_packets: u32,
     pub drops: u32,
 }
 
@@ -95,7 +96,10 @@ fn state_of(message: &TcMessage) -> QueueState {
         };
         for stat in stats {
             match stat {
-                TcStats2::Basic(basic) => state.sent_bytes = basic.bytes,
+                TcStats2::Basic(basic) => {
+                    state.sent_bytes = basic.bytes;
+                    state.sent_packets = basic.packets;
+                }
                 TcStats2::Queue(queue) => {
                     state.packets = queue.qlen;
                     state.bytes = queue.backlog;
@@ -108,7 +112,7 @@ fn state_of(message: &TcMessage) -> QueueState {
     state
 }
 
-fn index_of(device: &str) -> Result<u32> {
+pub fn index_of(device: &str) -> Result<u32> {
     let name = std::ffi::CString::new(device).unwrap_or_default();
     // SAFETY: the argument is a C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {

@@ -3,6 +3,7 @@
 //! prints, and the time series that go to CSV and to the report.
 
 use serde::{Deserialize, Serialize};
+use xcp_datapath::trace::Interval;
 use xcp_datapath::Wire;
 
 /// One run of one experiment, all its variants.
@@ -20,6 +21,9 @@ pub struct RunResult {
     pub variants: Vec<VariantResult>,
     /// Every check of every variant holds.
     pub ok: bool,
+    /// The bottleneck's rate changes: tables tell the delay in its queue.
+    #[serde(skip)]
+    pub varies: bool,
     /// The packets captured, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureFile>,
@@ -35,35 +39,33 @@ pub struct CaptureFile {
 }
 
 /// One way of running the experiment, such as XCP, or CUBIC over a FIFO.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct VariantResult {
     pub name: String,
-    /// Bytes the bottleneck sent after the warm-up, headers counted, by its capacity.
+    /// Bytes the bottleneck carried after the warm-up, headers and framing
+    /// counted, by what it could have carried. Both directions of a
+    /// half-duplex link count.
     pub link_utilisation: f64,
     pub queue_packets: QueueStats,
+    /// The queue that XCP's packets wait in: the same, unless they have one of
+    /// their own.
+    pub xcp_queue_packets: QueueStats,
+    /// Of the bytes that left the queue after the warm-up, milliseconds.
+    pub queue_delay_ms: DelayStats,
     /// Packets dropped at the bottleneck in the whole run.
     pub drops: u64,
     /// Segments retransmitted by all flows in the whole run.
     pub retransmissions: u64,
-    /// Jain's index of the flows' goodputs.
+    /// Jain's index of the TCP flows' goodputs.
     pub jain: f64,
+    /// The flows by what controls them.
+    pub kinds: Vec<KindResult>,
     pub flows: Vec<FlowResult>,
     pub checks: Vec<CheckResult>,
 }
 
 /// More flows than that are told by their range.
 pub const FLOWS_IN_FULL: usize = 8;
-
-/// What [`VariantResult::cells`] are.
-pub const HEAD: [&str; 7] = [
-    "",
-    "utilisation",
-    "goodput per flow (Mb/s)",
-    "Jain",
-    "queue mean / p99 / max (packets)",
-    "drops",
-    "retransmissions",
-];
 
 impl RunResult {
     /// What was run: experiment, seed, how, and on which kernel.
@@ -78,19 +80,55 @@ impl RunResult {
     }
 }
 
+type Cell = fn(&VariantResult) -> String;
+
+/// The columns that every table has.
+const COLUMNS: [(&str, Cell); 7] = [
+    ("", |v| v.name.clone()),
+    ("utilisation", |v| format!("{:.3}", v.link_utilisation)),
+    ("goodput per flow (Mb/s)", VariantResult::goodputs),
+    ("Jain", |v| format!("{:.4}", v.jain)),
+    ("queue mean / p99 / max (packets)", |v| {
+        let queue = &v.queue_packets;
+        format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max)
+    }),
+    ("drops", |v| v.drops.to_string()),
+    ("retransmissions", |v| v.retransmissions.to_string()),
+];
+
+/// Where several kinds of flows share the bottleneck.
+const SHARES: (&str, Cell) = ("share of goodput", VariantResult::shares);
+
+/// Where the bottleneck's rate changes.
+const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", |v| {
+    let delay = &v.queue_delay_ms;
+    format!("{:.0} / {:.0} / {:.0}", delay.mean, delay.p95, delay.max)
+});
+
+impl RunResult {
+    /// A table for people: its head, then a row per variant.
+    pub fn table(&self) -> Vec<Vec<String>> {
+        let mut columns = COLUMNS.to_vec();
+        if self.varies {
+            columns.insert(5, DELAY);
+        }
+        if self.variants.iter().any(|v| v.kinds.len() > 1) {
+            columns.insert(3, SHARES);
+        }
+        let head = columns.iter().map(|(name, _)| (*name).to_owned());
+        let mut rows = vec![head.collect()];
+        for variant in &self.variants {
+            rows.push(columns.iter().map(|(_, cell)| cell(variant)).collect());
+        }
+        rows
+    }
+}
+
 impl VariantResult {
-    /// Its row in a table for people.
-    pub fn cells(&self) -> [String; 7] {
-        let queue = &self.queue_packets;
-        [
-            self.name.clone(),
-            format!("{:.3}", self.link_utilisation),
-            self.goodputs(),
-            format!("{:.4}", self.jain),
-            format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max),
-            self.drops.to_string(),
-            self.retransmissions.to_string(),
-        ]
+    fn shares(&self) -> String {
+        let each = self.kinds.iter();
+        let each: Vec<String> = each.map(|k| format!("{} {:.3}", k.kind, k.share)).collect();
+        each.join(", ")
     }
 
     fn goodputs(&self) -> String {
@@ -111,6 +149,28 @@ pub struct QueueStats {
     pub mean: f64,
     pub p99: f64,
     pub max: f64,
+}
+
+/// The delay in the bottleneck's queue, weighted by bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct DelayStats {
+    pub mean: f64,
+    pub p95: f64,
+    pub max: f64,
+}
+
+/// All flows of one kind, measured after the warm-up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct KindResult {
+    /// The congestion control that they were to have, or `udp`.
+    pub kind: String,
+    pub flows: usize,
+    /// Of all of them, bits per second.
+    pub goodput_bps: f64,
+    /// Their part of the goodput of all kinds.
+    pub share: f64,
+    /// The mean goodput of one of them, by that of one of all TCP flows.
+    pub flow_share: f64,
 }
 
 /// One flow, measured after the warm-up.
@@ -145,6 +205,10 @@ pub struct CheckResult {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     pub samples: Vec<Sample>,
+    /// What the bottleneck's router decided, in the measured direction; times
+    /// since the start of the run.
+    #[serde(default)]
+    pub router: Vec<Interval>,
 }
 
 /// One moment of one variant.
@@ -156,6 +220,9 @@ pub struct Sample {
     pub queue_bytes: u32,
     /// Bytes sent by the bottleneck so far.
     pub sent_bytes: u64,
+    /// Bytes that the link carried so far: with its framing, and if only one
+    /// end can send at a time, those of both.
+    pub carried_bytes: u64,
     pub drops: u64,
     pub flows: Vec<FlowSample>,
 }

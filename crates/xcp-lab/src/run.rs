@@ -11,7 +11,7 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Link};
 use crate::guest::Request;
 use crate::machine::{self, Played};
 use crate::report::{self, ReportInput};
@@ -118,6 +118,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         kernel: played.first().map(|p| p.kernel.clone()).unwrap_or_default(),
         ok: played.iter().all(|p| p.result.checks.iter().all(|c| c.ok)),
         variants: played.iter().map(|p| p.result.clone()).collect(),
+        varies: experiment.bottleneck_link().is_some_and(Link::varies),
         captures: write_captures(&played, &out)?,
     };
     let series = played
@@ -237,10 +238,16 @@ fn write(
 ) -> Result<PathBuf> {
     let describe = |path: &Path, e: &std::io::Error| Error::io(path.display().to_string(), e);
     fs::create_dir_all(out).map_err(|e| describe(out, &e))?;
-    let flows: Vec<String> = experiment.flows.iter().map(|f| f.name.clone()).collect();
-    for (variant, samples) in &series {
-        let path = out.join(format!("{variant}.csv"));
+    for (variant, samples) in experiment.variants.iter().zip(&series) {
+        let (name, samples) = samples;
+        let flows = experiment.of_variant(variant).flows;
+        let flows: Vec<String> = flows.into_iter().map(|f| f.name).collect();
+        let path = out.join(format!("{name}.csv"));
         csv::write_csv(&path, &flows, samples).map_err(|e| describe(&path, &e))?;
+        if variant.queue.has_router() {
+            let path = out.join(format!("{name}-router.csv"));
+            csv::write_router(&path, &samples.router).map_err(|e| describe(&path, &e))?;
+        }
     }
     let page = report::render(&ReportInput {
         about: &experiment.about,

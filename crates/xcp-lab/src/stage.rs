@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The stage of an experiment: its nodes as network namespaces, its links as
-//! veth pairs with netem (paths) or tbf (bottlenecks). Gone when dropped.
+//! veth pairs with their shapers and routers. Gone when dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -9,16 +9,14 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
 use xcp_datapath::host::{self, Speech};
-use xcp_datapath::{router, Spoken};
+use xcp_datapath::medium::Medium;
+use xcp_datapath::router::{Framing, Limits, Queueing};
+use xcp_datapath::{features, qdisc, router, Spoken};
 
-use crate::experiment::{Experiment, Link, Queue, Variant};
+use crate::experiment::{Capacity, Experiment, Flow, Link, Queue, Variant};
+use crate::shaper::{disciplines, Shaper};
 use crate::{Error, Result};
 
-/// What a token bucket may send at once: one full frame.
-const BURST_BYTES: u32 = 1600;
-/// Room for what is under way on a path.
-const PATH_PACKETS: u32 = 1_000_000;
-const PACKET_BYTES: u32 = 1500;
 /// The congestion control that speaks.
 const CONTROL: &str = "xcp";
 
@@ -29,6 +27,8 @@ pub struct Stage {
     spaces: BTreeMap<String, File>,
     home: File,
     routers: Vec<(String, String)>,
+    /// What can change its rate, by the link's number.
+    shapers: Vec<(usize, Shaper)>,
     /// Nodes that were told which wire formats to speak.
     speakers: Vec<String>,
 }
@@ -42,6 +42,7 @@ impl Stage {
             spaces: BTreeMap::new(),
             home: File::open(home).map_err(|e| Error::io(home, &e))?,
             routers: Vec::new(),
+            shapers: Vec::new(),
             speakers: Vec::new(),
         };
         for node in experiment.nodes() {
@@ -49,7 +50,7 @@ impl Stage {
         }
         stage.connect(experiment)?;
         stage.shape(experiment, variant)?;
-        if variant.control == CONTROL {
+        if experiment.has_kind(variant, CONTROL) {
             stage.teach(experiment, variant)?;
         }
         Ok(stage)
@@ -117,26 +118,179 @@ impl Stage {
 
     /// Queue disciplines and XCP routers.
     fn shape(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
-        for link in &experiment.links {
+        for (number, link) in experiment.links.iter().enumerate() {
             let [a, b] = &link.between;
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
-                let batch = disciplines(link, &dev, variant.queue);
-                self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
-                let bottleneck = link.rate_mbit.filter(|_| link.queue_packets.is_some());
-                if let (Some(rate_mbit), Queue::Xcp) = (bottleneck, variant.queue) {
-                    let options = router::Options {
-                        capacity_bytes_per_s: (rate_mbit * 1e6 / 8.0) as u64,
-                        whole_feedback: !variant.fractions,
-                        ..Default::default()
-                    };
-                    self.within(node, || router::add(&dev, options))??;
-                    self.routers.push((node.clone(), dev));
+                if link.queue_packets.is_none() || !has_own_queue(variant) {
+                    let batch = disciplines(link, &dev, variant.queue);
+                    self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
                 }
+                if link.queue_packets.is_some() {
+                    self.add_router(number, link, variant, node, &dev)?;
+                }
+            }
+            if link.half_duplex && !has_own_queue(variant) {
+                let medium = self.share_medium(link)?;
+                self.shapers.push((number, Shaper::Medium(medium)));
+            }
+        }
+        if has_own_queue(variant) || experiment.links.iter().any(|l| l.half_duplex) {
+            self.send_packet_by_packet(experiment)?;
+        }
+        Ok(())
+    }
+
+    /// What sends towards a bottleneck: its router, if it has one, and what
+    /// can change its rate.
+    fn add_router(
+        &mut self,
+        number: usize,
+        link: &Link,
+        variant: &Variant,
+        node: &str,
+        dev: &str,
+    ) -> Result<()> {
+        if variant.queue.has_router() {
+            let options = router_options(number, link, variant)?;
+            self.within(node, || router::add(dev, options))??;
+            self.routers.push((node.to_owned(), dev.to_owned()));
+        }
+        let (node, device) = (node.to_owned(), dev.to_owned());
+        let shaper = if has_own_queue(variant) {
+            let mut own = Shaper::Own {
+                node: node.clone(),
+                device,
+                options: queue_options(number, link),
+            };
+            // the link is as it is, whatever its router was told
+            let rate = link.rate_bps(0.0).unwrap_or(0.0);
+            self.within(&node, || own.set_rate(rate))??;
+            own
+        } else if link.half_duplex {
+            return Ok(());
+        } else {
+            Shaper::Tbf {
+                node,
+                device,
+                framing_bytes: link.framing_bytes,
+                queue_packets: link.queue_packets.unwrap_or(0),
+            }
+        };
+        self.shapers.push((number, shaper));
+        Ok(())
+    }
+
+    /// Both ends of a half-duplex link send through one shaper.
+    fn share_medium(&self, link: &Link) -> Result<Medium> {
+        let [a, b] = &link.between;
+        let bytes_per_s = link.rate_bps(0.0).unwrap_or(0.0) / 8.0;
+        let limit = link.queue_packets.unwrap_or(0);
+        let mut medium = Medium::new(bytes_per_s as u64, framing_of(link), limit)?;
+        for (node, peer) in [(a, b), (b, a)] {
+            self.within(node, || medium.attach(&device(node, peer)))??;
+        }
+        Ok(medium)
+    }
+
+    /// Neither a medium nor the queue discipline `xcp` cuts super-packets up,
+    /// so TCP must make none.
+    fn send_packet_by_packet(&self, experiment: &Experiment) -> Result<()> {
+        for link in &experiment.links {
+            let [a, b] = &link.between;
+            for (node, peer) in [(a, b), (b, a)] {
+                let batch = format!("link set dev {} gso_max_segs 1\n", device(node, peer));
+                self.within(node, || tool("ip", &["-batch", "-"], &batch))??;
             }
         }
         Ok(())
     }
+
+    /// Gives a link another rate, both directions.
+    pub fn set_rate(&mut self, link: usize, bits_per_s: f64) -> Result<()> {
+        let (home, spaces) = (&self.home, &self.spaces);
+        let of_link = self
+            .shapers
+            .iter_mut()
+            .filter(|(number, _)| *number == link);
+        for (_, shaper) in of_link {
+            if let Some(space) = shaper.node().and_then(|node| spaces.get(node)) {
+                enter(space)?;
+            }
+            let changed = shaper.set_rate(bits_per_s);
+            enter(home)?;
+            changed?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the bottleneck's queue discipline is `xcp`.
+pub fn has_own_queue(variant: &Variant) -> bool {
+    variant.queue == Queue::Xcp && features::has_qdisc()
+}
+
+fn framing_of(link: &Link) -> Framing {
+    Framing {
+        overhead_bytes: link.framing_bytes as i32,
+        ..Framing::default()
+    }
+}
+
+/// Limits of the queue discipline `xcp` on a link.
+fn limits_of(number: usize, link: &Link) -> Limits {
+    Limits {
+        packets: link.queue_packets.unwrap_or(0),
+        // 0 is none
+        medium: if link.half_duplex {
+            number as u32 + 1
+        } else {
+            0
+        },
+        ..Limits::default()
+    }
+}
+
+/// How the queue discipline `xcp` works on a link; its rate comes with time.
+fn queue_options(number: usize, link: &Link) -> qdisc::Options {
+    qdisc::Options {
+        rate_bytes_per_s: 0,
+        limits: limits_of(number, link),
+        framing: framing_of(link),
+    }
+}
+
+/// What the XCP router on a link is told.
+fn router_options(number: usize, link: &Link, variant: &Variant) -> Result<router::Options> {
+    if variant.xcp_share.is_some() {
+        return Err(Error::new(
+            format!("variant {}", variant.name),
+            "this router knows no fixed shares",
+            "leave xcp_share out",
+        ));
+    }
+
+    let capacity_bps = match variant.capacity_mbit {
+        Some(Capacity::Mbit(rate)) => rate * 1e6,
+        Some(Capacity::Unknown(_)) => 0.0,
+        None => link.highest_bps().unwrap_or(0.0),
+    };
+    Ok(router::Options {
+        capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
+        measure: variant.measure,
+        by_departures: variant.by_departures,
+        framing: Framing {
+            overhead_bytes: variant.overhead_bytes,
+            mpu_bytes: variant.mpu_bytes,
+            ..Framing::default()
+        },
+        queueing: match variant.queue {
+            Queue::Xcp => Queueing::Auto(limits_of(number, link)),
+            _ => Queueing::Keep,
+        },
+        whole_feedback: !variant.fractions,
+        ..Default::default()
+    })
 }
 
 impl Stage {
@@ -144,7 +298,8 @@ impl Stage {
     fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for node in experiment.nodes() {
             let mut speech = Speech::default();
-            for flow in &experiment.flows {
+            let speaks = |f: &&Flow| f.kind(variant) == CONTROL;
+            for flow in experiment.flows.iter().filter(speaks) {
                 let peer = match (flow.from == node, flow.to == node) {
                     (true, _) => &flow.to,
                     (_, true) => &flow.from,
@@ -286,38 +441,6 @@ fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str,
         }
     }
     found
-}
-
-fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
-    let rate = link
-        .rate_mbit
-        .map_or(String::new(), |r| format!("rate {}bit", (r * 1e6) as u64));
-    let Some(limit) = link.queue_packets else {
-        if !link.needs_netem() {
-            return String::new();
-        }
-        return format!(
-            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
-            (link.delay_ms * 1e3) as u64
-        );
-    };
-    let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
-    let inner = match queue {
-        Queue::Fifo | Queue::Xcp => format!("pfifo limit {limit}"),
-        // as Zhang & Henderson set it: a third and two thirds, probability 0.1
-        Queue::Red => format!(
-            "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1",
-            bytes / 3,
-            bytes * 2 / 3,
-            limit / 3 + 1
-        ),
-        Queue::FqCodel => format!("fq_codel limit {limit}"),
-    };
-    format!(
-        "qdisc add dev {dev} root handle 1: tbf {rate} burst {BURST_BYTES} limit {}\n\
-         qdisc add dev {dev} parent 1: handle 10: {inner}\n",
-        bytes * 2
-    )
 }
 
 fn enter(space: &File) -> Result<()> {

@@ -1,21 +1,126 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Traffic: real TCP connections between nodes, all served by one thread.
+//! Traffic: real TCP connections and UDP between nodes, all served by one
+//! thread.
 
 use std::io;
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use xcp_datapath::socket;
 
-use crate::experiment::{Experiment, Flow, Socket, Variant};
+use crate::experiment::{Experiment, Flow, Socket, Variant, UDP};
 use crate::result::FlowSample;
 use crate::stage::{address, Stage};
+use crate::udp::Blast;
 use crate::{Error, Result};
 
 const FIRST_PORT: u16 = 5001;
 const CHUNK: usize = 1 << 18;
 static ZEROES: [u8; CHUNK] = [0; CHUNK];
+
+/// A flow that has begun.
+pub enum Running {
+    Tcp(Connection),
+    Udp(Blast),
+}
+
+impl Running {
+    /// Starts a flow of the experiment; `now` is the time of the run.
+    pub fn start(
+        experiment: &Experiment,
+        stage: &Stage,
+        index: usize,
+        variant: &Variant,
+        now: Duration,
+    ) -> Result<Self> {
+        let flow: &Flow = &experiment.flows[index];
+        let to: SocketAddr =
+            socket_address(&address(experiment, &flow.to), FIRST_PORT + index as u16)?;
+        let kind = flow.kind(variant);
+        let describe = |e: io::Error| Error::io(format!("flow {} ({kind})", flow.name), &e);
+        if let Some(rate) = flow.udp_mbit {
+            let receiver = stage
+                .within(&flow.to, || Blast::listen(to))?
+                .map_err(describe)?;
+            let sender = stage
+                .within(&flow.from, || Blast::connect(to))?
+                .map_err(describe)?;
+            let bytes = flow.payload_bytes;
+            return Ok(Self::Udp(Blast::new(
+                sender,
+                receiver,
+                rate * 1e6,
+                bytes,
+                now,
+            )));
+        }
+        let listener = stage
+            .within(&flow.to, || listen(to, kind, variant.socket))?
+            .map_err(describe)?;
+        let sender = stage
+            .within(&flow.from, || connect(to, kind, variant.socket))?
+            .map_err(describe)?;
+        Ok(Self::Tcp(Connection::new(listener, sender)))
+    }
+
+    /// The open descriptors and the events that each waits for.
+    pub fn interests(&self) -> Vec<(End, RawFd, i16)> {
+        match self {
+            Self::Tcp(connection) => connection.interests().collect(),
+            Self::Udp(blast) => vec![(End::Receiver, blast.receiver(), libc::POLLIN)],
+        }
+    }
+
+    /// Does what can be done at an end without waiting.
+    pub fn serve(&mut self, end: End) -> io::Result<()> {
+        match self {
+            Self::Tcp(connection) => connection.serve(end),
+            Self::Udp(blast) => blast.receive(),
+        }
+    }
+
+    /// When it has to send, if that is up to the time.
+    pub fn next(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Udp(blast) => blast.next(),
+        }
+    }
+
+    /// Sends what the time asks for.
+    pub fn send_due(&mut self, now: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::Udp(blast) => blast.send(now),
+        }
+    }
+
+    /// Ends the flow: what is in flight still arrives.
+    pub fn stop(&mut self) {
+        match self {
+            Self::Tcp(connection) => connection.stop(),
+            Self::Udp(blast) => blast.stop(),
+        }
+    }
+
+    /// The congestion control that the sender has, or had when it stopped.
+    pub fn control(&mut self) -> String {
+        match self {
+            Self::Tcp(connection) => connection.control(),
+            Self::Udp(_) => UDP.to_owned(),
+        }
+    }
+
+    /// What the flow has done so far.
+    pub fn sample(&mut self) -> FlowSample {
+        match self {
+            Self::Tcp(connection) => connection.sample(),
+            Self::Udp(blast) => blast.sample(),
+        }
+    }
+}
 
 /// One connection: the sender's end, the receiver's end, and the listener
 /// until the receiver's end exists.
@@ -38,36 +143,19 @@ pub enum End {
 }
 
 impl Connection {
-    /// Starts a flow: the receiver listens, the sender begins to connect.
-    pub fn start(
-        experiment: &Experiment,
-        stage: &Stage,
-        index: usize,
-        variant: &Variant,
-    ) -> Result<Self> {
-        let flow: &Flow = &experiment.flows[index];
-        let to: SocketAddr =
-            socket_address(&address(experiment, &flow.to), FIRST_PORT + index as u16)?;
-        let control = &variant.control;
-        let describe = |e: io::Error| Error::io(format!("flow {} ({control})", flow.name), &e);
-        let listener = stage
-            .within(&flow.to, || listen(to, variant))?
-            .map_err(describe)?;
-        let sender = stage
-            .within(&flow.from, || connect(to, variant))?
-            .map_err(describe)?;
-        Ok(Self {
+    /// The receiver listens, the sender has begun to connect.
+    fn new(listener: OwnedFd, sender: OwnedFd) -> Self {
+        Self {
             sender: Some(sender),
             receiver: None,
             listener: Some(listener),
             received: 0,
             last: FlowSample::default(),
             control: String::new(),
-        })
+        }
     }
 
-    /// The open descriptors and the events that each waits for.
-    pub fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
+    fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
         [
             (End::Sender, &self.sender, libc::POLLOUT),
             (End::Receiver, &self.receiver, libc::POLLIN),
@@ -77,8 +165,7 @@ impl Connection {
         .filter_map(|(end, fd, events)| Some((end, fd.as_ref()?.as_raw_fd(), events)))
     }
 
-    /// Does what can be done at an end without waiting.
-    pub fn serve(&mut self, end: End) -> io::Result<()> {
+    fn serve(&mut self, end: End) -> io::Result<()> {
         match end {
             End::Sender => self.send(),
             End::Receiver => self.receive(),
@@ -146,23 +233,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the flow: what is in flight still arrives.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         self.sample();
         self.control();
         self.sender = None;
     }
 
-    /// The congestion control that the sender has, or had when it stopped.
-    pub fn control(&mut self) -> String {
+    fn control(&mut self) -> String {
         if let Some(name) = self.sender.as_ref().and_then(congestion_control) {
             self.control = name;
         }
         self.control.clone()
     }
 
-    /// What the flow has done so far.
-    pub fn sample(&mut self) -> FlowSample {
+    fn sample(&mut self) -> FlowSample {
         if let Some(info) = self.sender.as_ref().and_then(tcp_info) {
             self.last.cwnd_packets = info.tcpi_snd_cwnd;
             self.last.rtt_us = info.tcpi_rtt;
@@ -188,30 +272,30 @@ fn ignore_would_block() -> io::Result<()> {
     }
 }
 
-fn socket(to: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
+fn socket(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     let family = if to.is_ipv6() {
         libc::AF_INET6
     } else {
         libc::AF_INET
     };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    let protocol = match variant.socket {
+    let flags = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let protocol = match kind {
         Socket::Tcp => 0,
         Socket::Protocol => i32::from(socket::DEFAULT_NUMBER),
     };
     // SAFETY: plain values; the result is checked and owned at once.
-    let fd = unsafe { libc::socket(family, kind, protocol) };
+    let fd = unsafe { libc::socket(family, flags, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: socket returned this descriptor to us alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    if variant.socket == Socket::Tcp {
+    if kind == Socket::Tcp {
         set_option(
             &fd,
             libc::IPPROTO_TCP,
             libc::TCP_CONGESTION,
-            variant.control.as_bytes(),
+            control.as_bytes(),
         )?;
     }
     set_option(
@@ -223,7 +307,8 @@ fn socket(to: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn set_option(fd: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+/// Sets a socket's option.
+pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length describe the slice.
     let rc = unsafe {
         libc::setsockopt(
@@ -244,8 +329,8 @@ fn check(rc: i32) -> io::Result<()> {
     Ok(())
 }
 
-fn listen(at: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
-    let fd = socket(at, variant)?;
+fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
+    let fd = socket(at, control, kind)?;
     let (address, length) = raw_address(at);
     // SAFETY: the address is initialised and of the given length.
     unsafe {
@@ -259,8 +344,8 @@ fn listen(at: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn connect(to: SocketAddr, variant: &Variant) -> io::Result<OwnedFd> {
-    let fd = socket(to, variant)?;
+fn connect(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
+    let fd = socket(to, control, kind)?;
     let (address, length) = raw_address(to);
     // SAFETY: the address is initialised and of the given length.
     let rc = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The table of a lab run, and its checks.
 
-use xcp_lab::result::{CheckResult, RunResult, VariantResult, HEAD};
+use xcp_lab::result::{CheckResult, RunResult, VariantResult};
 
 use crate::out::Style;
 use crate::table;
 
 /// One row per variant, then the checks.
 pub fn render(result: &RunResult, style: &Style) -> String {
-    let mut rows = vec![HEAD.map(String::from).to_vec()];
-    rows.extend(result.variants.iter().map(|v| v.cells().to_vec()));
-    let table = table::columns(&rows, 1);
+    let table = table::columns(&result.table(), 1);
     let (head, body) = table.split_once('\n').unwrap_or_default();
     let title = result.title();
     let checks = checks(result, style) + &captures(result);
@@ -75,7 +73,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_lab::result::{CaptureFile, FlowResult, QueueStats};
+    use xcp_lab::result::{CaptureFile, DelayStats, FlowResult, KindResult, QueueStats};
 
     fn variant(name: &str, flows: usize, ok: bool) -> VariantResult {
         VariantResult {
@@ -105,6 +103,7 @@ mod tests {
                 measured: 0.9871,
                 ok,
             }],
+            ..VariantResult::default()
         }
     }
 
@@ -117,6 +116,7 @@ mod tests {
             kernel: "6.18.5".into(),
             variants,
             ok: true,
+            varies: false,
             captures: Vec::new(),
         }
     }
@@ -160,10 +160,34 @@ mod tests {
 
     #[test]
     fn many_flows_are_a_range() {
-        assert_eq!(
-            variant("xcp", 32, true).cells()[2],
-            "2.40 to 2.71 (32 flows)"
-        );
+        let table = result(vec![variant("xcp", 32, true)]).table();
+        assert_eq!(table[1][2], "2.40 to 2.71 (32 flows)");
+    }
+
+    #[test]
+    fn shares_and_delay_are_told_where_they_matter() {
+        let mut mixed = result(vec![variant("xcp", 2, true)]);
+        mixed.varies = true;
+        mixed.variants[0].queue_delay_ms = DelayStats {
+            mean: 12.4,
+            p95: 88.6,
+            max: 140.0,
+        };
+        let kind = |kind: &str, share| KindResult {
+            kind: kind.into(),
+            share,
+            ..KindResult::default()
+        };
+        mixed.variants[0].kinds = vec![kind("cubic", 0.4812), kind("xcp", 0.5188)];
+        let table = mixed.table();
+        for (name, cell) in [
+            ("share of goodput", "cubic 0.481, xcp 0.519"),
+            ("queue mean / p95 / max (ms)", "12 / 89 / 140"),
+            ("drops", "0"),
+        ] {
+            let column = table[0].iter().position(|head| head == name);
+            assert_eq!(table[1][column.expect(name)], cell);
+        }
     }
 
     #[test]

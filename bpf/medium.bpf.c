@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+/*
+ * A half-duplex link of the lab: tc egress of its two devices, one instance
+ * for both. Whoever sends takes the medium's time:
+ *
+ *   t     = max(now, free)    when the packet leaves
+ *   free  = t + L / rate      when the medium is free again
+ *
+ * The packet carries t as its departure time, and the queue discipline behind,
+ * fq without pacing of its own, keeps it until then. So that queue is the
+ * backlog of one end, and the traffic of the other end makes it longer. What
+ * fq is about to drop for want of room takes no time.
+ */
+#include "kernel.h"
+#include "intf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define NSEC_PER_SEC 1000000000ull
+
+/* May change while traffic flows. */
+struct xcp_medium {
+	__u64 rate_Bps;
+	__u32 limit_packets; /* of the queue at each end */
+	struct xcp_frame frame;
+} medium SEC(".data.medium");
+
+struct clock {
+	struct bpf_spin_lock lock;
+	__u64 free_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct clock);
+} clock SEC(".maps");
+
+SEC("tc")
+int xcp_depart(struct __sk_buff *skb)
+{
+	struct clock *c;
+	struct sk_buff *kskb;
+	__u64 now, leaves, takes;
+	__u32 key = 0, n;
+
+	c = bpf_map_lookup_elem(&clock, &key);
+	if (!c || !medium.rate_Bps)
+		return XCP_TC_NEXT;
+	kskb = bpf_cast_to_kern_ctx(skb);
+	if (kskb->dev->qdisc->q.qlen >= medium.limit_packets)
+		return XCP_TC_NEXT;
+	n = skb->gso_segs ? skb->gso_segs : 1;
+	takes = xcp_frame_bytes(&medium.frame, skb->len, n) * NSEC_PER_SEC /
+		medium.rate_Bps;
+	now = bpf_ktime_get_ns();
+	bpf_spin_lock(&c->lock);
+	leaves = xcp_max(now, c->free_ns);
+	c->free_ns = leaves + takes;
+	bpf_spin_unlock(&c->lock);
+	bpf_skb_set_tstamp(skb, leaves, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	return XCP_TC_NEXT;
+}

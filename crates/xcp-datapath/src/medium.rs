@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A half-duplex link of the lab: both its devices send through one shaper.
+//! Gone when dropped.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::Object;
+
+use crate::intf::Medium as Settings;
+use crate::router::Framing;
+use crate::rtnl::Device;
+use crate::{features, link, object, Error, Result};
+
+/// The medium that two devices share.
+pub struct Medium {
+    object: Object,
+    settings: Settings,
+    attached: Vec<OwnedFd>,
+}
+
+impl Medium {
+    /// A medium that carries so many bytes per second; each end queues up to
+    /// `limit_packets`.
+    pub fn new(rate_bytes_per_s: u64, framing: Framing, limit_packets: u32) -> Result<Self> {
+        if !features::has_tcx() {
+            return Err(Error::new(
+                "half-duplex link",
+                "this kernel has no tcx",
+                "use Linux 6.6 or later",
+            ));
+        }
+        let open = object::open(&object::MEDIUM)?;
+        let mut medium = Self {
+            object: object::load(&object::MEDIUM, open)?,
+            settings: Settings {
+                limit_packets,
+                frame: framing.record(),
+                ..Settings::default()
+            },
+            attached: Vec::new(),
+        };
+        medium.set_rate(rate_bytes_per_s)?;
+        Ok(medium)
+    }
+
+    /// Changes the rate, of what comes from now on.
+    pub fn set_rate(&mut self, bytes_per_s: u64) -> Result<()> {
+        self.settings.rate_Bps = bytes_per_s;
+        object::write_record(&object::map(&self.object, ".data.medium")?, &self.settings)
+    }
+
+    /// Makes a device of this network namespace one of the ends. Its root
+    /// queue discipline has to be fq, which keeps packets until they leave.
+    pub fn attach(&mut self, dev: &str) -> Result<()> {
+        let device = Device::find(dev)?;
+        let program = object::program(&self.object, "xcp_depart")?;
+        let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
+        self.attached.push(attached);
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What a router decided, one record per control interval in which XCP
+//! packets came.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use serde::{Deserialize, Serialize};
+
+use crate::intf::{Record, RouterRecord};
+use crate::rtnl::{self, Device};
+use crate::{object, Error, Result};
+
+/// The name of the ring buffer beside the router's other maps.
+pub(crate) const PIN: &str = "trace";
+
+/// One control interval, and what follows from it for the next.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its end, on the monotonic clock.
+    pub time_s: f64,
+    pub interval_s: f64,
+    /// d, the average RTT of the traffic.
+    pub average_rtt_s: f64,
+    /// What XCP may hand out, bits per second.
+    pub capacity_bps: u64,
+    /// What the link was found to carry, bits per second, if that is known.
+    pub link_bps: Option<u64>,
+    /// y, the input traffic that counts against the capacity, bits per second.
+    pub input_rate_bps: u64,
+    /// Input traffic of the other queue, bits per second.
+    pub other_rate_bps: u64,
+    /// Backlog of the device's queues.
+    pub queue_bytes: u64,
+    /// Q, the least backlog of the last estimation interval.
+    pub persistent_queue_bytes: u64,
+    /// F, the aggregate feedback, bits per second.
+    pub feedback_bps: i64,
+    /// The pool of increases, bits per second.
+    pub increase_bps: u64,
+    /// The pool of decreases, bits per second.
+    pub decrease_bps: u64,
+    /// XCP's share of the link, if it is weighted against other traffic.
+    pub xcp_share: Option<f64>,
+}
+
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}
+
+impl From<RouterRecord> for Interval {
+    fn from(r: RouterRecord) -> Self {
+        Self {
+            time_s: seconds(r.time_ns),
+            interval_s: seconds(r.interval_ns),
+            average_rtt_s: seconds(r.d_ns),
+            capacity_bps: r.capacity_Bps * 8,
+            link_bps: (r.link_Bps > 0).then_some(r.link_Bps * 8),
+            input_rate_bps: r.y_Bps * 8,
+            other_rate_bps: r.other_Bps * 8,
+            queue_bytes: r.backlog_B,
+            persistent_queue_bytes: r.queue_B,
+            feedback_bps: r.f_Bps * 8,
+            increase_bps: r.pos_Bps * 8,
+            decrease_bps: r.neg_Bps * 8,
+            xcp_share: (r.share > 0).then_some(f64::from(r.share) / 65536.0),
+        }
+    }
+}
+
+/// A ring buffer of such records, from now on.
+pub struct Ring {
+    ring: RingBuffer<'static>,
+    read: Rc<RefCell<VecDeque<RouterRecord>>>,
+}
+
+impl Ring {
+    pub(crate) fn of(map: &dyn MapCore) -> Result<Self> {
+        let failure = |e| object::failure(PIN, &e);
+        let read = Rc::new(RefCell::new(VecDeque::new()));
+        let into = read.clone();
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(map, move |bytes| {
+                into.borrow_mut().extend(RouterRecord::from_bytes(bytes));
+                0
+            })
+            .map_err(failure)?;
+        let ring = builder.build().map_err(failure)?;
+        // what nobody read is as old as the router
+        ring.consume().map_err(failure)?;
+        read.borrow_mut().clear();
+        Ok(Self { ring, read })
+    }
+
+    /// The next record; None if none comes within that time, or if a signal
+    /// does.
+    pub fn next(&self, timeout: Duration) -> Result<Option<Interval>> {
+        let mut next = self.read.borrow_mut().pop_front();
+        if next.is_none() {
+            let rc = if timeout.is_zero() {
+                self.ring.consume_raw()
+            } else {
+                self.ring.poll_raw(timeout)
+            };
+            if rc < 0 && rc != -libc::EINTR {
+                return Err(Error::io(PIN, &io::Error::from_raw_os_error(-rc)));
+            }
+            next = self.read.borrow_mut().pop_front();
+        }
+        Ok(next.map(Interval::from))
+    }
+}
+
+/// The trace of a device's router.
+pub struct Trace {
+    ring: Ring,
+    device: Device,
+    pin: PathBuf,
+    map: u32,
+    /// Locked: two readers of a ring would take each other's records.
+    _folder: File,
+}
+
+impl Trace {
+    pub(crate) fn open(device: &Device, dir: PathBuf) -> Result<Self> {
+        let pin = dir.join(PIN);
+        if !object::exists(&pin) {
+            return Err(object::other_version(&device.name));
+        }
+        let folder = lock(&dir, &device.name)?;
+        let map = object::pinned_map(&pin)?;
+        Ok(Self {
+            ring: Ring::of(&map)?,
+            device: device.clone(),
+            map: object::map_id(&map)?,
+            pin,
+            _folder: folder,
+        })
+    }
+
+    /// The next control interval; None if none ends within that time (zero:
+    /// does not wait), or if a signal comes.
+    pub fn next(&self, timeout: Duration) -> Result<Option<Interval>> {
+        self.ring.next(timeout)
+    }
+
+    /// Whether the router has been removed, or its device.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let present = object::pinned_map(&self.pin).and_then(|map| object::map_id(&map));
+        present.ok() != Some(self.map)
+            || rtnl::name_of(self.device.index).as_ref() != Some(&self.device.name)
+    }
+}
+
+fn lock(dir: &Path, dev: &str) -> Result<File> {
+    let thing = || dir.display().to_string();
+    let folder = File::open(dir).map_err(|e| Error::io(thing(), &e))?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(folder);
+    }
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::WouldBlock => Err(Error::new(
+            dev,
+            "its trace is being read already",
+            "end the other xcp router trace, or the lab run, first",
+        )),
+        e => Err(Error::io(thing(), &e)),
+    }
+}

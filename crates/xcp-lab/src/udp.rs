@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! UDP at a constant rate: what nothing controls.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use crate::result::FlowSample;
+use crate::traffic::set_option;
+
+/// Longer than any payload.
+const ROOM_BYTES: usize = 2048;
+/// As much as any queue here holds.
+const SEND_BUFFER_BYTES: i32 = 1 << 26;
+static ZEROES: [u8; ROOM_BYTES] = [0; ROOM_BYTES];
+
+/// The two ends of a flow.
+pub struct Blast {
+    sender: Option<UdpSocket>,
+    receiver: UdpSocket,
+    payload_bytes: usize,
+    pace: Pace,
+    received_bytes: u64,
+}
+
+/// When each packet is due.
+struct Pace {
+    interval: Duration,
+    next: Duration,
+}
+
+impl Pace {
+    /// How many packets are due by now.
+    fn due(&mut self, now: Duration) -> u32 {
+        let mut due = 0;
+        while self.next <= now {
+            self.next += self.interval;
+            due += 1;
+        }
+        due
+    }
+}
+
+impl Blast {
+    /// A socket that receives at an address.
+    pub fn listen(at: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// A socket that sends to an address.
+    pub fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
+        let any: SocketAddr = if to.is_ipv6() {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.set_nonblocking(true)?;
+        // its own host's queue is to drop what is too much, not the socket
+        let room = SEND_BUFFER_BYTES.to_ne_bytes();
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room)?;
+        socket.connect(to)?;
+        Ok(socket)
+    }
+
+    /// Payloads of so many bytes at a rate in bits per second, from `now` on.
+    pub fn new(
+        sender: UdpSocket,
+        receiver: UdpSocket,
+        rate_bps: f64,
+        payload_bytes: usize,
+        now: Duration,
+    ) -> Self {
+        Self {
+            sender: Some(sender),
+            receiver,
+            payload_bytes,
+            pace: Pace {
+                interval: Duration::from_secs_f64(payload_bytes as f64 * 8.0 / rate_bps),
+                next: now,
+            },
+            received_bytes: 0,
+        }
+    }
+
+    /// When it has to send next.
+    pub fn next(&self) -> Option<Duration> {
+        self.sender.is_some().then_some(self.pace.next)
+    }
+
+    pub fn receiver(&self) -> RawFd {
+        self.receiver.as_raw_fd()
+    }
+
+    /// Sends what is due. What its own host has no room for is lost.
+    pub fn send(&mut self, now: Duration) -> io::Result<()> {
+        let Some(sender) = &self.sender else {
+            return Ok(());
+        };
+        for _ in 0..self.pace.due(now) {
+            match sender.send(&ZEROES[..self.payload_bytes]) {
+                Err(e) if !is_full(&e) => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what has arrived.
+    pub fn receive(&mut self) -> io::Result<()> {
+        let mut room = [0; ROOM_BYTES];
+        loop {
+            match self.receiver.recv(&mut room) {
+                Ok(bytes) => self.received_bytes += bytes as u64,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Ends the flow: what is under way still arrives.
+    pub fn stop(&mut self) {
+        self.sender = None;
+    }
+
+    /// What the flow has done so far.
+    pub fn sample(&self) -> FlowSample {
+        FlowSample {
+            received_bytes: self.received_bytes,
+            ..FlowSample::default()
+        }
+    }
+}
+
+fn is_full(e: &io::Error) -> bool {
+    e.kind() == ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_kept_however_late_it_is_asked() {
+        let ms = Duration::from_millis;
+        let mut pace = Pace {
+            interval: ms(3),
+            next: ms(10),
+        };
+        let asked = [9, 10, 11, 12, 40, 40, 1009];
+        let sent = asked.map(|at| pace.due(ms(at)));
+        assert_eq!(sent, [0, 1, 0, 0, 10, 0, 323]);
+        assert_eq!(sent.iter().sum::<u32>(), 1 + (1009 - 10) / 3);
+    }
+
+    #[test]
+    fn what_is_sent_is_counted() {
+        if !xcp_datapath::testing::can_run("UDP of the lab") {
+            return;
+        }
+        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+        let receiver = Blast::listen(loopback).expect("binds");
+        let sender = Blast::connect(receiver.local_addr().expect("bound")).expect("connects");
+        let mut flow = Blast::new(sender, receiver, 1e6, 1000, Duration::ZERO);
+        flow.send(Duration::from_millis(80)).expect("sends");
+        flow.receive().expect("receives");
+        // 8 ms apart, the first at once
+        assert_eq!(flow.sample().received_bytes, 11_000);
+        assert_eq!(flow.next(), Some(Duration::from_millis(88)));
+        flow.stop();
+        assert_eq!(flow.next(), None);
+    }
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What an experiment's file must fulfil beyond its form.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use xcp_datapath::router::OVERHEAD_RANGE_B;
+
+use crate::experiment::{Capacity, Check, Chosen, Experiment, Flow, Socket, Variant, UDP};
+use crate::{Error, Result};
+
+const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
+/// What fits into a packet of 1500 bytes, over IPv6 too.
+const PAYLOADS: RangeInclusive<usize> = 1..=1452;
+
+/// Fails if it cannot be played.
+pub fn validate(experiment: &Experiment, file: &str) -> Result<()> {
+    fault(experiment).map_or(Ok(()), |reason| {
+        Err(Error::new(
+            file,
+            reason,
+            "see the files in experiments/ for the form",
+        ))
+    })
+}
+
+/// What is wrong with it, if anything.
+fn fault(experiment: &Experiment) -> Option<String> {
+    let nodes = experiment.nodes();
+    if !(experiment.warmup_s >= 0.0
+        && experiment.duration_s > experiment.warmup_s
+        && experiment.duration_s <= 3600.0)
+    {
+        return Some("duration_s must be more than warmup_s, and at most 3600".into());
+    }
+    if experiment.ip != 4 && experiment.ip != 6 {
+        return Some(format!("ip must be 4 or 6, not {}", experiment.ip));
+    }
+    if experiment.links.len() > 250 {
+        return Some("at most 250 links".into());
+    }
+    if let Some(node) = nodes
+        .iter()
+        .find(|n| n.is_empty() || n.len() > 7 || !n.chars().all(|c| c.is_ascii_alphanumeric()))
+    {
+        return Some(format!(
+            "node {node:?}: 1 to 7 letters and digits make a name"
+        ));
+    }
+    for link in &experiment.links {
+        let [a, b] = &link.between;
+        if let Some(reason) = link.fault() {
+            return Some(format!("link {a}-{b}: {reason}"));
+        }
+    }
+    if experiment
+        .bottleneck_link()
+        .is_none_or(|l| l.queue_packets.is_none())
+    {
+        return Some("bottleneck: no link with queue_packets between these nodes".into());
+    }
+    if experiment.flows.is_empty() || experiment.variants.is_empty() {
+        return Some("at least one flow and one variant".into());
+    }
+    for flow in &experiment.flows {
+        if let Some(reason) = flow_fault(experiment, &nodes, flow) {
+            return Some(format!("flow {}: {reason}", flow.name));
+        }
+    }
+    for variant in &experiment.variants {
+        if let Some(reason) = variant_fault(experiment, variant) {
+            return Some(format!("variant {}: {reason}", variant.name));
+        }
+    }
+    let mut checks = experiment.checks.iter();
+    checks
+        .find_map(|c| check_fault(experiment, c))
+        .map(|reason| format!("check: {reason}"))
+}
+
+fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) -> Option<String> {
+    if !nodes.contains(&flow.from) || !nodes.contains(&flow.to) || flow.from == flow.to {
+        return Some("from and to must be two nodes".into());
+    }
+    let stop = flow.stop_s.unwrap_or(experiment.duration_s);
+    if !(flow.start_s >= 0.0 && flow.start_s < stop && stop <= experiment.duration_s) {
+        return Some("must start before it stops".into());
+    }
+    if flow.udp_mbit.is_some_and(|r| !RATES_MBIT.contains(&r)) {
+        return Some("udp_mbit must be 0.008 to 100000".into());
+    }
+    if flow.udp_mbit.is_some() && (flow.control.is_some() || flow.wire.is_some()) {
+        return Some("UDP has neither control nor wire".into());
+    }
+    if !PAYLOADS.contains(&flow.payload_bytes) {
+        return Some("payload_bytes must be 1 to 1452".into());
+    }
+    None
+}
+
+fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
+    let all = experiment.flows.len();
+    match &variant.flows {
+        Some(Chosen::First(n)) if *n == 0 || *n > all => {
+            return Some(format!("flows must be 1 to {all}, as many as there are"));
+        }
+        Some(Chosen::Named(names)) => {
+            let known = |name: &&String| experiment.flows.iter().any(|f| f.name == **name);
+            if let Some(name) = names.iter().find(|n| !known(n)) {
+                return Some(format!("no flow {name:?}"));
+            }
+            if names.is_empty() {
+                return Some("at least one flow".into());
+            }
+        }
+        _ => {}
+    }
+    if variant.socket == Socket::Protocol {
+        let own = |f: &Flow| f.udp_mbit.is_none() && f.kind(variant) != "xcp";
+        if variant.control != "xcp" || experiment.flows.iter().any(own) {
+            return Some("the protocol number is XCP's: control must be \"xcp\"".into());
+        }
+    }
+    if let Some(Capacity::Mbit(rate)) = variant.capacity_mbit {
+        if !RATES_MBIT.contains(&rate) {
+            return Some("capacity_mbit must be 0.008 to 100000, or \"auto\"".into());
+        }
+    } else if variant.capacity_mbit.is_some() && !variant.measure {
+        return Some("only measuring can tell a capacity of \"auto\"".into());
+    }
+    if !OVERHEAD_RANGE_B.contains(&variant.overhead_bytes) {
+        let (least, most) = (OVERHEAD_RANGE_B.start(), OVERHEAD_RANGE_B.end());
+        return Some(format!("overhead_bytes must be {least} to {most}"));
+    }
+    if variant
+        .xcp_share
+        .is_some_and(|p| !(1.0..=99.0).contains(&p))
+    {
+        return Some("xcp_share must be 1 to 99 (percent)".into());
+    }
+    None
+}
+
+fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
+    let Some(variant) = experiment.variants.iter().find(|v| v.name == check.variant) else {
+        return Some(format!("no variant {:?}", check.variant));
+    };
+    if check.min.is_some() == check.max.is_some() {
+        return Some("give either min or max".into());
+    }
+    match (&check.kind, check.metric.of_kind()) {
+        (Some(kind), true) => {
+            let flows = experiment.of_variant(variant).flows;
+            let kinds: BTreeSet<&str> = flows.iter().map(|f| f.kind(variant)).collect();
+            (!kinds.contains(kind.as_str())).then(|| {
+                let known: Vec<&str> = kinds.into_iter().collect();
+                format!("no flow of kind {kind:?}: there are {}", known.join(", "))
+            })
+        }
+        (None, true) => Some(format!(
+            "{} is of one kind of flows: kind = \"xcp\", \"cubic\" or \"{UDP}\"",
+            check.metric.name()
+        )),
+        (Some(_), false) => Some(format!("{} is of all flows", check.metric.name())),
+        (None, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::Experiment;
+
+    const FILE: &str = r#"
+name = "x"
+source = "a test"
+about = "two kinds of flows"
+duration_s = 10
+warmup_s = 4
+bottleneck = ["r", "d"]
+
+[[link]]
+between = ["s", "r"]
+
+[[link]]
+between = ["r", "d"]
+rate_mbit = 10
+queue_packets = 100
+
+[[flow]]
+name = "1"
+from = "s"
+to = "d"
+
+[[flow]]
+name = "2"
+from = "s"
+to = "d"
+control = "cubic"
+
+[[flow]]
+name = "3"
+from = "d"
+to = "s"
+udp_mbit = 4
+
+[[variant]]
+name = "v"
+control = "xcp"
+queue = "xcp"
+
+[[check]]
+variant = "v"
+metric = "share"
+kind = "cubic"
+min = 0.45
+"#;
+
+    /// What is said of the file with one line in place of another.
+    fn said(line: &str, instead: &str) -> String {
+        assert!(FILE.contains(line), "{line}");
+        match Experiment::parse("x.toml", &FILE.replacen(line, instead, 1)) {
+            Ok(_) => String::new(),
+            Err(e) => e.reason,
+        }
+    }
+
+    #[test]
+    fn new_fields_are_taken() {
+        let variant = |more: &str| said("queue = \"xcp\"", &format!("queue = \"xcp\"\n{more}"));
+        for more in [
+            "",
+            "capacity_mbit = 9.5",
+            "capacity_mbit = \"auto\"",
+            "measure = false",
+            "by_departures = true",
+            "overhead_bytes = -14\nmpu_bytes = 64",
+            "xcp_share = 50",
+            "flows = 2",
+            "flows = [\"2\", \"3\"]",
+        ] {
+            assert_eq!(variant(more), "", "{more}");
+        }
+        let link = |more: &str| said("rate_mbit = 10", more);
+        for more in [
+            "rates = [[0, 10], [5, 2.5]]\nrepeat_s = 10",
+            "rate_mbit = 10\nhalf_duplex = true\nframing_bytes = 24",
+        ] {
+            assert_eq!(link(more), "", "{more}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_told() {
+        for (line, instead, reason) in [
+            (
+                "rate_mbit = 10",
+                "rates = [[1, 5]]",
+                "link r-d: the steps of rates must begin at 0",
+            ),
+            (
+                "between = [\"s\", \"r\"]",
+                "between = [\"s\", \"r\"]\nhalf_duplex = true",
+                "link s-r: rates, half_duplex",
+            ),
+            ("udp_mbit = 4", "udp_mbit = 0", "flow 3: udp_mbit"),
+            (
+                "udp_mbit = 4",
+                "udp_mbit = 4\nwire = \"header\"",
+                "flow 3: UDP has neither",
+            ),
+            (
+                "udp_mbit = 4",
+                "udp_mbit = 4\npayload_bytes = 1453",
+                "flow 3: payload_bytes",
+            ),
+            (
+                "queue = \"xcp\"",
+                "flows = 4",
+                "variant v: flows must be 1 to 3",
+            ),
+            (
+                "queue = \"xcp\"",
+                "flows = []",
+                "variant v: at least one flow",
+            ),
+            (
+                "queue = \"xcp\"",
+                "flows = [\"4\"]",
+                "variant v: no flow \"4\"",
+            ),
+            (
+                "queue = \"xcp\"",
+                "flows = \"all\"",
+                "a number of flows, or a list of their names",
+            ),
+            (
+                "queue = \"xcp\"",
+                "capacity_mbit = 0",
+                "variant v: capacity_mbit",
+            ),
+            (
+                "queue = \"xcp\"",
+                "capacity_mbit = \"much\"",
+                "Mb/s, or \"auto\"",
+            ),
+            (
+                "queue = \"xcp\"",
+                "capacity_mbit = \"auto\"\nmeasure = false",
+                "variant v: only measuring",
+            ),
+            (
+                "queue = \"xcp\"",
+                "overhead_bytes = -65",
+                "variant v: overhead_bytes must be -64 to 4096",
+            ),
+            (
+                "queue = \"xcp\"",
+                "socket = \"protocol\"",
+                "variant v: the protocol number is XCP's",
+            ),
+            ("kind = \"cubic\"", "", "check: share is of one kind"),
+            (
+                "kind = \"cubic\"",
+                "kind = \"bbr\"",
+                "check: no flow of kind \"bbr\": there are cubic, udp, xcp",
+            ),
+            ("\"share\"", "\"jain\"", "check: jain is of all flows"),
+        ] {
+            let said = said(line, instead);
+            assert!(said.contains(reason), "{instead}: {said}");
+        }
+    }
+}
