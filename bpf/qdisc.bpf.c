@@ -329,13 +329,16 @@ drop:
 SEC("struct_ops/xcp_dequeue")
 struct sk_buff *BPF_PROG(xcp_dequeue, struct Qdisc *sch)
 {
-	struct discipline *d = find(sch);
 	const struct xcp_queue_config *c;
+	struct discipline *d;
 	struct sk_buff *skb;
 	enum xcp_class class;
 	struct packet *p;
 	__u64 bytes, now = 0;
 
+	if (!sch->q.qlen)
+		return NULL;
+	d = find(sch);
 	if (!d || is_empty(d))
 		return NULL;
 	c = config_of(d);
