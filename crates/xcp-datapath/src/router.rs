@@ -36,6 +36,9 @@ pub struct Options {
     pub measure: bool,
     /// Compare with the capacity what left, not what arrived.
     pub by_departures: bool,
+    /// Percent of the link that is XCP's when other traffic wants it too; by
+    /// the numbers of flows if not set.
+    pub xcp_share_percent: Option<u8>,
     /// What the link adds to packets.
     pub framing: Framing,
     /// The device's queue discipline.
@@ -71,7 +74,7 @@ pub struct Limits {
 }
 
 /// What a link adds to packets, in the terms of tc-cake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Framing {
     /// Bytes added to every packet.
     pub overhead_bytes: i32,
@@ -93,6 +96,18 @@ pub enum Cells {
 }
 
 impl Framing {
+    fn of(frame: &Frame) -> Self {
+        Self {
+            overhead_bytes: frame.overhead_B,
+            mpu_bytes: frame.mpu_B,
+            cells: match frame.cells {
+                1 => Cells::Atm,
+                2 => Cells::Ptm,
+                _ => Cells::None,
+            },
+        }
+    }
+
     pub(crate) fn record(self) -> Frame {
         Frame {
             overhead_B: self.overhead_bytes,
@@ -112,12 +127,22 @@ impl Default for Options {
             capacity_bytes_per_s: 0,
             measure: true,
             by_departures: false,
+            xcp_share_percent: None,
             framing: Framing::default(),
             queueing: Queueing::default(),
             ip_proto: wire::IP_PROTO,
             whole_feedback: false,
         }
     }
+}
+
+/// A percentage in units of 2^-16, and back.
+fn share(percent: u8) -> u32 {
+    u32::from(percent) * 65536 / 100
+}
+
+fn percent(share: u32) -> Option<u8> {
+    (share > 0).then_some(((share * 100 + 32768) / 65536) as u8)
 }
 
 impl Options {
@@ -143,9 +168,10 @@ impl Options {
             measure: self.measure.into(),
             by_departures: self.by_departures.into(),
             queue: 0,
-            share: 0,
+            share: self.xcp_share_percent.map_or(0, share),
             ip_proto: self.ip_proto.into(),
             whole_feedback: self.whole_feedback.into(),
+            unused: 0,
         }
     }
 }
@@ -165,9 +191,17 @@ pub struct Status {
     pub device: String,
     /// `tcx` or `clsact`.
     pub attached: &'static str,
-    pub capacity_bps: u64,
-    pub overhead_bytes: i32,
-    pub mpu_bytes: u32,
+    /// Capacity that was set, bits per second; none if it is only measured.
+    pub capacity_bps: Option<u64>,
+    /// Less is handed out where the link is found to carry less.
+    pub measure: bool,
+    /// What is handed out of in the present control interval, bits per second;
+    /// none before the first has ended.
+    pub capacity_in_use_bps: Option<u64>,
+    /// XCP's part of the link when other traffic wants it too, if it is set.
+    pub xcp_share_percent: Option<u8>,
+    #[serde(flatten)]
+    pub framing: Framing,
     /// IP protocol by which the formats `header` and `header-2004` are known.
     pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
@@ -430,9 +464,11 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         } else {
             "clsact"
         },
-        capacity_bps: config.params.capacity_Bps * 8,
-        overhead_bytes: config.frame.overhead_B,
-        mpu_bytes: config.frame.mpu_B,
+        capacity_bps: set(config.params.capacity_Bps * 8),
+        measure: config.measure != 0,
+        capacity_in_use_bps: set(link.state.capacity_Bps * 8),
+        xcp_share_percent: percent(config.share),
+        framing: Framing::of(&config.frame),
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.seen.backlog_B,
@@ -445,6 +481,10 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         other_packets: total.other_packets,
         malformed: total.malformed,
     })
+}
+
+fn set(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
 }
 
 /// The counters of all CPUs together.

@@ -9,7 +9,7 @@ mod delay;
 pub mod experiment;
 mod guest;
 mod initramfs;
-mod interrupt;
+pub mod interrupt;
 mod kernel;
 mod link;
 mod machine;

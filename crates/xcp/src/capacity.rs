@@ -15,13 +15,32 @@ const UNITS: [(&str, f64); 5] = [
     ("tbit", 1e12),
 ];
 
-/// What `--capacity` takes, such as `10mbit`.
+/// What `--capacity` takes: a rate or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
-    pub bytes_per_s: u64,
+pub enum Capacity {
+    /// As the link is found to carry.
+    Auto,
+    Rate(Rate),
 }
 
 impl FromStr for Capacity {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        if text.trim() == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Rate)
+    }
+}
+
+/// A rate such as `10mbit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub bytes_per_s: u64,
+}
+
+impl FromStr for Rate {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
@@ -75,13 +94,13 @@ fn factor(digits: &str, unit: &str) -> Result<f64, BadValue> {
         })
 }
 
-fn in_range(bytes_per_s: f64) -> Result<Capacity, BadValue> {
+fn in_range(bytes_per_s: f64) -> Result<Rate, BadValue> {
     let rounded = bytes_per_s.round(); // saturates below, so infinity is too large
     let remedy = "give a capacity from 8kbit to 1tbit";
     match rounded as u64 {
         n if n < *RANGE_BYTES_PER_S.start() => Err(BadValue::new("too small", remedy)),
         n if n > *RANGE_BYTES_PER_S.end() => Err(BadValue::new("too large", remedy)),
-        bytes_per_s => Ok(Capacity { bytes_per_s }),
+        bytes_per_s => Ok(Rate { bytes_per_s }),
     }
 }
 
@@ -90,7 +109,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<u64, String> {
-        text.parse::<Capacity>()
+        text.parse::<Rate>()
             .map(|c| c.bytes_per_s)
             .map_err(|e| e.reason)
     }
@@ -113,6 +132,13 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(bytes_per_s), "{text}");
         }
+    }
+
+    #[test]
+    fn a_capacity_may_be_left_to_the_link() {
+        assert_eq!("auto".parse(), Ok(Capacity::Auto));
+        let rate = Rate { bytes_per_s: 1000 };
+        assert_eq!("8kbit".parse(), Ok(Capacity::Rate(rate)));
     }
 
     #[test]
@@ -145,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_missing_unit_is_suggested() {
-        let remedy = |text: &str| text.parse::<Capacity>().expect_err(text).remedy;
+        let remedy = |text: &str| text.parse::<Rate>().expect_err(text).remedy;
         assert_eq!(remedy("10"), "give one, e.g. 10mbit");
         assert_eq!(remedy("-2.5"), "give one, e.g. 2.5mbit");
         assert_eq!(remedy("0"), "give one, e.g. 10mbit");

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -146,17 +147,71 @@ pub enum RouterAction {
     Show {
         #[arg(value_name = "DEV")]
         device: Option<String>,
+        /// Again and again, 5 times a second, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
     },
+    /// Print each control interval in which XCP packets came, until Ctrl-C
+    ///
+    /// Rates are in bits per second, times in seconds; a value that is not
+    /// known is empty, or null in JSON.
+    Trace(RouterTrace),
+}
+
+#[derive(Args)]
+pub struct RouterTrace {
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// Comma-separated values, with a header
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// End after that many intervals
+    #[arg(long, value_name = "N", value_parser = value::count, allow_hyphen_values = true)]
+    pub count: Option<u64>,
+    /// End after that many seconds
+    #[arg(
+        long,
+        value_name = "S",
+        value_parser = value::duration,
+        allow_hyphen_values = true
+    )]
+    pub duration: Option<Duration>,
 }
 
 #[derive(Args)]
 pub struct RouterAdd {
     #[arg(value_name = "DEV")]
     pub device: String,
-    /// Capacity of the link, such as 10mbit or 2.5gbit
+    /// Capacity of the link, such as 10mbit or 2.5gbit; auto on a device that
+    /// holds packets back when its link is busy
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub capacity: Capacity,
-    /// Bytes that the link adds to every packet
+    /// Believe the capacity, even where the link is found to carry less
+    #[arg(long)]
+    pub no_measure: bool,
+    /// Percent of the link for XCP when other traffic wants it too
+    /// [default: by the numbers of flows]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = value::percent,
+        allow_hyphen_values = true
+    )]
+    pub xcp_share: Option<u8>,
+    /// Leave the device the queue discipline that it has; else `xcp` takes
+    /// its place, where the kernel can have that, and shapes to the capacity
+    #[arg(long)]
+    pub no_qdisc: bool,
+    #[command(flatten)]
+    pub framing: RouterFraming,
+    #[command(flatten)]
+    pub header: Header,
+}
+
+/// What the link adds to packets, as tc-cake names it.
+#[derive(Args)]
+pub struct RouterFraming {
+    /// Bytes that the link adds to every packet, or, if negative, leaves out
     #[arg(
         long,
         value_name = "BYTES",
@@ -165,12 +220,21 @@ pub struct RouterAdd {
         allow_hyphen_values = true
     )]
     pub overhead: i32,
-    /// Leave the device the queue discipline that it has; else `xcp` takes
-    /// its place, where the kernel can have that, and shapes to the capacity
+    /// Fewest bytes of a packet on the link; shorter ones are filled up
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "0",
+        value_parser = value::mpu,
+        allow_hyphen_values = true
+    )]
+    pub mpu: u32,
+    /// The link sends ATM cells: 53 bytes for 48 (ADSL)
+    #[arg(long, conflicts_with = "ptm")]
+    pub atm: bool,
+    /// The link sends PTM: 65 bytes for 64 (VDSL2)
     #[arg(long)]
-    pub no_qdisc: bool,
-    #[command(flatten)]
-    pub header: Header,
+    pub ptm: bool,
 }
 
 #[derive(Subcommand)]

@@ -15,7 +15,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub const NOT_EXECUTABLE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug, Serialize)]
@@ -84,6 +84,11 @@ impl Failure {
     /// The user asked for the end.
     pub fn interrupted(self) -> Self {
         self.with_status(INTERRUPTED)
+    }
+
+    /// The command line makes no sense.
+    pub fn bad_usage(self) -> Self {
+        self.with_status(USAGE)
     }
 
     pub fn with_status(self, status: u8) -> Self {

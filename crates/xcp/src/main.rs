@@ -12,10 +12,13 @@ mod out;
 mod progress;
 mod router;
 mod run;
+mod screen;
 mod summary;
 mod table;
+mod trace;
 mod units;
 mod value;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -38,13 +38,45 @@ impl Out {
         self.raw(page.as_bytes())
     }
 
+    /// Prints one of many: `value` as a line of JSON, or what `text` makes of
+    /// it. False once the reader has gone.
+    pub fn next<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&Style) -> String,
+    ) -> Result<bool, Failure> {
+        let mut page = if self.json {
+            serde_json::to_string(value).map_err(|e| Failure::output(&e.into()))?
+        } else {
+            text(&Style(self.colour))
+        };
+        if !page.ends_with('\n') {
+            page.push('\n');
+        }
+        write(page.as_bytes())
+    }
+
     /// Prints bytes as they are. A reader that has gone is no failure.
     pub fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::output(&e)),
-            _ => Ok(()),
-        }
+        write(bytes).map(|_| ())
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub fn style(&self) -> Style {
+        Style(self.colour)
+    }
+}
+
+/// False if the reader has gone.
+pub fn write(bytes: &[u8]) -> Result<bool, Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Failure::output(&e)),
     }
 }
 

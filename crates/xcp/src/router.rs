@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::json;
-use xcp_datapath::router::{self, Change, Framing, Limits, Options, Queueing, Status};
+use xcp_datapath::router::{self, Cells, Change, Framing, Limits, Options, Queueing, Status};
 
+use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
 use crate::failure::Failure;
 use crate::out::{Out, Style};
-use crate::table;
-use crate::units;
+use crate::{table, trace, units, watch};
 
 pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
@@ -20,11 +21,29 @@ pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
             let value = json!({ "device": device, "change": "removed" });
             out.print(&value, |_| format!("{device}: no XCP router any more"))?;
         }
-        RouterAction::Show { device: Some(name) } => {
-            let status = router::show(&name)?;
+        RouterAction::Show { device, watch } => return show(device.as_deref(), watch, out),
+        RouterAction::Trace(asked) => return trace::act(&asked, out),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failure> {
+    match device {
+        Some(name) if again => {
+            return watch::watch(out, || Ok(router::show(name)?), describe);
+        }
+        None if again => {
+            return watch::watch(
+                out,
+                || Ok(router::list()?),
+                |all, style| describe_all(all, style),
+            );
+        }
+        Some(name) => {
+            let status = router::show(name)?;
             out.print(&status, |style| describe(&status, style))?;
         }
-        RouterAction::Show { device: None } => {
+        None => {
             let all = router::list()?;
             out.print(&all, |style| describe_all(&all, style))?;
         }
@@ -32,13 +51,33 @@ pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
-    let device = &asked.device;
-    let options = Options {
-        capacity_bytes_per_s: asked.capacity.bytes_per_s,
+/// What was asked for, if it makes sense together.
+fn options(asked: &RouterAdd) -> Result<Options, Failure> {
+    let capacity_bytes_per_s = match asked.capacity {
+        Capacity::Rate(rate) => rate.bytes_per_s,
+        Capacity::Auto if asked.no_measure => {
+            return Err(Failure::new(
+                "--no-measure",
+                "with --capacity auto nothing tells what the link carries",
+                "give the capacity, or let it be measured",
+            )
+            .bad_usage())
+        }
+        Capacity::Auto => 0,
+    };
+    let framing = &asked.framing;
+    Ok(Options {
+        capacity_bytes_per_s,
+        measure: !asked.no_measure,
+        xcp_share_percent: asked.xcp_share,
         framing: Framing {
-            overhead_bytes: asked.overhead,
-            ..Default::default()
+            overhead_bytes: framing.overhead,
+            mpu_bytes: framing.mpu,
+            cells: match (framing.atm, framing.ptm) {
+                (true, _) => Cells::Atm,
+                (_, true) => Cells::Ptm,
+                _ => Cells::None,
+            },
         },
         queueing: if asked.no_qdisc {
             Queueing::Keep
@@ -47,25 +86,65 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         },
         ip_proto: asked.header.ip_proto,
         ..Default::default()
-    };
+    })
+}
+
+/// What `add` did, for programs.
+#[derive(Serialize)]
+struct Added<'a> {
+    device: &'a str,
+    change: Change,
+    capacity_bps: Option<u64>,
+    measure: bool,
+    xcp_share_percent: Option<u8>,
+    #[serde(flatten)]
+    framing: Framing,
+    ip_proto: u8,
+}
+
+fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
+    let device = asked.device.as_str();
+    let options = options(asked)?;
     let change = router::add(device, options)?;
-    let capacity_bps = options.capacity_bytes_per_s * 8;
-    let value = json!({
-        "device": device,
-        "change": change,
-        "capacity_bps": capacity_bps,
-        "overhead_bytes": options.framing.overhead_bytes,
-        "ip_proto": options.ip_proto,
-    });
+    let capacity_bps = match options.capacity_bytes_per_s {
+        0 => None,
+        bytes_per_s => Some(bytes_per_s * 8),
+    };
+    let value = Added {
+        device,
+        change,
+        capacity_bps,
+        measure: options.measure,
+        xcp_share_percent: options.xcp_share_percent,
+        framing: options.framing,
+        ip_proto: options.ip_proto,
+    };
     out.print(&value, |_| {
-        let rate = units::rate(capacity_bps as f64);
         let done = match change {
             Change::Added => "is an XCP router now",
             Change::Changed => "changed",
             Change::Unchanged => "was an XCP router already, nothing changed",
         };
-        format!("{device}: {done}, {rate}")
+        format!("{device}: {done}, {}", capacity(capacity_bps))
     })
+}
+
+/// A capacity that was set, or that is left to the link.
+fn capacity(bps: Option<u64>) -> String {
+    bps.map_or_else(|| "auto".into(), |bps| units::rate(bps as f64))
+}
+
+fn framing(framing: &Framing) -> String {
+    let mut text = format!("{} B per packet", framing.overhead_bytes);
+    if framing.mpu_bytes > 0 {
+        text += &format!(", at least {} B", framing.mpu_bytes);
+    }
+    match framing.cells {
+        Cells::None => {}
+        Cells::Atm => text += ", ATM cells",
+        Cells::Ptm => text += ", PTM",
+    }
+    text
 }
 
 fn describe_all(all: &[Status], style: &Style) -> String {
@@ -79,11 +158,22 @@ fn describe_all(all: &[Status], style: &Style) -> String {
 fn describe(status: &Status, style: &Style) -> String {
     let head = style.bold(&status.device);
     let rows = [
-        ("capacity", units::rate(status.capacity_bps as f64)),
+        ("capacity", capacity(status.capacity_bps)),
         (
-            "overhead",
-            format!("{} B per packet", status.overhead_bytes),
+            "capacity in use",
+            status
+                .capacity_in_use_bps
+                .map_or_else(|| "none yet".into(), |bps| units::rate(bps as f64)),
         ),
+        ("measured", if status.measure { "yes" } else { "no" }.into()),
+        (
+            "XCP's share",
+            status.xcp_share_percent.map_or_else(
+                || "by the numbers of flows".into(),
+                |percent| format!("{percent} %"),
+            ),
+        ),
+        ("overhead", framing(&status.framing)),
         ("header protocol", status.ip_proto.to_string()),
         ("attached by", status.attached.into()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
@@ -114,9 +204,15 @@ mod tests {
         Status {
             device: "eth0".into(),
             attached: "tcx",
-            capacity_bps: 10_000_000,
-            overhead_bytes: 18,
-            mpu_bytes: 0,
+            capacity_bps: Some(10_000_000),
+            measure: true,
+            capacity_in_use_bps: Some(8_200_000),
+            xcp_share_percent: Some(60),
+            framing: Framing {
+                overhead_bytes: 18,
+                mpu_bytes: 64,
+                cells: Cells::Atm,
+            },
             ip_proto: 253,
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,
@@ -135,7 +231,9 @@ mod tests {
     fn a_status_has_units() {
         let text = describe(&status(), &Style(false));
         for line in [
-            "eth0\n  capacity             10.0 Mb/s\n  overhead             18 B per packet\n",
+            "eth0\n  capacity             10.0 Mb/s\n  capacity in use      8.2 Mb/s\n",
+            "\n  XCP's share          60 %\n",
+            "\n  overhead             18 B per packet, at least 64 B, ATM cells\n",
             "\n  input rate           9.8 Mb/s\n  queue                4.5 kB\n",
             "\n  average RTT          502.1 ms\n  feedback             -120.0 kb/s\n",
             "\n  malformed headers    0\n",

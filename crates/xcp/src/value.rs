@@ -3,6 +3,7 @@
 //! the whole numbers.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 use xcp_datapath::socket::Wanted;
@@ -26,9 +27,56 @@ impl BadValue {
     }
 }
 
+/// No packet is filled up to more.
+const MPU_MOST_B: u32 = 4096;
+/// Ten years.
+const DURATION_MOST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// Bytes that a link adds to every packet.
 pub fn overhead(text: &str) -> Result<i32, BadValue> {
-    whole(text, "whole bytes", 0..=*OVERHEAD_RANGE_B.end() as u64).map(|n| n as i32)
+    let (low, high) = (*OVERHEAD_RANGE_B.start(), *OVERHEAD_RANGE_B.end());
+    let below = text
+        .strip_prefix('-')
+        .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let bytes = match below {
+        Some(less) => whole(less, "", 0..=low.unsigned_abs().into()).map(|n| -(n as i32)),
+        None => whole(text, "", 0..=high as u64).map(|n| n as i32),
+    };
+    bytes.map_err(|bad| {
+        let reason = match (below, bad.reason.as_str()) {
+            (Some(_), "too large") => "too small",
+            (_, reason) => reason,
+        };
+        BadValue::new(reason, format!("give whole bytes from {low} to {high}"))
+    })
+}
+
+/// The fewest bytes of a packet.
+pub fn mpu(text: &str) -> Result<u32, BadValue> {
+    whole(text, "whole bytes", 0..=MPU_MOST_B.into()).map(|n| n as u32)
+}
+
+/// A part of the link that leaves some to others.
+pub fn percent(text: &str) -> Result<u8, BadValue> {
+    whole(text, "whole percent", 1..=99).map(|n| n as u8)
+}
+
+/// How many there are to be.
+pub fn count(text: &str) -> Result<u64, BadValue> {
+    whole(text, "a whole number", 1..=u64::MAX)
+}
+
+/// Some seconds.
+pub fn duration(text: &str) -> Result<Duration, BadValue> {
+    let bad = |reason: &str| BadValue::new(reason, "give seconds, such as 10 or 0.5");
+    let seconds: f64 = text.parse().map_err(|_| bad("not a number"))?;
+    if seconds <= 0.0 {
+        return Err(bad("no time at all"));
+    }
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| *duration <= DURATION_MOST)
+        .ok_or_else(|| bad("not a time that anyone waits for"))
 }
 
 /// The IP protocol of XCP's header: one that nobody else has.
@@ -98,7 +146,18 @@ mod tests {
         assert_eq!(overhead("0"), Ok(0));
         assert_eq!(overhead("+18"), Ok(18));
         assert_eq!(overhead("4096"), Ok(4096));
+        assert_eq!(overhead("-64"), Ok(-64));
+        assert_eq!(percent("99"), Ok(99));
+        assert_eq!(percent("100").expect_err("all").reason, "too large");
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "x", "0", "-1", "inf", "NaN", "1e300"] {
+            duration(text).expect_err(text);
+        }
     }
 
     #[test]
@@ -133,13 +192,15 @@ mod tests {
             ("-", "not a whole number"),
             ("1.5", "not a whole number"),
             ("18b", "not a whole number"),
-            ("-1", "negative"),
+            ("--1", "not a whole number"),
+            ("-x", "not a whole number"),
+            ("-65", "too small"),
             ("4097", "too large"),
             ("99999999999999999999", "too large"),
         ] {
             let bad = overhead(text).expect_err(text);
             assert_eq!(bad.reason, reason, "{text}");
-            assert_eq!(bad.remedy, "give whole bytes from 0 to 4096");
+            assert_eq!(bad.remedy, "give whole bytes from -64 to 4096");
         }
     }
 }

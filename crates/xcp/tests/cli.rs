@@ -41,16 +41,47 @@ fn bad_capacities_tell_reason_and_remedy() {
 #[test]
 fn bad_whole_numbers_tell_reason_and_remedy() {
     for (text, reason) in [
-        ("-1", "negative"),
+        ("-65", "too small"),
         ("5000", "too large"),
         ("x", "not a whole number"),
     ] {
         xcp(&format!("router add lo --capacity 1mbit --overhead {text}")).failed(
             2,
-            &format!("xcp: --overhead {text}: {reason}\n  help: give whole bytes from 0 to 4096\n"),
+            &format!(
+                "xcp: --overhead {text}: {reason}\n  help: give whole bytes from -64 to 4096\n"
+            ),
         );
     }
+    for (option, remedy) in [
+        ("--xcp-share 0", "give whole percent from 1 to 99"),
+        ("--mpu -1", "give whole bytes from 0 to 4096"),
+    ] {
+        let ran = xcp(&format!("router add lo --capacity 1mbit {option}"));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.ends_with(&format!("  help: {remedy}\n")), "{ran:?}");
+    }
+    xcp("router trace lo --duration 0").failed(
+        2,
+        "xcp: --duration 0: no time at all\n  help: give seconds, such as 10 or 0.5\n",
+    );
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
+}
+
+#[test]
+fn options_that_make_no_sense_together() {
+    xcp("router add lo --capacity auto --no-measure").failed(
+        2,
+        "xcp: --no-measure: with --capacity auto nothing tells what the link carries\n  \
+         help: give the capacity, or let it be measured\n",
+    );
+    for args in [
+        "router add lo --capacity 1mbit --atm --ptm",
+        "router trace lo --csv --json",
+    ] {
+        let ran = xcp(args);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("cannot be used with"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -130,6 +161,7 @@ fn without_root_it_says_so() {
         ("router add lo --capacity 1mbit", "xcp router add"),
         ("router del lo", "xcp router del"),
         ("router show", "xcp router show"),
+        ("router trace lo", "xcp router trace"),
     ] {
         let mut command = Command::new(&copy);
         command.args(args.split(' ')).current_dir("/");

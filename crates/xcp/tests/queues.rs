@@ -5,9 +5,7 @@
 mod command;
 mod common;
 
-use std::fs::File;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
@@ -31,20 +29,6 @@ fn multi_queue(space: &Space) {
     }
     space.address("add 10.78.0.1/24 dev m0");
     space.neighbour("add 10.78.0.2 lladdr 02:00:00:00:00:02 dev m0");
-}
-
-/// Runs something in the namespace, on a thread of its own.
-fn within<T: Send>(space: &Space, work: impl FnOnce() -> T + Send) -> T {
-    let file = File::open(space.path()).unwrap();
-    thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            // SAFETY: the descriptor is open; only this thread changes place.
-            let rc = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
-            assert_eq!(rc, 0);
-            work()
-        });
-        run.join().unwrap()
-    })
 }
 
 /// Goes to the n-th of the machine's first two CPUs, if there are two.
@@ -96,10 +80,10 @@ fn the_backlog_is_that_of_all_queues() {
         ));
     }
     space.xcp(true, "router add m0 --capacity 10mbit").ok();
-    within(&space, || send(60));
+    space.within(|| send(60));
     thread::sleep(Duration::from_millis(10));
     let held = told(&space, "tbf", "backlog");
-    within(&space, || send(1));
+    space.within(|| send(1));
 
     assert!(held.iter().filter(|&&b| b > 0).count() >= 2, "{held:?}");
     let status = space.xcp(true, "router show m0 --json").ok().json();
@@ -121,7 +105,7 @@ fn queues_that_count_per_cpu_are_added_up() {
     // it has no lock there, and counts per CPU
     space.tc("qdisc replace dev m0 root pfifo_fast");
     space.xcp(true, "router add m0 --capacity 10mbit").ok();
-    let link = within(&space, || {
+    let link = space.within(|| {
         send(100);
         thread::sleep(Duration::from_millis(10));
         send(1);
@@ -130,7 +114,7 @@ fn queues_that_count_per_cpu_are_added_up() {
     let sent: u64 = told(&space, "pfifo_fast", "bytes").iter().sum();
     assert!(sent >= 101 * PACKET_B, "{sent}");
     // the last packet was not there yet when the router looked
-    assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.sent_B);
+    assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.seen.sent_B);
     assert!(
         sent - link.seen.sent_B <= 2 * PACKET_B,
         "{} of {sent}",

@@ -30,7 +30,12 @@ fn life(test: &str, tcx: bool) {
             "device": "v0",
             "change": "added",
             "capacity_bps": 10_000_000,
-            "overhead_bytes": 18, "ip_proto": 253,
+            "measure": true,
+            "xcp_share_percent": null,
+            "overhead_bytes": 18,
+            "mpu_bytes": 0,
+            "cells": "none",
+            "ip_proto": 253,
         })
     );
     if tcx {
@@ -66,6 +71,65 @@ fn life(test: &str, tcx: bool) {
     assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
     assert_eq!(xcp("router del v0").code, Some(1));
     assert_eq!(xcp("router show --json").ok().json(), json!([]));
+    before.gone();
+}
+
+#[test]
+fn all_options_are_told() {
+    let _turn = turn();
+    let test = "router options";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("opt");
+    let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33";
+    let added = space.xcp(true, &format!("router add v0 {set} --json"));
+    assert_eq!(
+        added.ok().json(),
+        json!({
+            "device": "v0",
+            "change": "added",
+            "capacity_bps": null,
+            "measure": true,
+            "xcp_share_percent": 33,
+            "overhead_bytes": -14,
+            "mpu_bytes": 64,
+            "cells": "atm",
+            "ip_proto": 253,
+        })
+    );
+    let again = space.xcp(true, &format!("router add v0 {set}")).ok().out;
+    assert_eq!(
+        again,
+        "v0: was an XCP router already, nothing changed, auto\n"
+    );
+    let told = space.xcp(true, "router show v0 --json").ok().json();
+    for (name, value) in [
+        ("capacity_bps", json!(null)),
+        ("capacity_in_use_bps", json!(null)),
+        ("measure", json!(true)),
+        ("xcp_share_percent", json!(33)),
+        ("overhead_bytes", json!(-14)),
+        ("mpu_bytes", json!(64)),
+        ("cells", json!("atm")),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    let believed = space.xcp(true, "router add v0 --capacity 1mbit --no-measure --ptm");
+    assert_eq!(believed.ok().out, "v0: changed, 1.0 Mb/s\n");
+    let text = space.xcp(true, "router show v0").ok().out;
+    for line in [
+        "\n  capacity             1.0 Mb/s\n",
+        "\n  measured             no\n",
+        "\n  XCP's share          by the numbers of flows\n",
+        "\n  overhead             0 B per packet, PTM\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    space.xcp(true, "router del v0").ok();
     before.gone();
 }
 

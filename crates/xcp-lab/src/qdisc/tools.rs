@@ -37,6 +37,28 @@ impl Drop for Pair {
     }
 }
 
+/// A device that throws all away that is sent by it; gone when dropped.
+pub struct Hole(String);
+
+impl Hole {
+    pub fn new(name: &str) -> Result<Self> {
+        let batch =
+            format!("link add name {name} type dummy\nlink set {name} addrgenmode none up\n");
+        tool("ip", &["-batch", "-"], &batch)?;
+        Ok(Self(name.to_owned()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Hole {
+    fn drop(&mut self) {
+        let _ = tool("ip", &["link", "del", &self.0], "");
+    }
+}
+
 /// Runs `tc` with these words.
 pub fn tc(words: &str) -> Result<String> {
     tool("tc", &words.split(' ').collect::<Vec<_>>(), "")

@@ -5,7 +5,8 @@
 
 pub mod killed;
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -188,9 +189,18 @@ impl Space {
         self.tool(&format!("ip neigh {action}"));
     }
 
-    /// Where it can be entered.
-    pub fn path(&self) -> String {
-        format!("/run/netns/{}", self.name)
+    /// Runs something in there, on a thread of its own.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let space = File::open(format!("/run/netns/{}", self.name)).unwrap();
+        thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                // SAFETY: the descriptor is open; only this thread changes place.
+                let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(rc, 0);
+                work()
+            });
+            run.join().unwrap()
+        })
     }
 
     /// What `tc` says in there.

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp router trace` and `xcp router show --watch` as people and programs
+//! use them: what they print, and every way in which they end.
+
+mod command;
+mod common;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use command::{Ran, Space};
+use common::turn;
+use serde_json::Value;
+use xcp_datapath::testing::can_run;
+
+/// A router on `v0` of a namespace, which XCP packets pass as long as the
+/// work goes on.
+fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
+    let space = Space::new(name);
+    for device in ["v0", "v1"] {
+        space.device(&format!("set {device} up"));
+    }
+    space.xcp(true, "router add v0 --capacity 10mbit").ok();
+    let frame = golden("forward");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = space.within(|| packet_socket("v0"));
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(send(&socket, &frame), frame.len() as isize);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        // also when the work panics
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _over = Over(&over);
+        work(&space);
+    });
+    let _ = space.xcp(true, "router del v0");
+}
+
+/// One of the golden packets.
+fn golden(name: &str) -> Vec<u8> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire");
+    let text = fs::read_to_string(dir.join(format!("{name}.hex"))).unwrap();
+    let digits: Vec<u8> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(str::bytes)
+        .filter(u8::is_ascii_hexdigit)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// A socket whose packets leave by a device as they are.
+fn packet_socket(device: &str) -> OwnedFd {
+    let name = std::ffi::CString::new(device).unwrap();
+    // SAFETY: the records are plain, and live through the calls.
+    unsafe {
+        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        let socket = OwnedFd::from_raw_fd(fd);
+        let mut to: libc::sockaddr_ll = std::mem::zeroed();
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+        let rc = libc::bind(fd, (&raw const to).cast(), size_of_val(&to) as u32);
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        socket
+    }
+}
+
+fn send(socket: &OwnedFd, frame: &[u8]) -> isize {
+    // SAFETY: the frame lives through the call.
+    unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) }
+}
+
+fn interrupt(child: &Child) {
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+}
+
+fn start(space: &Space, args: &str) -> Child {
+    space
+        .command(true, args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What it prints first.
+fn line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let out = child.stdout.as_mut().unwrap();
+    let mut byte = [0];
+    while line.is_empty() || !line.ends_with('\n') {
+        out.read_exact(&mut byte).unwrap();
+        line.push(byte[0] as char);
+    }
+    line
+}
+
+fn end(child: Child) -> Ran {
+    let out = child.wait_with_output().unwrap();
+    Ran {
+        code: out.status.code(),
+        out: String::from_utf8(out.stdout).unwrap(),
+        err: String::from_utf8(out.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn intervals_are_told_in_three_forms() {
+    let _turn = turn();
+    if !can_run("trace") {
+        return;
+    }
+    with_traffic("form", |space| {
+        let csv = space.xcp(true, "router trace v0 --csv --count 2").ok().out;
+        let rows: Vec<Vec<&str>> = csv.lines().map(|l| l.split(',').collect()).collect();
+        assert_eq!(rows.len(), 3, "{csv}");
+        assert_eq!(
+            rows[0][..4],
+            ["time_s", "interval_s", "average_rtt_s", "capacity_bps"]
+        );
+        let value = |row: usize, name: &str| {
+            let column = rows[0].iter().position(|n| *n == name).unwrap();
+            rows[row][column].parse::<f64>().unwrap()
+        };
+        for row in [1, 2] {
+            assert_eq!(rows[row].len(), rows[0].len());
+            assert_eq!(value(row, "capacity_bps"), 10e6);
+            assert!(value(row, "input_rate_bps") > 1e6, "{csv}");
+            assert!(value(row, "feedback_bps") > 0.0, "{csv}");
+        }
+        let apart = value(2, "time_s") - value(1, "time_s");
+        assert!((apart - value(2, "interval_s")).abs() < 1e-6, "{csv}");
+
+        let begun = Instant::now();
+        let json = space.xcp(true, "router trace v0 --json --duration 1");
+        assert!(begun.elapsed() >= Duration::from_secs(1));
+        let json = json.ok().out;
+        assert!(json.lines().count() >= 3, "{json}");
+        for line in json.lines() {
+            let interval: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(interval["capacity_bps"], 10_000_000);
+        }
+
+        let table = space.xcp(true, "router trace v0 --count 1").ok().out;
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 2, "{table}");
+        assert!(lines[1].contains("10.0 Mb/s"), "{table}");
+        assert_eq!(lines[0].len(), lines[1].len(), "{table}");
+    });
+}
+
+#[test]
+fn a_trace_ends_in_every_way() {
+    let _turn = turn();
+    if !can_run("ends of a trace") {
+        return;
+    }
+    with_traffic("ends", |space| {
+        let mut first = start(space, "router trace v0 --json");
+        line(&mut first);
+        space.xcp(true, "router trace v0").failed(
+            1,
+            "xcp: v0: its trace is being read already\n  \
+             help: end the other xcp router trace, or the lab run, first\n",
+        );
+        interrupt(&first);
+        let ran = end(first);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+
+        let mut unread = start(space, "router trace v0 --json");
+        line(&mut unread);
+        drop(unread.stdout.take());
+        let ran = end(unread);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+
+        let mut removed = start(space, "router trace v0 --json");
+        line(&mut removed);
+        space.xcp(true, "router del v0").ok();
+        end(removed).failed(
+            1,
+            "{\"error\":{\"thing\":\"v0\",\"reason\":\"its XCP router has been removed\",\
+             \"remedy\":\"add it again: xcp router add v0\"}}\n",
+        );
+        space.xcp(true, "router trace v0").failed(
+            1,
+            "xcp: v0: no XCP router on this device\n  \
+             help: add one: xcp router add v0 --capacity 10mbit\n",
+        );
+    });
+}
+
+#[test]
+fn watching_goes_on_until_interrupted() {
+    let _turn = turn();
+    if !can_run("watch") {
+        return;
+    }
+    with_traffic("json", |space| {
+        let mut child = start(space, "router show v0 --watch --json");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let packets = |line: String| {
+            let status: Value = serde_json::from_str(&line).unwrap();
+            status["xcp_packets"].as_u64().unwrap()
+        };
+        let begun = Instant::now();
+        let first = packets(lines.next().unwrap().unwrap());
+        let last = (0..5)
+            .map(|_| packets(lines.next().unwrap().unwrap()))
+            .last();
+        let took = begun.elapsed().as_secs_f64();
+        assert!((0.7..3.0).contains(&took), "five updates in {took} s");
+        assert!(last > Some(first + 50), "{first} {last:?}");
+        interrupt(&child);
+        let ran = end(child);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+
+        let mut plain = start(space, "router show --watch");
+        assert_eq!(line(&mut plain), "v0\n");
+        interrupt(&plain);
+        let ran = end(plain);
+        assert_eq!(ran.code, Some(130));
+        assert_eq!(
+            ran.err,
+            "xcp: standard output is no terminal: one block for each update\n"
+        );
+    });
+}
+
+/// A terminal: its user's end, and the program's.
+fn terminal() -> (File, OwnedFd) {
+    let (mut user, mut program) = (0, 0);
+    let size = libc::winsize {
+        ws_row: 8,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the call fills both numbers with descriptors that are ours.
+    unsafe {
+        let none = std::ptr::null_mut::<libc::c_char>();
+        let rc = libc::openpty(&mut user, &mut program, none.cast(), none.cast(), &size);
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        (File::from_raw_fd(user), OwnedFd::from_raw_fd(program))
+    }
+}
+
+#[test]
+fn a_terminal_is_redrawn_and_restored() {
+    let _turn = turn();
+    if !can_run("watch on a terminal") {
+        return;
+    }
+    with_traffic("term", |space| {
+        let (mut user, program) = terminal();
+        let mut command: Command = space.command(true, "router show v0 --watch");
+        let child = command
+            .env("TERM", "xterm")
+            .stdout(program)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(command); // and with it our copy of the program's end
+        let reader = thread::spawn(move || {
+            let mut seen = Vec::new();
+            let mut some = [0; 4096];
+            // the end is an error on a terminal
+            while let Ok(n @ 1..) = user.read(&mut some) {
+                seen.extend(&some[..n]);
+            }
+            String::from_utf8(seen).unwrap()
+        });
+        thread::sleep(Duration::from_millis(1200));
+        interrupt(&child);
+        let ran = end(child);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+        let seen = reader.join().unwrap();
+        assert!(seen.starts_with("\x1b[?1049h\x1b[?25l"), "{seen:?}");
+        assert!(seen.ends_with("\x1b[?25h\x1b[?1049l"), "{seen:?}");
+        let pages: Vec<&str> = seen.split("\x1b[H").skip(1).collect();
+        assert!((4..=8).contains(&pages.len()), "{}", pages.len());
+        for page in pages {
+            assert!(page.contains("capacity in use"), "{page:?}");
+            assert_eq!(page.matches('\n').count(), 7, "{page:?}");
+        }
+    });
+}
