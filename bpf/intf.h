@@ -40,6 +40,8 @@ struct xcp_router_cpu {
 	uint32_t unused;
 	struct xcp_router_counters counters;
 	int64_t carry_2005; /* B/s that `option-2005` could not say */
+	uint64_t other_B; /* arrived at the other queue */
+	struct xcp_sampler other;
 	/* the claimer's: what it saw at the last end, what comes next */
 	uint64_t seen_traffic_B;
 	uint64_t seen_sum_x;
@@ -58,6 +60,8 @@ struct xcp_router_link {
 	uint64_t seen_B; /* sent until the last look, as Linux counts */
 	uint64_t seen_packets;
 	struct xcp_capacity_interval seen;
+	struct xcp_sharing_interval other;
+	uint64_t sample_B; /* of other traffic, from one sample to the next */
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

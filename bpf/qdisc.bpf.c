@@ -82,7 +82,7 @@ struct discipline {
 	struct backlog backlog[XCP_CLASSES];
 	__s64 owed; /* to XCP */
 	struct xcp_shaper shaper;
-	__u64 free_ns; /* its own clock */
+	uint64_t free_ns; /* its own clock */
 };
 
 /* By the address of their struct Qdisc. */
@@ -204,11 +204,11 @@ static __always_inline enum xcp_class next_class(const struct discipline *d)
 		       : XCP_CLASS_OTHER;
 }
 
-static __always_inline __u64 *clock_of(struct discipline *d,
-				       const struct xcp_queue_config *c)
+static __always_inline uint64_t *clock_of(struct discipline *d,
+					  const struct xcp_queue_config *c)
 {
 	__u32 medium = c->medium;
-	__u64 *shared;
+	uint64_t *shared;
 
 	if (!medium)
 		return &d->free_ns;
@@ -220,18 +220,12 @@ static __always_inline void take_slot(struct discipline *d,
 				      const struct xcp_queue_config *c,
 				      __u64 now, bool waited)
 {
-	__u64 *clock = clock_of(d, c), seen = *clock;
-	struct xcp_shaper *s = &d->shaper;
+	__u64 pay = 0;
 
-	s->has_slot = 1;
-	s->held_ns = c->medium ? xcp_shaper_time(c->rate_Bps,
-						 first_bytes(d, next_class(d)))
-			       : 0;
-	s->slot_ns = xcp_shaper_slot(seen, now, waited);
-	/* lost to another queue: then the clock is not behind */
-	if (__sync_val_compare_and_swap(clock, seen, s->slot_ns + s->held_ns) !=
-	    seen)
-		s->slot_ns = __sync_fetch_and_add(clock, s->held_ns);
+	if (c->medium)
+		pay = xcp_shaper_time(c->rate_Bps,
+				      first_bytes(d, next_class(d)));
+	xcp_shaper_take(&d->shaper, clock_of(d, c), now, pay, waited);
 }
 
 /* Whether a packet may leave now; else the watchdog calls. */
@@ -251,11 +245,7 @@ static __always_inline void spend_slot(struct discipline *d,
 				       const struct xcp_queue_config *c,
 				       __u64 now, __u64 bytes)
 {
-	struct xcp_shaper *s = &d->shaper;
-	__u64 ns = xcp_shaper_spend(s, c->rate_Bps, bytes);
-
-	__sync_fetch_and_add(clock_of(d, c), ns - s->held_ns);
-	s->has_slot = 0;
+	xcp_shaper_begin(&d->shaper, clock_of(d, c), c->rate_Bps, bytes);
 	if (!is_empty(d))
 		take_slot(d, c, now, true);
 }

@@ -113,10 +113,27 @@ static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
 	}
 }
 
+/* The queue discipline's record, if it is this device's. */
+static __always_inline struct xcp_queue *queue_record(void)
+{
+	__u32 key = config.queue - 1;
+
+	return config.queue ? bpf_map_lookup_elem(&queues, &key) : NULL;
+}
+
 __noinline int capacity(__u64 now)
 {
+	struct xcp_queue *queue = queue_record();
+
+	link.other.share = config.share;
 	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
-			    config.measure ? &link.seen : NULL, NULL);
+			    config.measure ? &link.seen : NULL,
+			    queue ? &link.other : NULL);
+	link.sample_B = (config.measure ? link.state.capacity.link_Bps
+					: config.params.capacity_Bps) /
+			XCP_SAMPLES;
+	if (queue)
+		queue->share = link.state.sharing.share;
 	return 0;
 }
 
@@ -133,13 +150,13 @@ static __noinline void fill(struct xcp_router_record *r,
 	r->capacity_Bps = s->capacity_Bps;
 	r->link_Bps = s->capacity.link_Bps;
 	r->y_Bps = s->y_Bps;
-	r->other_Bps = 0;
+	r->other_Bps = s->sharing.other_Bps;
 	r->queue_B = s->queue_B;
 	r->backlog_B = link.seen.backlog_B;
 	r->f_Bps = s->f_Bps;
 	r->pos_Bps = law->pos_pool >> law->shift;
 	r->neg_Bps = law->neg_pool >> law->shift;
-	r->share = 0;
+	r->share = s->sharing.share;
 	r->unused = 0;
 }
 
@@ -164,6 +181,8 @@ static __noinline __u64 collect(void)
 	__u32 i;
 
 	__builtin_memset(sums, 0, sizeof(*sums));
+	link.other.other_B = 0;
+	link.other.other_flows = 0;
 	for (i = 0; i < options.cpus; i++) {
 		__u32 key = i;
 
@@ -175,6 +194,8 @@ static __noinline __u64 collect(void)
 		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
 		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
 		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
+		link.other.other_B += cpu->other_B;
+		link.other.other_flows += xcp_sampler_flows(&cpu->other);
 	}
 	return longest_rtt;
 }
@@ -209,45 +230,77 @@ __noinline int interval_end(__u64 now)
 		tell(law, interval_ns, now);
 	}
 	link.seen.min_backlog_B = link.seen.backlog_B;
+	link.other.other_min_backlog_B = ~0ULL;
 out:
 	barrier();
 	link.claimed = 0;
 	return 0;
 }
 
-/* What the link holds and has sent, in bytes on the link. */
-static __always_inline void see(const struct net_device *dev, __u64 now)
+/*
+ * What the link holds and has sent, in bytes on the link. Returns the backlog
+ * that XCP's packets wait behind.
+ */
+static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 {
 	struct xcp_capacity_interval *seen = &link.seen;
+	struct xcp_queue *queue = queue_record();
 	struct link_reading r = {};
+	__u64 backlog_B;
 
-	read_link(dev, &r);
-	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	if (queue) {
+		struct xcp_queue_class *xcp = &queue->class[XCP_CLASS_XCP];
+		struct xcp_queue_class *other = &queue->class[XCP_CLASS_OTHER];
+
+		seen->sent_B = xcp->sent_B + other->sent_B;
+		backlog_B = xcp->backlog_B;
+		seen->backlog_B = backlog_B + other->backlog_B;
+		link.other.other_min_backlog_B = xcp_min(
+			link.other.other_min_backlog_B, other->backlog_B);
+	} else {
+		read_link(dev, &r);
+		if (r.sent_packets - link.seen_packets < 1ULL << 32)
+			seen->sent_B += xcp_frame_bytes(
+				&config.frame, r.sent_B - link.seen_B,
+				r.sent_packets - link.seen_packets);
+		link.seen_B = r.sent_B;
+		link.seen_packets = r.sent_packets;
+		backlog_B = r.backlog_B;
+		seen->backlog_B = backlog_B;
+	}
 	seen->now_ns = now;
-	if (r.sent_packets - link.seen_packets < 1ULL << 32)
-		seen->sent_B +=
-			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
-					r.sent_packets - link.seen_packets);
-	seen->backlog_B = r.backlog_B;
-	seen->min_backlog_B = xcp_min(seen->min_backlog_B, r.backlog_B);
-	link.seen_B = r.sent_B;
-	link.seen_packets = r.sent_packets;
+	seen->min_backlog_B = xcp_min(seen->min_backlog_B, seen->backlog_B);
+	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	return backlog_B;
 }
 
 /* Looks at the link, and ends the queue estimate if it is due. */
 __noinline int look(struct __sk_buff *skb, __u64 now)
 {
 	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	__u64 backlog_B;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
-	see(kskb->dev, now);
-	xcp_router_backlog(&link.state, link.seen.backlog_B);
+	backlog_B = see(kskb->dev, now);
+	xcp_router_backlog(&link.state, backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
-		xcp_router_queue_end(&link.state, &config.params,
-				     link.seen.backlog_B, now);
+		xcp_router_queue_end(&link.state, &config.params, backlog_B,
+				     now);
 	barrier();
 	link.claimed = 0;
+	return 0;
+}
+
+/* A packet for the queue that XCP does not have. */
+__noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			    __u64 bytes)
+{
+	if (!cpu)
+		return 0;
+	cpu->other_B += bytes;
+	if (xcp_sampler_due(&cpu->other, bytes, link.sample_B))
+		xcp_sampler_add(&cpu->other, bpf_get_hash_recalc(skb));
 	return 0;
 }
 
@@ -608,7 +661,6 @@ int xcp_router(struct __sk_buff *skb)
 	if (!s.bytes)
 		s.bytes = skb->len;
 	s.bytes = xcp_frame_bytes(&config.frame, s.bytes, s.n);
-	xcp_router_arrival(&cpu->sums, s.bytes);
 
 	data = (__u8 *)(long)skb->data;
 	end = (__u8 *)(long)skb->data_end;
@@ -620,7 +672,7 @@ int xcp_router(struct __sk_buff *skb)
 			if (ip[9] == IPPROTO_TCP &&
 			    edit_fast(skb, kskb, cpu, &s, ip + IPV4_LEN, end,
 				      skb->len - l2 - IPV4_LEN, ip[8]))
-				return XCP_TC_NEXT;
+				goto arrived;
 			if (ip[9] == config.ip_proto) {
 				f.l4 = l2 + IPV4_LEN;
 				f.ttl = ip[8];
@@ -632,7 +684,7 @@ int xcp_router(struct __sk_buff *skb)
 			if (ip[6] == IPPROTO_TCP &&
 			    edit_fast(skb, kskb, cpu, &s, ip + IPV6_LEN, end,
 				      skb->len - l2 - IPV6_LEN, ip[7]))
-				return XCP_TC_NEXT;
+				goto arrived;
 			if (ip[6] == config.ip_proto) {
 				f.l4 = l2 + IPV6_LEN;
 				f.ttl = ip[7];
@@ -645,6 +697,11 @@ int xcp_router(struct __sk_buff *skb)
 	} else {
 		edit_slowly(skb, cpu, &s);
 	}
+arrived:
+	if (config.queue && skb->tc_classid != XCP_CLASSID)
+		arrive_other(skb, cpu, s.bytes);
+	else
+		xcp_router_arrival(&cpu->sums, s.bytes);
 	return XCP_TC_NEXT;
 }
 

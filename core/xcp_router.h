@@ -266,18 +266,19 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 
 	s->capacity_Bps = params->capacity_Bps;
 	s->capacity.decides = s->capacity.cuts = false;
-	if (!seen)
-		return;
-	xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps);
-	s->capacity_Bps = xcp_capacity_use(&s->capacity, params->capacity_Bps);
-	varies = s->capacity.measured;
+	if (seen) {
+		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps);
+		s->capacity_Bps =
+			xcp_capacity_use(&s->capacity, params->capacity_Bps);
+		varies = s->capacity.measured;
+	}
 	if (other) {
 		s->capacity_Bps = xcp_sharing_end(&s->sharing, other,
 						  sums->sum_x - s->last.sum_x,
 						  elapsed_ns, s->capacity_Bps);
 		varies |= s->sharing.other_Bps > s->capacity_Bps / 64;
 	}
-	if (varies)
+	if (seen && varies)
 		xcp_capacity_judge(&s->capacity, seen, s->capacity_Bps,
 				   xcp_min(y_Bps, XCP_CAPACITY_MAX_BPS),
 				   s->f_Bps, s->queue_B, s->interval_ns);

@@ -10,10 +10,11 @@
  *   B sends n bytes:   owed += n w
  *   next is A while owed >= 0, B while owed < 0; the other if that has none
  *
- * While both have packets, neither is ever ahead by more than one packet. A
- * queue without packets is owed nothing: what it left to the other is gone,
- * but it still pays what it is ahead by. So A, coming with less than its
- * weight, waits for the packet that is under way and for no other.
+ * While both have packets, neither is ever ahead by more than one packet. What
+ * a queue without packets leaves to the other is gone, all but the packet that
+ * began last: of what a queue without packets is owed, no more is kept than
+ * that packet gives it. What it is ahead by, it still pays. So A, coming with
+ * no more than its weight, never waits for more than one packet of B's.
  */
 #ifndef XCP_SERVICE_H
 #define XCP_SERVICE_H
@@ -36,11 +37,13 @@ XCP_INLINE int64_t xcp_service_sent(int64_t owed, uint32_t weight, bool a,
 	uint32_t w = weight ? weight : XCP_SERVICE_HALF;
 
 	if (a) {
-		owed -= (int64_t)(bytes * (XCP_SERVICE_ALL - w));
-		return other_has || owed > 0 ? owed : 0;
+		if (!other_has && owed < 0)
+			owed = 0;
+		return owed - (int64_t)(bytes * (XCP_SERVICE_ALL - w));
 	}
-	owed += (int64_t)(bytes * w);
-	return other_has || owed < 0 ? owed : 0;
+	if (!other_has && owed > 0)
+		owed = 0;
+	return owed + (int64_t)(bytes * w);
 }
 
 #endif

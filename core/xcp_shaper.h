@@ -17,10 +17,11 @@
  * nothing up. The rest of the division is carried: the rate is exact.
  *
  * Queues of one medium (both directions of a half-duplex link, VLANs of one
- * trunk) have one `free`. There a slot is taken for the length of the packet
- * that waits, `held`, and free = slot + held at once: the next queue's slot is
- * behind it, and queues that have packets take turns. When a packet begins,
- * another perhaps, the difference is made up for: free += B / C - held.
+ * trunk) have one `free`. There a slot is paid for when it is taken, by the
+ * length of the packet that waits, so that the next queue's slot is behind it.
+ * The clock never goes back: queues that always have packets take turns. A
+ * queue that begins a longer packet pays the difference then; for a shorter
+ * one, the difference is its credit for the next slot.
  */
 #ifndef XCP_SHAPER_H
 #define XCP_SHAPER_H
@@ -33,7 +34,8 @@
 /* A queue's part; the clock `free` is where all queues of a medium see it. */
 struct xcp_shaper {
 	uint64_t slot_ns;
-	uint64_t held_ns;
+	uint64_t paid_ns; /* for the slot */
+	uint64_t credit_ns;
 	uint64_t rest; /* of B / C, in units of 1 / C ns */
 	uint32_t has_slot;
 	uint32_t unused;
@@ -45,23 +47,38 @@ XCP_INLINE uint64_t xcp_shaper_time(uint64_t rate_Bps, uint64_t bytes)
 	return bytes * XCP_NSEC_PER_SEC / rate_Bps;
 }
 
-/* The same for a packet that begins. */
-XCP_INLINE uint64_t xcp_shaper_spend(struct xcp_shaper *s, uint64_t rate_Bps,
-				     uint64_t bytes)
-{
-	uint64_t ns = bytes * XCP_NSEC_PER_SEC + s->rest;
-
-	s->rest = ns % rate_Bps;
-	return ns / rate_Bps;
-}
-
-/* The next slot's begin. */
-XCP_INLINE uint64_t xcp_shaper_slot(uint64_t free_ns, uint64_t now_ns,
-				    bool waited)
+/* Takes the next slot and pays pay_ns; `waited` since the last one began. */
+XCP_INLINE void xcp_shaper_take(struct xcp_shaper *s, uint64_t *free_ns,
+				uint64_t now_ns, uint64_t pay_ns, bool waited)
 {
 	uint64_t late = waited ? XCP_SHAPER_LATE_NS : 0;
+	uint64_t credit = xcp_min(s->credit_ns, pay_ns);
+	uint64_t free = *free_ns;
+	uint64_t slot = xcp_max(free, xcp_excess(now_ns, late));
+	uint64_t next = slot + pay_ns - credit;
 
-	return xcp_max(free_ns, xcp_excess(now_ns, late));
+	/* lost to another queue: then the clock is not behind */
+	if (!__sync_bool_compare_and_swap(free_ns, free, next))
+		slot = __sync_fetch_and_add(free_ns, pay_ns - credit);
+	s->slot_ns = slot;
+	s->paid_ns = pay_ns;
+	s->credit_ns -= credit;
+	s->has_slot = 1;
+}
+
+/* A packet of so many bytes (below 2^32) begins in the slot. */
+XCP_INLINE void xcp_shaper_begin(struct xcp_shaper *s, uint64_t *free_ns,
+				 uint64_t rate_Bps, uint64_t bytes)
+{
+	uint64_t work = bytes * XCP_NSEC_PER_SEC + s->rest;
+	uint64_t ns = work / rate_Bps;
+
+	s->rest = work % rate_Bps;
+	s->has_slot = 0;
+	if (ns >= s->paid_ns)
+		__sync_fetch_and_add(free_ns, ns - s->paid_ns);
+	else
+		s->credit_ns += s->paid_ns - ns;
 }
 
 #endif

@@ -9,6 +9,8 @@
 #include "xcp_receiver.h"
 #include "xcp_router.h"
 #include "xcp_sender.h"
+#include "xcp_service.h"
+#include "xcp_shaper.h"
 #include "xcp_wire.h"
 
 /* A forward XCP packet, as the loop below takes it. */
@@ -30,8 +32,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[19];
-const struct layout xcp_core_layout[19] = {
+extern const struct layout xcp_core_layout[20];
+const struct layout xcp_core_layout[20] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -46,6 +48,7 @@ const struct layout xcp_core_layout[19] = {
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
+	LAYOUT(xcp_shaper, unused),
 	LAYOUT(xcp_forward, xcp_hops),
 	LAYOUT(xcp_return, other_hops),
 	LAYOUT(packet, unused),
@@ -381,4 +384,34 @@ EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
 EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)
 {
 	return xcp_sender_packets(s);
+}
+
+/* Queues */
+
+EXPORT(bool, service_a_next, int64_t owed, bool a_has, bool b_has)
+{
+	return xcp_service_a_next(owed, a_has, b_has);
+}
+
+EXPORT(int64_t, service_sent, int64_t owed, uint32_t weight, bool a,
+       bool other_has, uint64_t bytes)
+{
+	return xcp_service_sent(owed, weight, a, other_has, bytes);
+}
+
+EXPORT(uint64_t, shaper_time, uint64_t rate_Bps, uint64_t bytes)
+{
+	return xcp_shaper_time(rate_Bps, bytes);
+}
+
+EXPORT(void, shaper_take, struct xcp_shaper *s, uint64_t *free_ns,
+       uint64_t now_ns, uint64_t pay_ns, bool waited)
+{
+	xcp_shaper_take(s, free_ns, now_ns, pay_ns, waited);
+}
+
+EXPORT(void, shaper_begin, struct xcp_shaper *s, uint64_t *free_ns,
+       uint64_t rate_Bps, uint64_t bytes)
+{
+	xcp_shaper_begin(s, free_ns, rate_Bps, bytes);
 }

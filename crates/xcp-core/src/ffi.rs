@@ -6,6 +6,7 @@ use crate::receiver::Receiver;
 use crate::router::{Law, Other, Packet, Params, Pool, Seen, State, Sums};
 use crate::sampler::Sampler;
 use crate::sender::Sender;
+use crate::shaper::Shaper;
 use crate::wire::header::Head;
 use crate::wire::option_2005::Option2005;
 use crate::wire::{Forward, Return};
@@ -18,7 +19,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 19];
+    pub(crate) static xcp_core_layout: [Layout; 20];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -151,6 +152,29 @@ extern "C" {
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
     pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
     pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
+
+    pub(crate) fn xcp_core_service_a_next(owed: i64, a_has: bool, b_has: bool) -> bool;
+    pub(crate) fn xcp_core_service_sent(
+        owed: i64,
+        weight: u32,
+        a: bool,
+        other_has: bool,
+        bytes: u64,
+    ) -> i64;
+    pub(crate) fn xcp_core_shaper_time(rate_Bps: u64, bytes: u64) -> u64;
+    pub(crate) fn xcp_core_shaper_take(
+        s: *mut Shaper,
+        free_ns: *mut u64,
+        now_ns: u64,
+        pay_ns: u64,
+        waited: bool,
+    );
+    pub(crate) fn xcp_core_shaper_begin(
+        s: *mut Shaper,
+        free_ns: *mut u64,
+        rate_Bps: u64,
+        bytes: u64,
+    );
 }
 
 #[cfg(test)]
@@ -176,6 +200,7 @@ mod tests {
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
+            Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
             Layout(size_of::<Return>(), offset_of!(Return, other_hops)),
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),

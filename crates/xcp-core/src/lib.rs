@@ -19,12 +19,16 @@ mod receiver;
 mod router;
 mod sampler;
 mod sender;
+mod service;
+mod shaper;
 pub mod wire;
 
 pub use receiver::Receiver;
 pub use router::{split, Other, Packet, Params, Pool, Router, Seen};
 pub use sampler::Sampler;
 pub use sender::Sender;
+pub use service::{Queue, Service};
+pub use shaper::{time_ns, Shaper};
 
 /// Ticks in a second; a tick is the unit of times on the wire.
 pub const TICKS_PER_SEC: u64 = 1 << 28;

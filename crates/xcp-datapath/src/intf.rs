@@ -118,6 +118,24 @@ record! {
     /// `struct xcp_capacity_interval`.
     struct CapacityInterval { now_ns: u64, sent_B: u64, backlog_B: u64, min_backlog_B: u64, }
 
+    /// `struct xcp_sampler`.
+    struct Sampler {
+        left_B: u64,
+        hash: [u32; 32],
+        next: u32,
+        pairs: u32,
+        same: u32,
+        unused: u32,
+    }
+
+    /// `struct xcp_sharing_interval`.
+    struct SharingInterval {
+        other_B: u64,
+        other_min_backlog_B: u64,
+        other_flows: u32,
+        share: u32,
+    }
+
     /// `struct xcp_sharing`.
     struct Sharing { seen_other_B: u64, other_Bps: u64, flows: u32, share: u32, }
 
@@ -156,6 +174,8 @@ record! {
         unused: u32,
         counters: RouterCounters,
         carry_2005: i64,
+        other_B: u64,
+        other: Sampler,
         seen_traffic_B: u64,
         seen_sum_x: u64,
         next_pos: u64,
@@ -174,6 +194,8 @@ record! {
         seen_B: u64,
         seen_packets: u64,
         seen: CapacityInterval,
+        other: SharingInterval,
+        sample_B: u64,
     }
 
     /// `struct xcp_queue_key`.

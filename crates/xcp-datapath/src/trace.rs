@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::intf::{Record, RouterRecord};
 use crate::rtnl::{self, Device};
@@ -22,7 +22,7 @@ use crate::{object, Error, Result};
 pub(crate) const PIN: &str = "trace";
 
 /// One control interval, and what follows from it for the next.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Its end, on the monotonic clock.
     pub time_s: f64,

@@ -55,6 +55,8 @@ fn router_records() {
         "xcp_router_pool" = RouterPool,
         "xcp_capacity" = Capacity,
         "xcp_capacity_interval" = CapacityInterval,
+        "xcp_sampler" = Sampler,
+        "xcp_sharing_interval" = SharingInterval,
         "xcp_sharing" = Sharing,
         "xcp_router_state" = RouterState,
         "xcp_router_counters" = RouterCounters,

@@ -416,3 +416,34 @@ impl Flow {
 
 /// The kind of flows that nothing controls.
 pub const UDP: &str = "udp";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_the_house_are_well_and_have_their_names() {
+        for (name, text) in HOUSE {
+            let experiment = Experiment::parse(name, text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(experiment.name, *name);
+        }
+        let order = |paper: &str| HOUSE.iter().position(|(name, _)| name.starts_with(paper));
+        assert!(order("thesis").is_some() && order("thesis") < order("zh"));
+        assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
+    }
+
+    #[test]
+    fn a_variant_has_the_flows_that_it_names() {
+        let (_, text) = HOUSE
+            .iter()
+            .find(|(name, _)| *name == "sharing")
+            .expect("is there");
+        let sharing = Experiment::parse("sharing", text).expect("is well");
+        let variant = sharing.variants.iter().find(|v| v.name == "one-nine");
+        let variant = variant.expect("is there");
+        let kept = sharing.of_variant(variant);
+        let kinds: Vec<&str> = kept.flows.iter().map(|f| f.kind(variant)).collect();
+        assert_eq!(kinds[..2], ["xcp", "cubic"]);
+        assert_eq!(kinds.len(), 10);
+    }
+}

@@ -301,7 +301,8 @@ fn of_kind(check: &Check, result: &VariantResult, figure: fn(&KindResult) -> f64
     found.map_or(0.0, figure)
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+/// A value with so many decimals.
+pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
@@ -377,6 +378,7 @@ max = 0.4
         };
         let series = Series {
             samples: (0..=100).map(sample).collect(),
+            ..Series::default()
         };
         let starts = [Duration::ZERO; 3];
         let variant = &experiment.variants[0];

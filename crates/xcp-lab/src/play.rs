@@ -6,14 +6,15 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use xcp_datapath::{host, socket};
+use xcp_datapath::trace::{Interval, Trace};
+use xcp_datapath::{host, qdisc, router, socket};
 
 use crate::capture::{Captures, Recording};
 use crate::experiment::{Experiment, Socket, Variant};
 use crate::metrics::{self, Seen};
 use crate::probe::{Probe, QueueState};
 use crate::result::{Sample, Series, VariantResult};
-use crate::stage::{device, Stage};
+use crate::stage::{device, has_own_queue, Stage};
 use crate::traffic::{End, Running};
 use crate::{interrupt, Error, Result};
 
@@ -43,13 +44,15 @@ pub fn play(
     let experiment = &experiment.of_variant(variant);
     let _host = HostOn::new(experiment, variant)?;
     let mut stage = Stage::build(experiment, variant, prefix)?;
-    let bottleneck = Bottleneck::open(experiment, &stage)?;
+    let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
+    let trace = open_trace(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
     let end = Duration::from_secs_f64(experiment.duration_s);
     let warmup = Duration::from_secs_f64(experiment.warmup_s);
     let mut captures = Captures::open(&stage, points)?;
     captures.begin()?;
     let begin = Instant::now();
+    let begin_s = monotonic_s();
 
     let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
     let mut seen = Seen::default();
@@ -65,11 +68,21 @@ pub fn play(
         }
         captures.collect();
         let (state, carried_bytes) = bottleneck.read()?;
+        let xcp_packets = bottleneck.xcp_packets(&stage)?.unwrap_or(state.packets);
         let (sent, held) = (state.sent_bytes, u64::from(state.bytes));
         seen.delays.add(due.as_secs_f64(), sent, held);
         if due > warmup {
             seen.queue.add(state.packets);
-            seen.xcp_queue.add(state.packets);
+            seen.xcp_queue.add(xcp_packets);
+        }
+        while let Some(interval) = trace
+            .as_ref()
+            .map_or(Ok(None), |t| t.next(Duration::ZERO))?
+        {
+            series.router.push(Interval {
+                time_s: metrics::round(interval.time_s - begin_s, 6),
+                ..interval
+            });
         }
         if tick.is_multiple_of(SAMPLE_EVERY) {
             series.samples.push(Sample {
@@ -116,13 +129,16 @@ pub fn play(
 
 /// The bottleneck's counters: those of the measured direction, and on a
 /// half-duplex link those of the other one.
-struct Bottleneck {
+struct Bottleneck<'a> {
     probes: Vec<Probe>,
     framing_bytes: u64,
+    /// The node and the device whose queue discipline keeps XCP's packets
+    /// apart.
+    own_queue: Option<(&'a str, String)>,
 }
 
-impl Bottleneck {
-    fn open(experiment: &Experiment, stage: &Stage) -> Result<Self> {
+impl<'a> Bottleneck<'a> {
+    fn open(experiment: &'a Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
         let [a, b] = &experiment.bottleneck;
         let link = experiment.bottleneck_link();
         let mut probes = vec![stage.within(a, || Probe::open(&device(a, b)))??];
@@ -132,6 +148,7 @@ impl Bottleneck {
         Ok(Self {
             probes,
             framing_bytes: link.map_or(0, |l| l.framing_bytes.into()),
+            own_queue: has_own_queue(variant).then(|| (a.as_str(), device(a, b))),
         })
     }
 
@@ -142,6 +159,37 @@ impl Bottleneck {
             |s: &QueueState| s.sent_bytes + self.framing_bytes * u64::from(s.sent_packets);
         Ok((states[0], states.iter().map(carried).sum()))
     }
+
+    /// XCP's packets in the queue, where they have one of their own.
+    fn xcp_packets(&self, stage: &Stage) -> Result<Option<u32>> {
+        let Some((node, device)) = &self.own_queue else {
+            return Ok(None);
+        };
+        let record = stage.within(node, || qdisc::record(device))??;
+        Ok(record.map(|r| r.class[0].backlog_packets as u32))
+    }
+}
+
+/// The trace of the bottleneck's router, if it has one.
+fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Option<Trace>> {
+    if !variant.queue.has_router() {
+        return Ok(None);
+    }
+    let [from, to] = &experiment.bottleneck;
+    stage
+        .within(from, || router::trace(&device(from, to)))?
+        .map(Some)
+}
+
+/// Seconds on the clock that the router's times are of.
+fn monotonic_s() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists, and the record lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 /// Gives the links the rates that they have from now on.

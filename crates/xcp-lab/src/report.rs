@@ -4,7 +4,7 @@
 
 mod chart;
 
-use crate::result::{RunResult, Series, FLOWS_IN_FULL};
+use crate::result::{FlowResult, RunResult, Series, VariantResult, FLOWS_IN_FULL};
 use crate::{Error, Result};
 use chart::{Chart, Line};
 
@@ -30,9 +30,15 @@ pub struct ReportInput<'a> {
 pub fn render(input: &ReportInput) -> Result<String> {
     let result = input.result;
     let scales = Scales::of(input);
-    let mut charts = String::new();
+    let once = have_same_flows(&result.variants);
+    let mut charts = String::from("<h2>Over time</h2>\n");
+    if once {
+        charts += &legend(result.variants.first().map_or(&[][..], |v| &v.flows));
+    }
     for (variant, series) in input.series {
-        charts += &section(input, variant, series, &scales)?;
+        let own = result.variants.iter().find(|v| v.name == *variant);
+        let own = own.filter(|_| !once).map(|v| legend(&v.flows));
+        charts += &section(input, variant, &own.unwrap_or_default(), series, &scales)?;
     }
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -40,7 +46,7 @@ pub fn render(input: &ReportInput) -> Result<String> {
          <title>{name}</title>\n<style>\n{STYLE}</style>\n\
          <h1>{name}</h1>\n{about}\
          <p class=\"weak\">{source}; {title}</p>\n\
-         {table}{checks}{captures}{legend}{charts}</html>\n",
+         {table}{checks}{captures}{charts}</html>\n",
         name = escape(&result.experiment),
         about = about(input.about),
         source = escape(input.source),
@@ -48,7 +54,6 @@ pub fn render(input: &ReportInput) -> Result<String> {
         table = table(result),
         checks = checks(result),
         captures = captures(result),
-        legend = legend(result),
     ))
 }
 
@@ -132,13 +137,10 @@ fn captures(result: &RunResult) -> String {
     format!("<h2>Packets</h2>\n<ul>\n{lines}</ul>\n")
 }
 
-fn legend(result: &RunResult) -> String {
-    let flows = result.variants.first().map_or(&[][..], |v| &v.flows);
+/// Which line is which flow.
+fn legend(flows: &[FlowResult]) -> String {
     if flows.len() > FLOWS_IN_FULL {
-        return format!(
-            "<h2>Over time</h2>\n<p>{} flows, a line each.</p>\n",
-            flows.len()
-        );
+        return format!("<p>{} flows, a line each.</p>\n", flows.len());
     }
     let names: String = flows
         .iter()
@@ -149,7 +151,15 @@ fn legend(result: &RunResult) -> String {
             format!("<span style=\"color:{colour}\">&#9632;</span> flow {name}&ensp;\n")
         })
         .collect();
-    format!("<h2>Over time</h2>\n<p>{names}</p>\n")
+    format!("<p>{names}</p>\n")
+}
+
+/// Whether all variants have the same flows, which one legend names.
+fn have_same_flows(variants: &[VariantResult]) -> bool {
+    let names = |v: &VariantResult| v.flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+    variants
+        .windows(2)
+        .all(|pair| names(&pair[0]) == names(&pair[1]))
 }
 
 /// The same for all variants, so that they can be compared by eye.
@@ -179,7 +189,13 @@ fn flow_count(series: &Series) -> usize {
 }
 
 /// The charts of one variant.
-fn section(input: &ReportInput, variant: &str, series: &Series, scales: &Scales) -> Result<String> {
+fn section(
+    input: &ReportInput,
+    variant: &str,
+    legend: &str,
+    series: &Series,
+    scales: &Scales,
+) -> Result<String> {
     let flows = flow_count(series);
     let over_time = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
         let times = series.samples.iter().map(|s| s.time_s);
@@ -207,7 +223,8 @@ fn section(input: &ReportInput, variant: &str, series: &Series, scales: &Scales)
             title: "throughput, Mb/s (dashed: fair share)",
             seconds: scales.seconds,
             top: Some(scales.mbps),
-            guide: (flows > 0).then(|| input.capacity_bps / 1e6 / flows as f64),
+            guide: (flows > 0 && !input.result.varies)
+                .then(|| input.capacity_bps / 1e6 / flows as f64),
             lines: of_flows(&|flow| throughput(series, flow)),
         },
         Chart {
@@ -237,7 +254,7 @@ fn section(input: &ReportInput, variant: &str, series: &Series, scales: &Scales)
     }
     let name = escape(variant);
     Ok(format!(
-        "<h3>{name}</h3>\n<div class=\"charts\">\n{figures}</div>\n"
+        "<h3>{name}</h3>\n{legend}<div class=\"charts\">\n{figures}</div>\n"
     ))
 }
 
@@ -263,7 +280,7 @@ fn throughput(series: &Series, flow: usize) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{CheckResult, FlowResult, FlowSample, QueueStats, Sample, VariantResult};
+    use crate::result::{CheckResult, FlowSample, QueueStats, Sample};
 
     fn run(names: &[&str], flow: &str) -> RunResult {
         let variant = |name: &&str| VariantResult {
@@ -326,6 +343,7 @@ mod tests {
                     ..Sample::default()
                 })
                 .collect(),
+            ..Series::default()
         }
     }
 
@@ -366,6 +384,32 @@ mod tests {
             assert!(!page.contains(part), "{part}");
         }
         assert!(page.len() < 1_000_000, "{}", page.len());
+    }
+
+    #[test]
+    fn flows_are_named_once_or_with_each_variant() {
+        let legends = |result: &RunResult| {
+            let series: Vec<_> = result
+                .variants
+                .iter()
+                .map(|v| (v.name.clone(), series(20)))
+                .collect();
+            let input = ReportInput {
+                about: "",
+                source: "",
+                capacity_bps: 10e6,
+                result,
+                series: &series,
+            };
+            render(&input)
+                .expect("renders")
+                .matches("</span> flow ")
+                .count()
+        };
+        let mut result = run(&["a", "b"], "1");
+        assert_eq!(legends(&result), 4);
+        result.variants[1].flows.truncate(2);
+        assert_eq!(legends(&result), 4 + 2);
     }
 
     #[test]
@@ -437,6 +481,7 @@ mod tests {
         };
         let burst = Series {
             samples: (0..40).map(sample).collect(),
+            ..Series::default()
         };
         let seen = throughput(&burst, 0).iter().filter(|p| p.1 > 0.5).count();
         assert!((10..=11).contains(&seen), "{seen}");
@@ -456,6 +501,7 @@ mod tests {
                         ..Sample::default()
                     })
                     .collect(),
+                ..Series::default()
             },
             0,
         );

@@ -3,6 +3,7 @@
 //! prints, and the time series that go to CSV and to the report.
 
 use serde::{Deserialize, Serialize};
+use xcp_datapath::trace::Interval;
 use xcp_datapath::Wire;
 
 /// One run of one experiment, all its variants.
@@ -204,6 +205,10 @@ pub struct CheckResult {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     pub samples: Vec<Sample>,
+    /// What the bottleneck's router decided, in the measured direction; times
+    /// since the start of the run.
+    #[serde(default)]
+    pub router: Vec<Interval>,
 }
 
 /// One moment of one variant.

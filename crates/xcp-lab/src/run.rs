@@ -244,6 +244,10 @@ fn write(
         let flows: Vec<String> = flows.into_iter().map(|f| f.name).collect();
         let path = out.join(format!("{name}.csv"));
         csv::write_csv(&path, &flows, samples).map_err(|e| describe(&path, &e))?;
+        if variant.queue.has_router() {
+            let path = out.join(format!("{name}-router.csv"));
+            csv::write_router(&path, &samples.router).map_err(|e| describe(&path, &e))?;
+        }
     }
     let page = report::render(&ReportInput {
         about: &experiment.about,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What gives a link its rate: netem on a path; on a bottleneck tbf, or one
-//! medium for both ends. A bottleneck's rate may change during a run.
+//! What gives a link its rate: netem on a path; on a bottleneck tbf, one
+//! medium for both ends, or the queue discipline `xcp`. A bottleneck's rate may
+//! change during a run.
 
 use netlink_packet_core::{
     DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_REQUEST,
@@ -10,6 +11,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use xcp_datapath::medium::Medium;
+use xcp_datapath::qdisc;
 
 use crate::experiment::{Link, Queue};
 use crate::probe::index_of;
@@ -32,6 +34,12 @@ pub enum Shaper {
         queue_packets: u32,
     },
     Medium(Medium),
+    /// The queue discipline `xcp` of a node's device.
+    Own {
+        node: String,
+        device: String,
+        options: qdisc::Options,
+    },
 }
 
 /// Commands for tc, which build a device's queue disciplines.
@@ -78,7 +86,7 @@ impl Shaper {
     /// The node in whose namespace its rate is changed, if that matters.
     pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Tbf { node, .. } => Some(node),
+            Self::Tbf { node, .. } | Self::Own { node, .. } => Some(node),
             Self::Medium(_) => None,
         }
     }
@@ -88,6 +96,12 @@ impl Shaper {
         let bytes_per_s = (bits_per_s / 8.0) as u64;
         match self {
             Self::Medium(medium) => medium.set_rate(bytes_per_s),
+            Self::Own {
+                device, options, ..
+            } => {
+                options.rate_bytes_per_s = bytes_per_s;
+                qdisc::install(device, *options).map(|_| ())
+            }
             Self::Tbf {
                 device,
                 framing_bytes,

@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use xcp_datapath::host::{self, Speech};
 use xcp_datapath::medium::Medium;
-use xcp_datapath::router::Framing;
-use xcp_datapath::{router, Spoken};
+use xcp_datapath::router::{Framing, Limits, Queueing};
+use xcp_datapath::{features, qdisc, router, Spoken};
 
-use crate::experiment::{Capacity, Experiment, Flow, Link, Variant};
+use crate::experiment::{Capacity, Experiment, Flow, Link, Queue, Variant};
 use crate::shaper::{disciplines, Shaper};
 use crate::{Error, Result};
 
@@ -122,34 +122,62 @@ impl Stage {
             let [a, b] = &link.between;
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
-                let batch = disciplines(link, &dev, variant.queue);
-                self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
-                let Some(queue_packets) = link.queue_packets else {
-                    continue;
-                };
-                if variant.queue.has_router() {
-                    let options = router_options(link, variant)?;
-                    self.within(node, || router::add(&dev, options))??;
-                    self.routers.push((node.clone(), dev.clone()));
+                if link.queue_packets.is_none() || !has_own_queue(variant) {
+                    let batch = disciplines(link, &dev, variant.queue);
+                    self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
                 }
-                if !link.half_duplex {
-                    let shaper = Shaper::Tbf {
-                        node: node.clone(),
-                        device: dev,
-                        framing_bytes: link.framing_bytes,
-                        queue_packets,
-                    };
-                    self.shapers.push((number, shaper));
+                if link.queue_packets.is_some() {
+                    self.add_router(number, link, variant, node, &dev)?;
                 }
             }
-            if link.half_duplex {
+            if link.half_duplex && !has_own_queue(variant) {
                 let medium = self.share_medium(link)?;
                 self.shapers.push((number, Shaper::Medium(medium)));
             }
         }
-        if experiment.links.iter().any(|l| l.half_duplex) {
+        if has_own_queue(variant) || experiment.links.iter().any(|l| l.half_duplex) {
             self.send_packet_by_packet(experiment)?;
         }
+        Ok(())
+    }
+
+    /// What sends towards a bottleneck: its router, if it has one, and what
+    /// can change its rate.
+    fn add_router(
+        &mut self,
+        number: usize,
+        link: &Link,
+        variant: &Variant,
+        node: &str,
+        dev: &str,
+    ) -> Result<()> {
+        if variant.queue.has_router() {
+            let options = router_options(number, link, variant)?;
+            self.within(node, || router::add(dev, options))??;
+            self.routers.push((node.to_owned(), dev.to_owned()));
+        }
+        let (node, device) = (node.to_owned(), dev.to_owned());
+        let shaper = if has_own_queue(variant) {
+            let mut own = Shaper::Own {
+                node: node.clone(),
+                device,
+                options: queue_options(number, link),
+            };
+            // the link is as it is, whatever its router was told
+            let rate = link.rate_bps(0.0).unwrap_or(0.0);
+            self.within(&node, || own.set_rate(rate))??;
+            own
+        } else if link.half_duplex {
+            return Ok(());
+        } else {
+            Shaper::Tbf {
+                node,
+                device,
+                framing_bytes: link.framing_bytes,
+                queue_packets: link.queue_packets.unwrap_or(0),
+            }
+        };
+        self.shapers.push((number, shaper));
         Ok(())
     }
 
@@ -157,19 +185,16 @@ impl Stage {
     fn share_medium(&self, link: &Link) -> Result<Medium> {
         let [a, b] = &link.between;
         let bytes_per_s = link.rate_bps(0.0).unwrap_or(0.0) / 8.0;
-        let framing = Framing {
-            overhead_bytes: link.framing_bytes as i32,
-            ..Framing::default()
-        };
         let limit = link.queue_packets.unwrap_or(0);
-        let mut medium = Medium::new(bytes_per_s as u64, framing, limit)?;
+        let mut medium = Medium::new(bytes_per_s as u64, framing_of(link), limit)?;
         for (node, peer) in [(a, b), (b, a)] {
             self.within(node, || medium.attach(&device(node, peer)))??;
         }
         Ok(medium)
     }
 
-    /// Nobody cuts super-packets up on a medium, so TCP must make none.
+    /// Neither a medium nor the queue discipline `xcp` cuts super-packets up,
+    /// so TCP must make none.
     fn send_packet_by_packet(&self, experiment: &Experiment) -> Result<()> {
         for link in &experiment.links {
             let [a, b] = &link.between;
@@ -200,8 +225,43 @@ impl Stage {
     }
 }
 
+/// Whether the bottleneck's queue discipline is `xcp`.
+pub fn has_own_queue(variant: &Variant) -> bool {
+    variant.queue == Queue::Xcp && features::has_qdisc()
+}
+
+fn framing_of(link: &Link) -> Framing {
+    Framing {
+        overhead_bytes: link.framing_bytes as i32,
+        ..Framing::default()
+    }
+}
+
+/// Limits of the queue discipline `xcp` on a link.
+fn limits_of(number: usize, link: &Link) -> Limits {
+    Limits {
+        packets: link.queue_packets.unwrap_or(0),
+        // 0 is none
+        medium: if link.half_duplex {
+            number as u32 + 1
+        } else {
+            0
+        },
+        ..Limits::default()
+    }
+}
+
+/// How the queue discipline `xcp` works on a link; its rate comes with time.
+fn queue_options(number: usize, link: &Link) -> qdisc::Options {
+    qdisc::Options {
+        rate_bytes_per_s: 0,
+        limits: limits_of(number, link),
+        framing: framing_of(link),
+    }
+}
+
 /// What the XCP router on a link is told.
-fn router_options(link: &Link, variant: &Variant) -> Result<router::Options> {
+fn router_options(number: usize, link: &Link, variant: &Variant) -> Result<router::Options> {
     if variant.xcp_share.is_some() {
         return Err(Error::new(
             format!("variant {}", variant.name),
@@ -223,6 +283,10 @@ fn router_options(link: &Link, variant: &Variant) -> Result<router::Options> {
             overhead_bytes: variant.overhead_bytes,
             mpu_bytes: variant.mpu_bytes,
             ..Framing::default()
+        },
+        queueing: match variant.queue {
+            Queue::Xcp => Queueing::Auto(limits_of(number, link)),
+            _ => Queueing::Keep,
         },
         whole_feedback: !variant.fractions,
         ..Default::default()

@@ -92,8 +92,9 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
         .map_err(interruptible)?;
     drop(progress);
     out.print(&costs, |_| {
-        let line = |c: &Cost| format!("{:<12}{:>8.0}\n", c.qdisc, c.ns_per_packet);
-        costs.iter().map(line).collect()
+        let head = format!("{:<14}{:>13}{:>8}\n", "", "ns per packet", "ratio");
+        let line = |c: &Cost| format!("{:<14}{:>13.0}{:>8.2}\n", c.qdisc, c.ns_per_packet, c.ratio);
+        head + &costs.iter().map(line).collect::<String>()
     })?;
     Ok(ExitCode::SUCCESS)
 }

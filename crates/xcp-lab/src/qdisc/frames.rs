@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 /// What is written in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     pub flow: u32,
     pub number: u64,

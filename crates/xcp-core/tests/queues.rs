@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The shaper and the service of two queues, for any packets and rates.
+
+#![allow(non_snake_case)] // units in names
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use xcp_core::{time_ns, Queue, Service, Shaper};
+
+const LATE_NS: u64 = 1_000_000;
+const ONE: u32 = 65_536;
+
+/// The same cases every time, so that a red run can be repeated.
+fn cases() -> ProptestConfig {
+    ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    }
+}
+
+fn rate() -> impl Strategy<Value = u64> {
+    (1e3f64.ln()..=1.25e11f64.ln()).prop_map(|v| v.exp() as u64)
+}
+
+/// A wire packet or a super-packet.
+fn size() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 40..=1_538u64, 1 => 1_539..=524_288u64]
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// Timers that are late, but not too late, cost no rate, and nothing
+    /// leaves early: the clock is at the sum of all packets' times, exactly.
+    #[test]
+    fn a_backlog_leaves_at_the_rate(
+        rate in rate(),
+        packets in prop::collection::vec((size(), 0..=LATE_NS), 1..100),
+    ) {
+        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let start = 5_000_000_000;
+        let mut now: u64 = start;
+        let mut sent_B = 0;
+        shaper.take(&mut free, now, 0, false);
+        for (bytes, late) in packets {
+            let due = start + (u128::from(sent_B) * 1_000_000_000 / u128::from(rate)) as u64;
+            prop_assert_eq!(shaper.slot_ns, due);
+            now = now.max(due) + late.min(LATE_NS - now.saturating_sub(due).min(LATE_NS));
+            shaper.begin(&mut free, rate, bytes);
+            sent_B += bytes;
+            shaper.take(&mut free, now, 0, true);
+        }
+    }
+
+    /// What is too late is lost, and idling saves nothing up.
+    #[test]
+    fn lateness_is_forgiven_up_to_a_limit(
+        rate in rate(),
+        bytes in size(),
+        late in 0..10 * LATE_NS,
+        waited: bool,
+    ) {
+        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let start = 5_000_000_000;
+        shaper.take(&mut free, start, 0, false);
+        shaper.begin(&mut free, rate, bytes);
+        let end = start + time_ns(rate, bytes);
+        let now = end + late;
+        shaper.take(&mut free, now, 0, waited);
+        let wanted = if waited { end.max(now - LATE_NS) } else { now };
+        prop_assert_eq!(shaper.slot_ns, wanted);
+    }
+
+    /// Queues on one medium never send more than it carries, whatever they
+    /// paid for their slots, and those that always have packets take turns.
+    #[test]
+    fn a_medium_is_shared_by_turns(
+        rate in rate(),
+        count in 2..6usize,
+        packets in prop::collection::vec((size(), size()), 50..200),
+    ) {
+        let start = 5_000_000_000u64;
+        let mut free = 0;
+        let mut now = start;
+        let mut waiting: VecDeque<Shaper> = (0..count).map(|_| {
+            let mut shaper = Shaper::default();
+            shaper.take(&mut free, start, time_ns(rate, 1_000), false);
+            shaper
+        }).collect();
+        let mut sent_B = 0u64;
+        for (waits, bytes) in packets {
+            let mut shaper = waiting.pop_front().unwrap();
+            // the one that took its slot first has the first slot
+            prop_assert!(waiting.iter().all(|other| shaper.slot_ns <= other.slot_ns));
+            prop_assert!(shaper.has_slot());
+            now = now.max(shaper.slot_ns);
+            shaper.begin(&mut free, rate, bytes);
+            prop_assert!(!shaper.has_slot());
+            shaper.take(&mut free, now, time_ns(rate, waits), true);
+            waiting.push_back(shaper);
+            sent_B += bytes;
+        }
+        let carried = u128::from(sent_B) * 1_000_000_000 / u128::from(rate);
+        let rounded = count as u128;
+        prop_assert!(u128::from(free - start) + rounded >= carried);
+    }
+
+    /// Two queues that always have packets share by weight; neither is ever
+    /// ahead by more than a packet.
+    #[test]
+    fn full_queues_share_by_weight(
+        weight in 1..ONE,
+        a in prop::collection::vec(size(), 1..20),
+        b in prop::collection::vec(size(), 1..20),
+    ) {
+        let mut service = Service::default();
+        let longest = *a.iter().chain(&b).max().unwrap() as f64;
+        let (mut a, mut b) = (a.iter().cycle(), b.iter().cycle());
+        let (mut a_B, mut b_B) = (0, 0);
+        for _ in 0..500 {
+            let queue = service.next(true, true).unwrap();
+            let bytes = match queue {
+                Queue::A => *a.next().unwrap(),
+                Queue::B => *b.next().unwrap(),
+            };
+            match queue {
+                Queue::A => a_B += bytes,
+                Queue::B => b_B += bytes,
+            }
+            service.sent(weight, queue, true, bytes);
+            let w = f64::from(weight) / f64::from(ONE);
+            let ahead = a_B as f64 - (a_B + b_B) as f64 * w;
+            prop_assert!(ahead.abs() <= longest, "{ahead}");
+        }
+    }
+
+    /// A queue that asks for no more than its weight waits for one packet of
+    /// the other at most, which always has some.
+    #[test]
+    fn within_its_weight_a_queue_waits_for_one_packet(
+        weight in ONE / 100..ONE - ONE / 100,
+        packets in prop::collection::vec((size(), 0..5_000u64), 1..100),
+        b in prop::collection::vec(size(), 1..20),
+    ) {
+        let mut service = Service::default();
+        let longest = *b.iter().max().unwrap() as f64;
+        let mut b = b.iter().cycle();
+        let w = f64::from(weight) / f64::from(ONE);
+        // the link carries one byte in a unit of time
+        let mut arrivals: VecDeque<(f64, u64)> = VecDeque::new();
+        let mut at = 0.0;
+        for (bytes, pause) in packets {
+            arrivals.push_back((at, bytes));
+            at += bytes as f64 / w + pause as f64;
+        }
+        let mut now = 0.0;
+        while let Some((arrived, bytes)) = arrivals.front().copied() {
+            let queue = service.next(arrived <= now, true).unwrap();
+            let length = match queue {
+                Queue::A => {
+                    prop_assert!(now - arrived <= longest + 1.0, "waited {}", now - arrived);
+                    arrivals.pop_front();
+                    service.sent(weight, queue, true, bytes);
+                    bytes
+                }
+                Queue::B => {
+                    let length = *b.next().unwrap();
+                    service.sent(weight, queue, arrived <= now, length);
+                    length
+                }
+            };
+            now += length as f64;
+        }
+    }
+}
+
+/// Weight 0 is not set yet: half. All of it is all of it.
+#[test]
+fn weights_at_the_ends() {
+    let mut service = Service::default();
+    service.sent(0, Queue::A, true, 1_000);
+    assert_eq!(service.owed, -1_000 << 15);
+    service.sent(0, Queue::B, true, 1_000);
+    assert_eq!(service.owed, 0);
+    service.sent(ONE, Queue::A, true, 1_000);
+    assert_eq!(service.next(true, true), Some(Queue::A));
+    assert_eq!(service.next(false, true), Some(Queue::B));
+    assert_eq!(service.next(false, false), None);
+}
+
+/// What nobody takes is gone: B, alone for long, does not owe A for that.
+#[test]
+fn nothing_is_saved_up() {
+    let mut service = Service::default();
+    for _ in 0..100 {
+        service.sent(0, Queue::B, false, 1_500);
+    }
+    assert_eq!(service.owed, 1_500 << 15);
+    for _ in 0..100 {
+        service.sent(0, Queue::A, false, 500);
+    }
+    assert_eq!(service.owed, -500 << 15);
+}
