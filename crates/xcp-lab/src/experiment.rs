@@ -114,7 +114,7 @@ pub struct Variant {
     #[serde(default)]
     pub mpu_bytes: u32,
     /// XCP's part of the bottleneck, percent; by the flows if absent.
-    pub xcp_share: Option<f64>,
+    pub xcp_share: Option<u8>,
 }
 
 /// Which flows of the experiment a variant has.

@@ -152,7 +152,7 @@ impl Stage {
         dev: &str,
     ) -> Result<()> {
         if variant.queue.has_router() {
-            let options = router_options(number, link, variant)?;
+            let options = router_options(number, link, variant);
             self.within(node, || router::add(dev, options))??;
             self.routers.push((node.to_owned(), dev.to_owned()));
         }
@@ -261,24 +261,17 @@ fn queue_options(number: usize, link: &Link) -> qdisc::Options {
 }
 
 /// What the XCP router on a link is told.
-fn router_options(number: usize, link: &Link, variant: &Variant) -> Result<router::Options> {
-    if variant.xcp_share.is_some() {
-        return Err(Error::new(
-            format!("variant {}", variant.name),
-            "this router knows no fixed shares",
-            "leave xcp_share out",
-        ));
-    }
-
+fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Options {
     let capacity_bps = match variant.capacity_mbit {
         Some(Capacity::Mbit(rate)) => rate * 1e6,
         Some(Capacity::Unknown(_)) => 0.0,
         None => link.highest_bps().unwrap_or(0.0),
     };
-    Ok(router::Options {
+    router::Options {
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
         by_departures: variant.by_departures,
+        xcp_share_percent: variant.xcp_share,
         framing: Framing {
             overhead_bytes: variant.overhead_bytes,
             mpu_bytes: variant.mpu_bytes,
@@ -290,7 +283,7 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> Result<route
         },
         whole_feedback: !variant.fractions,
         ..Default::default()
-    })
+    }
 }
 
 impl Stage {

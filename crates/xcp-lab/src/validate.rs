@@ -132,10 +132,7 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
         let (least, most) = (OVERHEAD_RANGE_B.start(), OVERHEAD_RANGE_B.end());
         return Some(format!("overhead_bytes must be {least} to {most}"));
     }
-    if variant
-        .xcp_share
-        .is_some_and(|p| !(1.0..=99.0).contains(&p))
-    {
+    if variant.xcp_share.is_some_and(|p| !(1..=99).contains(&p)) {
         return Some("xcp_share must be 1 to 99 (percent)".into());
     }
     None
