@@ -113,7 +113,8 @@ pub struct Variant {
     /// The router counts no packet as less.
     #[serde(default)]
     pub mpu_bytes: u32,
-    /// XCP's part of the bottleneck, percent; by the flows if absent.
+    /// XCP's part of the bottleneck, percent, where it has a queue of its own;
+    /// by the numbers of flows if absent.
     pub xcp_share: Option<u8>,
 }
 

@@ -5,6 +5,8 @@
 mod command;
 mod place;
 
+use std::fs;
+
 use place::Lab;
 use serde_json::Value;
 
@@ -73,8 +75,13 @@ fn both_ends_of_a_half_duplex_link_share_its_time() {
     assert_eq!(full["drops"], 0, "{full}");
 
     let half = BOTH_WAYS.replace("rate_mbit = 10", "rate_mbit = 10\nhalf_duplex = true");
-    for kernel in ["6.12", "6.18"] {
-        let half = play(&lab, &half, kernel);
+    // and with the queue discipline `xcp`, where the kernel can have it
+    let own = half.replace(
+        "control = \"cubic\"",
+        "control = \"cubic\"\nqueue = \"xcp\"",
+    );
+    for (text, kernel) in [(&half, "6.12"), (&half, "6.18"), (&own, "6.18")] {
+        let half = play(&lab, text, kernel);
         // as many bytes as one direction had
         let payload: f64 = goodputs_mbit(&half).iter().sum();
         assert!(close(payload, 10.0 * 1400.0 / 1442.0, 0.005), "{half}");
@@ -166,6 +173,8 @@ fn kinds_of_flows_share_a_bottleneck_in_both_directions() {
     let shares: f64 = kinds.iter().map(|k| number(&k["share"])).sum();
     assert!(close(shares, 1.0, 0.001), "{variant}");
     assert!(number(&kinds[1]["goodput_bps"]) > 0.5e6, "{variant}");
+    // one queue for all of them
+    assert_eq!(variant["xcp_queue_packets"], variant["queue_packets"]);
     // alone in its direction, the flow back has the link to itself
     let back = goodputs_mbit(&variant)[3];
     assert!(back > 7.0, "{variant}");
@@ -179,9 +188,38 @@ fn a_router_is_told_what_the_variant_says() {
             "queue = \"xcp\"",
             &format!("queue = \"xcp_fifo\"\nmeasure = false\n{more}"),
         );
-        number(&play(&lab, &text, "6.18")["link_utilisation"])
+        let variant = play(&lab, &text, "6.18");
+        let trace = fs::read_to_string(lab.path("out").join("xcp-router.csv")).unwrap();
+        let mut rows = trace.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        let head = rows.next().unwrap();
+        let capacity = head
+            .iter()
+            .position(|name| *name == "capacity_bps")
+            .unwrap();
+        let rows: Vec<_> = rows.collect();
+        // an interval is an RTT, of 100 ms and more
+        assert!((50..=100).contains(&rows.len()), "{trace}");
+        let capacities = rows.iter().map(|row| row[capacity].to_owned());
+        let times = rows.iter().map(|row| row[0].parse::<f64>().unwrap());
+        assert!(times.is_sorted() && (0.0..1.0).contains(&rows[0][0].parse().unwrap()));
+        let utilisation = number(&variant["link_utilisation"]);
+        (utilisation, capacities.collect::<Vec<_>>())
     };
-    assert!(close(told("capacity_mbit = 8"), 0.8, 0.01));
+    let (utilisation, capacities) = told("capacity_mbit = 8");
+    assert!(close(utilisation, 0.8, 0.01), "{utilisation}");
+    assert!(capacities.iter().all(|c| c == "8000000"), "{capacities:?}");
     // 1514 bytes count as 1893: 0.8 of the link again
-    assert!(close(told("overhead_bytes = 379"), 0.8, 0.01));
+    let (utilisation, capacities) = told("overhead_bytes = 379");
+    assert!(close(utilisation, 0.8, 0.01), "{utilisation}");
+    assert!(capacities.iter().all(|c| c == "10000000"), "{capacities:?}");
+}
+
+#[test]
+fn xcp_has_a_queue_of_its_own_where_the_kernel_can_have_it() {
+    let lab = Lab::new();
+    let text = place::SHORT.replace("[[variant]]", "control = \"cubic\"\n\n[[variant]]");
+    let variant = play(&lab, &text, "6.18");
+    let (own, all) = (&variant["xcp_queue_packets"], &variant["queue_packets"]);
+    assert!(number(&own["max"]) < number(&all["max"]), "{variant}");
+    assert!(number(&own["mean"]) < number(&all["mean"]), "{variant}");
 }
