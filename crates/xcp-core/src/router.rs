@@ -121,6 +121,8 @@ pub(crate) struct State {
     pub capacity: Capacity,
     pub sharing: Sharing,
     pub capacity_Bps: u64,
+    pub by_departures: u32,
+    pub unused: u32,
     pub y_Bps: u64,
     pub f_Bps: i64,
     pub intervals: u64,

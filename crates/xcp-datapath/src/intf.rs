@@ -153,6 +153,8 @@ record! {
         capacity: Capacity,
         sharing: Sharing,
         capacity_Bps: u64,
+        by_departures: u32,
+        unused: u32,
         y_Bps: u64,
         f_Bps: i64,
         intervals: u64,

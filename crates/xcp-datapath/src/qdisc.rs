@@ -236,18 +236,6 @@ pub fn record(dev: &str) -> Result<Option<Queue>> {
         .transpose()
 }
 
-/// Sets XCP's weight on a device that has a record.
-pub(crate) fn set_share(dev: &str, share: u32) -> Result<()> {
-    let device = &Device::find(dev)?;
-    let Some(index) = index_of(device)? else {
-        return Ok(());
-    };
-    let records = map(RECORDS)?;
-    let mut record: Queue = object::read_record(&records, index)?;
-    record.share = share;
-    write(RECORDS, &index.to_ne_bytes(), record.bytes())
-}
-
 /// Where its maps are pinned.
 pub(crate) fn folder() -> PathBuf {
     bpffs::dir(PART)

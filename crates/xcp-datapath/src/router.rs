@@ -14,6 +14,7 @@ use crate::intf::{
     Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
 };
 use crate::rtnl::{self, Device};
+use crate::shape::{self, Shape};
 use crate::trace::{self, Trace};
 use crate::{bpffs, device, error, features, link, object, qdisc, wire, Error, Result};
 
@@ -56,6 +57,13 @@ pub enum Queueing {
     /// The queue discipline `xcp`, where the kernel can have it, shaping to
     /// the capacity.
     Auto(Limits),
+    /// The same shaping to a rate of its own; where the kernel cannot have it,
+    /// a token bucket (tbf) does that.
+    Shape {
+        rate_bytes_per_s: u64,
+        /// Packets that may wait; 0 for twice what 100 ms at that rate hold.
+        limit_packets: u32,
+    },
     /// Whatever the device has.
     #[default]
     Keep,
@@ -154,6 +162,32 @@ impl Options {
                 limits,
                 framing: self.framing,
             }),
+            Queueing::Shape {
+                rate_bytes_per_s,
+                limit_packets,
+            } if features::has_qdisc() => Some(qdisc::Options {
+                rate_bytes_per_s,
+                limits: Limits {
+                    packets: limit_packets,
+                    ..Limits::default()
+                },
+                framing: self.framing,
+            }),
+            _ => None,
+        }
+    }
+
+    /// What the token bucket has to do, if it has to.
+    fn shape(self) -> Option<Shape> {
+        match self.queueing {
+            Queueing::Shape {
+                rate_bytes_per_s,
+                limit_packets,
+            } if !features::has_qdisc() => Some(Shape {
+                rate_bytes_per_s,
+                limit_packets,
+                framing: self.framing,
+            }),
             _ => None,
         }
     }
@@ -202,6 +236,11 @@ pub struct Status {
     pub xcp_share_percent: Option<u8>,
     #[serde(flatten)]
     pub framing: Framing,
+    /// The device's root queue discipline, if it has one.
+    pub qdisc: Option<String>,
+    /// The rate that a token bucket of the router's holds the device to, bits
+    /// per second.
+    pub shape_bps: Option<u64>,
     /// IP protocol by which the formats `header` and `header-2004` are known.
     pub ip_proto: u8,
     /// Input traffic of the last control interval, bits per second.
@@ -275,6 +314,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     bpffs::create(&part)?;
     install(&device, options, &dir).inspect_err(|_| {
         let _ = qdisc::remove(&device.name);
+        let _ = shape::remove(&device, &dir);
         let _ = bpffs::remove(&part);
     })?;
     Ok(Change::Added)
@@ -303,6 +343,10 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
             ));
         }
     }
+    queue_changed |= match options.shape() {
+        Some(shape) => shape::install(device, shape, dir)?,
+        None => shape::remove(device, dir)?,
+    };
     if config.bytes() != present.bytes() {
         object::write_record(&map, &config)?;
     } else if !queue_changed {
@@ -347,6 +391,9 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     if config.queue != 0 {
         qdisc::place(&device.name)?;
     }
+    if let Some(shape) = options.shape() {
+        shape::install(device, shape, dir)?;
+    }
     Ok(())
 }
 
@@ -360,7 +407,7 @@ pub fn del(dev: &str) -> Result<()> {
     if !object::exists(&dir) {
         return Err(no_router(dev));
     }
-    let taken = qdisc::remove(&device.name);
+    let taken = qdisc::remove(&device.name).and(shape::remove(&device, &dir));
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     } else {
@@ -370,7 +417,7 @@ pub fn del(dev: &str) -> Result<()> {
         }
     }
     bpffs::remove(&part)?;
-    taken
+    taken.map(|_| ())
 }
 
 /// The clsact qdisc that a host created on a device of this namespace is its
@@ -410,7 +457,7 @@ pub fn show(dev: &str) -> Result<Status> {
     if !object::exists(&dir) {
         return Err(no_router(dev));
     }
-    status(device.name, &dir)
+    status(device.name, device.index, &dir)
 }
 
 /// What the router of a device keeps of its link.
@@ -447,12 +494,12 @@ pub fn list() -> Result<Vec<Status>> {
     found.sort();
     found
         .into_iter()
-        .filter_map(|(index, dir)| Some((rtnl::name_of(index)?, dir)))
-        .map(|(name, dir)| status(name, &dir))
+        .filter_map(|(index, dir)| Some((rtnl::name_of(index)?, index, dir)))
+        .map(|(name, index, dir)| status(name, index, &dir))
         .collect()
 }
 
-fn status(device: String, dir: &Path) -> Result<Status> {
+fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
     let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
@@ -469,6 +516,8 @@ fn status(device: String, dir: &Path) -> Result<Status> {
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         xcp_share_percent: percent(config.share),
         framing: Framing::of(&config.frame),
+        qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
+        shape_bps: shape::rate(dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.seen.backlog_B,

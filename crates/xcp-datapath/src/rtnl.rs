@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO,
-    NLM_F_REPLACE, NLM_F_REQUEST,
+    DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP,
+    NLM_F_ECHO, NLM_F_REPLACE, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -102,21 +102,27 @@ pub fn netns() -> Result<u64> {
 
 /// The most segments that TCP may leave to a device at once.
 pub fn gso_max_segs(index: u32) -> Result<u32> {
+    link_attribute(index, "gso_max_segs", |a| match a {
+        LinkAttribute::GsoMaxSegs(n) => Some(*n),
+        _ => None,
+    })
+}
+
+fn link_attribute(
+    index: u32,
+    name: &str,
+    wanted: impl Fn(&LinkAttribute) -> Option<u32>,
+) -> Result<u32> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     let answer = request(RouteNetlinkMessage::GetLink(message), 0)?;
     answer
-        .into_iter()
+        .iter()
         .find_map(|m| match m {
-            RouteNetlinkMessage::NewLink(link) => {
-                link.attributes.into_iter().find_map(|a| match a {
-                    LinkAttribute::GsoMaxSegs(n) => Some(n),
-                    _ => None,
-                })
-            }
+            RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(&wanted),
             _ => None,
         })
-        .ok_or_else(|| Error::new("netlink", "says nothing of gso_max_segs", SEE_DOCTOR))
+        .ok_or_else(|| Error::new("netlink", format!("says nothing of {name}"), SEE_DOCTOR))
 }
 
 /// Sets it.
@@ -151,6 +157,8 @@ pub struct Qdisc {
     pub kind: String,
     /// Somebody put it there; the kernel's own have no handle.
     pub chosen: bool,
+    /// Its handle's major number.
+    pub major: u16,
 }
 
 fn qdisc_at(index: u32, parent: TcHandle) -> Option<Qdisc> {
@@ -158,9 +166,14 @@ fn qdisc_at(index: u32, parent: TcHandle) -> Option<Qdisc> {
     let answer = request(ask, NLM_F_ECHO | NLM_F_ACK).ok()?;
     answer.into_iter().find_map(|m| match m {
         RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
-            let chosen = qdisc.header.handle.major != 0;
+            let major = qdisc.header.handle.major;
+            let chosen = major != 0;
             qdisc.attributes.into_iter().find_map(|a| match a {
-                TcAttribute::Kind(kind) => Some(Qdisc { kind, chosen }),
+                TcAttribute::Kind(kind) => Some(Qdisc {
+                    kind,
+                    chosen,
+                    major,
+                }),
                 _ => None,
             })
         }
@@ -187,6 +200,48 @@ pub fn replace_root_qdisc(index: u32, kind: &str) -> Result<()> {
         NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK,
     )
     .map(|_| ())
+}
+
+/// A queue discipline with options, to be put somewhere or changed there.
+pub struct Setting<'a> {
+    pub kind: &'a str,
+    /// Its handle's major number, 0 for any.
+    pub major: u16,
+    /// The class that it is put in, as major and minor number; at the root if
+    /// none.
+    pub parent: Option<(u16, u16)>,
+    /// The attribute TCA_OPTIONS.
+    pub options: Vec<u8>,
+}
+
+/// Puts it there instead of what is there; or changes what is there.
+pub fn set_qdisc(index: u32, setting: Setting<'_>, change: bool) -> Result<()> {
+    const TCA_OPTIONS: u16 = 2;
+    let parent = setting
+        .parent
+        .map_or(TcHandle::ROOT, |(major, minor)| TcHandle { major, minor });
+    let mut message = tc_message(index, parent);
+    message.header.handle.major = setting.major;
+    message
+        .attributes
+        .push(TcAttribute::Kind(setting.kind.to_owned()));
+    let options = DefaultNla::new(TCA_OPTIONS, setting.options);
+    message.attributes.push(TcAttribute::Other(options));
+    let flags = if change {
+        NLM_F_REPLACE
+    } else {
+        NLM_F_CREATE | NLM_F_REPLACE
+    };
+    let message = RouteNetlinkMessage::NewQueueDiscipline(message);
+    request(message, flags | NLM_F_ACK).map(|_| ())
+}
+
+/// The largest packet of a device, bytes without its link-layer header.
+pub fn mtu(index: u32) -> Result<u32> {
+    link_attribute(index, "the MTU", |a| match a {
+        LinkAttribute::Mtu(bytes) => Some(*bytes),
+        _ => None,
+    })
 }
 
 /// Takes the root queue discipline away; the kernel's default comes back.

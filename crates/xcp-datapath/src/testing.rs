@@ -16,7 +16,7 @@ use libbpf_sys::bpf_map_create_opts;
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
 pub use crate::trace::Ring;
-use crate::{device, link, netns, object, peers, qdisc, router, wire, Error, Result, Wire};
+use crate::{device, link, netns, object, peers, router, wire, Error, Result, Wire};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -241,12 +241,6 @@ impl Accident {
 /// What the router of a device keeps of its link.
 pub fn router_link(dev: &str) -> Result<RouterLink> {
     router::link(&Device::find(dev)?)
-}
-
-/// Sets XCP's weight in a device's queue discipline, 2^-16, as its router
-/// does.
-pub fn set_share(dev: &str, share: u32) -> Result<()> {
-    qdisc::set_share(dev, share)
 }
 
 /// Number of BPF programs and maps loaded in the whole system.

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Prefix, Wire};
 
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, Rate};
 use crate::value;
 
 /// Explicit congestion control (XCP) for Linux, in eBPF on stock kernels
@@ -202,6 +202,25 @@ pub struct RouterAdd {
     /// its place, where the kernel can have that, and shapes to the capacity
     #[arg(long)]
     pub no_qdisc: bool,
+    /// Hold the device to this rate [default: the capacity], by the queue
+    /// discipline xcp or, where the kernel cannot have that, a token bucket
+    #[arg(
+        long,
+        value_name = "RATE",
+        num_args = 0..=1,
+        conflicts_with = "no_qdisc"
+    )]
+    pub shape: Option<Option<Rate>>,
+    /// Packets that may wait for --shape
+    /// [default: twice what 100 ms at its rate hold, at least 100]
+    #[arg(
+        long,
+        value_name = "PACKETS",
+        requires = "shape",
+        value_parser = value::packets,
+        allow_hyphen_values = true
+    )]
+    pub limit: Option<u32>,
     #[command(flatten)]
     pub framing: RouterFraming,
     #[command(flatten)]

@@ -79,13 +79,29 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
                 _ => Cells::None,
             },
         },
-        queueing: if asked.no_qdisc {
-            Queueing::Keep
-        } else {
-            Queueing::Auto(Limits::default())
-        },
+        queueing: queueing(asked)?,
         ip_proto: asked.header.ip_proto,
         ..Default::default()
+    })
+}
+
+fn queueing(asked: &RouterAdd) -> Result<Queueing, Failure> {
+    let rate = match (asked.shape, asked.capacity) {
+        (None, _) if asked.no_qdisc => return Ok(Queueing::Keep),
+        (None, _) => return Ok(Queueing::Auto(Limits::default())),
+        (Some(Some(rate)), _) | (Some(None), Capacity::Rate(rate)) => rate,
+        (Some(None), Capacity::Auto) => {
+            return Err(Failure::new(
+                "--shape",
+                "with --capacity auto it has no rate",
+                "give one, e.g. --shape 10mbit",
+            )
+            .bad_usage())
+        }
+    };
+    Ok(Queueing::Shape {
+        rate_bytes_per_s: rate.bytes_per_s,
+        limit_packets: asked.limit.unwrap_or(0),
     })
 }
 
@@ -174,6 +190,16 @@ fn describe(status: &Status, style: &Style) -> String {
             ),
         ),
         ("overhead", framing(&status.framing)),
+        (
+            "queue discipline",
+            status.qdisc.clone().unwrap_or_else(|| "none".into()),
+        ),
+        (
+            "shaped to",
+            status
+                .shape_bps
+                .map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
+        ),
         ("header protocol", status.ip_proto.to_string()),
         ("attached by", status.attached.into()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
@@ -213,6 +239,8 @@ mod tests {
                 mpu_bytes: 64,
                 cells: Cells::Atm,
             },
+            qdisc: Some("tbf".into()),
+            shape_bps: Some(10_000_000),
             ip_proto: 253,
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,
@@ -233,6 +261,7 @@ mod tests {
         for line in [
             "eth0\n  capacity             10.0 Mb/s\n  capacity in use      8.2 Mb/s\n",
             "\n  XCP's share          60 %\n",
+            "\n  queue discipline     tbf\n  shaped to            10.0 Mb/s\n",
             "\n  overhead             18 B per packet, at least 64 B, ATM cells\n",
             "\n  input rate           9.8 Mb/s\n  queue                4.5 kB\n",
             "\n  average RTT          502.1 ms\n  feedback             -120.0 kb/s\n",

@@ -29,6 +29,7 @@ impl BadValue {
 
 /// No packet is filled up to more.
 const MPU_MOST_B: u32 = 4096;
+const PACKETS_MOST: u32 = 1_000_000;
 /// Ten years.
 const DURATION_MOST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -59,6 +60,11 @@ pub fn mpu(text: &str) -> Result<u32, BadValue> {
 /// A part of the link that leaves some to others.
 pub fn percent(text: &str) -> Result<u8, BadValue> {
     whole(text, "whole percent", 1..=99).map(|n| n as u8)
+}
+
+/// Packets that fit into a queue.
+pub fn packets(text: &str) -> Result<u32, BadValue> {
+    whole(text, "whole packets", 1..=PACKETS_MOST.into()).map(|n| n as u32)
 }
 
 /// How many there are to be.

@@ -74,8 +74,14 @@ fn options_that_make_no_sense_together() {
         "xcp: --no-measure: with --capacity auto nothing tells what the link carries\n  \
          help: give the capacity, or let it be measured\n",
     );
+    xcp("router add lo --capacity auto --shape").failed(
+        2,
+        "xcp: --shape: with --capacity auto it has no rate\n  \
+         help: give one, e.g. --shape 10mbit\n",
+    );
     for args in [
         "router add lo --capacity 1mbit --atm --ptm",
+        "router add lo --capacity 1mbit --shape --no-qdisc",
         "router trace lo --csv --json",
     ] {
         let ran = xcp(args);

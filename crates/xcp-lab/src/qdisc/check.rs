@@ -338,20 +338,14 @@ fn weights() -> Result<(bool, String)> {
     let pair = Pair::new("s")?;
     let sink = Sink::open(&pair.far)?;
     let dev = &pair.near;
-    let queueing = Queueing::Auto(Limits::default());
-    let options = router::Options {
-        capacity_bytes_per_s: RATE_BYTES_PER_S,
-        queueing,
-        ..Default::default()
-    };
-    router::add(dev, options)?;
+    router::add(dev, weighted(50))?;
     let loads = [
         flow(dev, 1, Class::Xcp, 1514, NO_PAUSE)?,
         flow(dev, 2, Class::Other, 300, NO_PAUSE)?,
     ];
     let mut seen = Vec::new();
-    for share in [0, 1 << 14, 3 << 14] {
-        testing::set_share(dev, share)?;
+    for percent in [50, 25, 75] {
+        router::add(dev, weighted(percent))?;
         sleep(SETTLE);
         let [xcp, other] = during(&sink, Duration::from_secs(4));
         seen.push(xcp.bytes as f64 / (xcp.bytes + other.bytes) as f64);
@@ -366,22 +360,25 @@ fn weights() -> Result<(bool, String)> {
     Ok((ok, format!("XCP's share {seen:.4?}, wanted {wanted:?}")))
 }
 
+/// A router that gives XCP so much of the link.
+fn weighted(percent: u8) -> router::Options {
+    router::Options {
+        capacity_bytes_per_s: RATE_BYTES_PER_S,
+        xcp_share_percent: Some(percent),
+        queueing: Queueing::Auto(Limits::default()),
+        ..Default::default()
+    }
+}
+
 /// XCP's packets within its weight wait for one other packet at most.
 fn delay() -> Result<(bool, String)> {
     let pair = Pair::new("d")?;
     let sink = Sink::open(&pair.far)?;
     let dev = &pair.near;
-    router::add(
-        dev,
-        router::Options {
-            capacity_bytes_per_s: RATE_BYTES_PER_S,
-            queueing: Queueing::Auto(Limits::default()),
-            ..Default::default()
-        },
-    )?;
+    router::add(dev, weighted(10))?;
     let other = flow(dev, 2, Class::Other, 1500, NO_PAUSE)?;
     sleep(SETTLE);
-    let pause = Duration::from_micros(7_300);
+    let pause = Duration::from_micros(7_300); // 0.55 Mb/s
     let xcp = flow(dev, 1, Class::Xcp, 500, pause)?;
     sleep(Duration::from_secs(3));
     let longest = [1, 2].map(|f| sink.of(f).longest.as_secs_f64() * 1e3);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A device held to a rate by the kernel's token bucket (tc-tbf), with one
+//! queue of packets: where the queue discipline `xcp` is not to be had.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::router::{Cells, Framing};
+use crate::rtnl::{self, Device, Setting};
+use crate::{bpffs, object, Error, Result};
+
+const KIND: &str = "tbf";
+/// The handle by which ours is known.
+const MAJOR: u16 = 0x5843;
+/// In the router's folder; what was set is the name of a folder in it.
+const MARK: &str = "shape";
+
+/// Room for this long at the full rate, and twice; at least so many packets.
+const RTT_MS: u64 = 100;
+const PACKET_B: u64 = 1500;
+const LEAST_LIMIT_PACKETS: u64 = 100;
+/// What may leave at once: timers are no finer; but two packets at least.
+const BURST_MS: u64 = 1;
+
+const LINKLAYER_ETHERNET: u8 = 1;
+const LINKLAYER_ATM: u8 = 2;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+
+/// The rate that a device is held to, and what may wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes per second, framing included.
+    pub rate_bytes_per_s: u64,
+    /// Packets that may wait; 0 for twice what 100 ms at that rate hold.
+    pub limit_packets: u32,
+    pub framing: Framing,
+}
+
+impl Shape {
+    fn limit_packets(&self) -> u32 {
+        if self.limit_packets > 0 {
+            return self.limit_packets;
+        }
+        let held = 2 * self.rate_bytes_per_s * RTT_MS / 1000 / PACKET_B;
+        held.clamp(LEAST_LIMIT_PACKETS, u32::MAX.into()) as u32
+    }
+
+    /// Fails for what a token bucket cannot do.
+    fn check(&self, dev: &str) -> Result<()> {
+        let framing = &self.framing;
+        let reason = if framing.cells == Cells::Ptm {
+            "a token bucket (tbf) knows no PTM"
+        } else if framing.overhead_bytes < 0 {
+            "a token bucket (tbf) knows no negative overhead"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(
+            dev,
+            reason,
+            "shape the link by other means (cake, the modem), and leave --shape out",
+        ))
+    }
+
+    /// TCA_OPTIONS of tbf. `limit` is in bytes for a new one, and in packets
+    /// where there are packets in it.
+    fn options(&self, limit: u32, mtu_bytes: u32) -> Vec<u8> {
+        let burst = (self.rate_bytes_per_s * BURST_MS / 1000)
+            .max(2 * u64::from(mtu_bytes))
+            .min(u32::MAX.into()) as u32;
+        let mut options = attribute(TCA_TBF_PARMS, &self.parameters(limit));
+        options.extend(attribute(TCA_TBF_BURST, &burst.to_ne_bytes()));
+        options.extend(attribute(
+            TCA_TBF_RATE64,
+            &self.rate_bytes_per_s.to_ne_bytes(),
+        ));
+        options
+    }
+
+    /// `struct tc_tbf_qopt`: two of `struct tc_ratespec`, the limit, two
+    /// buffers.
+    fn parameters(&self, limit: u32) -> Vec<u8> {
+        let linklayer = match self.framing.cells {
+            Cells::Atm => LINKLAYER_ATM,
+            _ => LINKLAYER_ETHERNET,
+        };
+        let rate = u32::try_from(self.rate_bytes_per_s).unwrap_or(u32::MAX);
+        let mut parameters = vec![0, linklayer];
+        parameters.extend((self.framing.overhead_bytes as u16).to_ne_bytes());
+        parameters.extend(0i16.to_ne_bytes());
+        parameters.extend((self.framing.mpu_bytes as u16).to_ne_bytes());
+        parameters.extend(rate.to_ne_bytes());
+        parameters.extend([0; 12]);
+        parameters.extend(limit.to_ne_bytes());
+        parameters.extend([0; 8]);
+        parameters
+    }
+
+    /// All of it as a name.
+    fn name(&self) -> String {
+        let framing = &self.framing;
+        format!(
+            "{}-{}-{}-{}-{}",
+            self.rate_bytes_per_s,
+            self.limit_packets(),
+            framing.overhead_bytes,
+            framing.mpu_bytes,
+            framing.cells as u8
+        )
+    }
+}
+
+/// One netlink attribute, padded.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Holds a device to a rate, or to another; whether anything is different
+/// now. `dir` is the folder of the device's router.
+///
+/// # Errors
+/// The device has a root queue discipline that somebody chose.
+pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool> {
+    shape.check(&device.name)?;
+    let there = is_ours(device);
+    if there && mark(dir) == Some(dir.join(MARK).join(shape.name())) {
+        return Ok(false);
+    }
+    if !there {
+        refuse_others(device)?;
+    }
+    let mtu_bytes = rtnl::mtu(device.index)? + device.l2_len;
+    let packets = shape.limit_packets();
+    let limit = if there {
+        packets
+    } else {
+        packets.saturating_mul(PACKET_B as u32)
+    };
+    let bucket = Setting {
+        kind: KIND,
+        major: MAJOR,
+        parent: None,
+        options: shape.options(limit, mtu_bytes),
+    };
+    let refused = |e: Error| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy);
+    unmark(dir);
+    rtnl::set_qdisc(device.index, bucket, there).map_err(refused)?;
+    if !there {
+        let queue = Setting {
+            kind: "pfifo",
+            major: 0,
+            parent: Some((MAJOR, 1)),
+            options: packets.to_ne_bytes().to_vec(),
+        };
+        rtnl::set_qdisc(device.index, queue, false)
+            .map_err(refused)
+            .inspect_err(|_| {
+                let _ = rtnl::delete_root_qdisc(device.index);
+            })?;
+    }
+    bpffs::mark(&dir.join(MARK).join(shape.name()))?;
+    Ok(true)
+}
+
+fn refuse_others(device: &Device) -> Result<()> {
+    let name = &device.name;
+    match rtnl::root_qdisc(device.index) {
+        Some(root) if root.chosen => Err(Error::new(
+            name,
+            format!(
+                "has the root queue discipline {}, set by somebody",
+                root.kind
+            ),
+            format!(
+                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
+                 (without --shape)"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn is_ours(device: &Device) -> bool {
+    rtnl::root_qdisc(device.index).is_some_and(|root| root.kind == KIND && root.major == MAJOR)
+}
+
+/// Takes it off a device, whose default queue discipline comes back; whether
+/// it was there.
+pub(crate) fn remove(device: &Device, dir: &Path) -> Result<bool> {
+    if !object::exists(&dir.join(MARK)) {
+        return Ok(false);
+    }
+    if is_ours(device) {
+        rtnl::delete_root_qdisc(device.index)?;
+    }
+    unmark(dir);
+    Ok(true)
+}
+
+/// The rate that a router's device is held to, bytes per second.
+pub(crate) fn rate(dir: &Path) -> Option<u64> {
+    let name = mark(dir)?.file_name()?.to_str()?.to_owned();
+    name.split('-').next()?.parse().ok()
+}
+
+fn mark(dir: &Path) -> Option<PathBuf> {
+    let entry = fs::read_dir(dir.join(MARK)).ok()?.next()?;
+    Some(entry.ok()?.path())
+}
+
+fn unmark(dir: &Path) {
+    // what is not there need not go
+    let _ = fs::remove_dir_all(dir.join(MARK));
+}
