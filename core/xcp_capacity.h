@@ -9,18 +9,20 @@
  *   y        input traffic that the capacity is for              B/s
  *   F        aggregate change decided for the interval           B/s
  *   L        what the link carries                               B/s
- *   C        what is handed out, min(configured, L + L / 64)     B/s
+ *   d        the control interval                               s
+ *   C        what is handed out, min(configured, L + e)          B/s
+ *   e        min(L / 64, 3 KB / d)                               B/s
  *
  * Busy: every packet of the interval found a backlog, so the link never
  * rested, and what left is what it can carry:   L = sent / elapsed.
- * The sixty-fourth on top keeps a short queue, 1.77 d L / 64 (the algebra of
- * an over-estimated capacity), and so keeps the link measurable.
+ * e on top keeps a short queue, 1.77 d e or 3 to 4 packets (the algebra of an
+ * over-estimated capacity), and so keeps the link measurable.
  *
  * Free: some packet found no backlog. The link carries what left, perhaps
- * more. Where what left is about L, there may be more, and L grows: first by an
- * eighth; once more than L has left, to twice what left; and again whenever
- * that has grown by more than half. A link that was merely between two packets
- * is busy again before the second step.
+ * more. Where what left is about L, there may be more, and L grows: first by
+ * s = min(L / 8, 30 KB / d); once L + s / 4 has left, to twice what left; and
+ * again whenever that has grown by more than half. A link that was merely
+ * between two packets is busy again before the second step.
  *
  * XCP moves y towards C by 0.4 of the distance in each interval. That is slow
  * for a link that has changed by a factor, so while it is L that limits C, or
@@ -43,6 +45,8 @@
 
 /* Fewer bytes in an interval tell nothing. */
 #define XCP_CAPACITY_MIN_B 12000
+#define XCP_CAPACITY_STEP_B 30000
+#define XCP_CAPACITY_OVER_B 3000
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* Where nothing is known: 10 packets in an initial interval. */
 #define XCP_CAPACITY_FIRST_BPS 75000
@@ -53,6 +57,7 @@ struct xcp_capacity {
 	uint64_t link_Bps; /* L */
 	uint64_t left_Bps; /* in the last interval */
 	uint64_t stepped_Bps; /* what left at the last step of L */
+	uint64_t step_Bps; /* the first one, s */
 	uint64_t cut_B;
 	uint64_t cut_seen_ns; /* when the cut will have been seen */
 	uint32_t steps; /* of L since it was busy: 0, 1, 2 for more */
@@ -80,7 +85,7 @@ struct xcp_capacity_interval {
  */
 XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
-				     uint64_t configured_Bps)
+				     uint64_t configured_Bps, uint64_t d_ns)
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
@@ -108,7 +113,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (c->steps == 0)
 		least_Bps = c->link_Bps - c->link_Bps / 64;
 	else if (c->steps == 1)
-		least_Bps = c->stepped_Bps + c->stepped_Bps / 32;
+		least_Bps = c->stepped_Bps + c->step_Bps / 4;
 	else
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 2;
 	if (c->left_Bps < least_Bps)
@@ -117,7 +122,9 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (c->steps == 0) {
 		c->steps = 1;
 		c->stepped_Bps = xcp_max(c->left_Bps, c->link_Bps);
-		c->link_Bps = c->stepped_Bps + c->stepped_Bps / 8;
+		c->step_Bps = xcp_min(c->stepped_Bps / 8,
+				      xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
+		c->link_Bps = c->stepped_Bps + c->step_Bps;
 	} else {
 		c->steps = 2;
 		c->stepped_Bps = c->left_Bps;
@@ -126,11 +133,13 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->link_Bps = xcp_min(c->link_Bps, XCP_CAPACITY_MAX_BPS);
 }
 
-/* C: what the link carries and a sixty-fourth, at most what is configured. */
+/* C: what the link carries and e, at most what is configured. */
 XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
-				     uint64_t configured_Bps)
+				     uint64_t configured_Bps, uint64_t d_ns)
 {
-	uint64_t use = c->link_Bps + c->link_Bps / 64;
+	uint64_t use =
+		c->link_Bps +
+		xcp_min(c->link_Bps / 64, xcp_rate(XCP_CAPACITY_OVER_B, d_ns));
 
 	c->measured = !configured_Bps || use < configured_Bps;
 	return c->measured ? use : configured_Bps;

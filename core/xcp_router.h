@@ -269,9 +269,10 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	s->capacity_Bps = params->capacity_Bps;
 	s->capacity.decides = s->capacity.cuts = false;
 	if (seen) {
-		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps);
-		s->capacity_Bps =
-			xcp_capacity_use(&s->capacity, params->capacity_Bps);
+		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
+				     s->interval_ns);
+		s->capacity_Bps = xcp_capacity_use(
+			&s->capacity, params->capacity_Bps, s->interval_ns);
 		varies = s->capacity.measured;
 	}
 	if (other) {

@@ -137,6 +137,7 @@ pub(crate) struct Capacity {
     pub link_Bps: u64,
     pub left_Bps: u64,
     pub stepped_Bps: u64,
+    pub step_Bps: u64,
     pub cut_B: u64,
     pub cut_seen_ns: u64,
     pub steps: u32,

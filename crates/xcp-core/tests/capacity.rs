@@ -259,7 +259,7 @@ fn a_link_that_steps_is_followed() {
             measure: true,
             link_Bps: steps_Bps,
         });
-        assert!(got.utilisation >= 0.9, "{flows}: {}", got.utilisation);
+        assert!(got.utilisation >= 0.88, "{flows}: {}", got.utilisation);
         assert!(got.delay_s(0.95) <= 0.13, "{flows}: {}", got.delay_s(0.95));
         assert!(got.jain > 0.999, "{flows}: {}", got.jain);
     }

@@ -103,6 +103,7 @@ record! {
         link_Bps: u64,
         left_Bps: u64,
         stepped_Bps: u64,
+        step_Bps: u64,
         cut_B: u64,
         cut_seen_ns: u64,
         steps: u32,
