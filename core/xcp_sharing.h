@@ -23,6 +23,9 @@
  *        ACKs. A byte is looked at every C / 32; its flow's hash is compared
  *        with those of the last XCP_SAMPLES bytes.
  *
+ * Without a flow of XCP its queue holds ACKs, which go first: w is a half, of
+ * which they need little.
+ *
  * Who sends from many ports at once is many flows. So w is held between 5 and
  * 95 %; a share that is set does not move.
  */
@@ -118,9 +121,9 @@ XCP_INLINE uint64_t xcp_sharing_end(struct xcp_sharing *s,
 	s->flows = (uint32_t)((s->flows * 7ULL + flows) / 8);
 	if (!share) {
 		flows = (uint64_t)s->flows + i->other_flows;
-		share = flows ? (uint32_t)((uint64_t)s->flows * XCP_SHARE_ONE /
-					   flows)
-			      : XCP_SHARE_ONE / 2;
+		share = s->flows ? (uint32_t)((uint64_t)s->flows *
+					      XCP_SHARE_ONE / flows)
+				 : XCP_SHARE_ONE / 2;
 		share = (uint32_t)xcp_min(xcp_max(share, XCP_SHARE_MIN),
 					  XCP_SHARE_MAX);
 	}
