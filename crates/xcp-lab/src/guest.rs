@@ -23,7 +23,7 @@ pub const DEBUG_PORT: u16 = 0xe9;
 /// What the machine is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
-    Play(Request),
+    Play(Box<Request>),
     /// Replaces, changes and deletes the queue discipline so often.
     CheckQdisc {
         cycles: u32,

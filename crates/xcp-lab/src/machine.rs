@@ -59,7 +59,7 @@ pub fn play(
         seed: request.seed,
         memory_mb,
     };
-    let task = Task::Play(request.clone());
+    let task = Task::Play(Box::new(request.clone()));
     let mut release = None;
     let mut unpacker = Unpacker::default();
     let played = converse(kernel, base, &task, setup, work, &mut |word| match word {
