@@ -205,3 +205,16 @@ fn nothing_is_saved_up() {
     }
     assert_eq!(service.owed, -500 << 15);
 }
+
+/// What a queue is ahead by it pays later, if it has gone meanwhile or not.
+#[test]
+fn who_is_ahead_pays() {
+    let mut service = Service::default();
+    service.sent(0, Queue::A, true, 1_500);
+    service.sent(0, Queue::B, false, 300);
+    assert_eq!(service.owed, -1_200 << 15);
+    let mut service = Service::default();
+    service.sent(0, Queue::B, true, 1_500);
+    service.sent(0, Queue::A, false, 300);
+    assert_eq!(service.owed, 1_200 << 15);
+}
