@@ -19,6 +19,9 @@
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_ICMPV6 58
+#define ND_ROUTER_SOLICIT 133
+#define ND_REDIRECT 137
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CA_NAME_MAX 16

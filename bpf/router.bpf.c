@@ -29,6 +29,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+#define ETH_P_ARP 0x0806
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
 
@@ -249,25 +250,22 @@ static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 	struct link_reading r = {};
 	__u64 backlog_B;
 
+	read_link(dev, &r);
+	if (r.sent_packets - link.seen_packets < 1ULL << 32)
+		seen->sent_B +=
+			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
+					r.sent_packets - link.seen_packets);
+	link.seen_B = r.sent_B;
+	link.seen_packets = r.sent_packets;
+	backlog_B = r.backlog_B;
+	seen->backlog_B = backlog_B;
 	if (queue) {
-		struct xcp_queue_class *xcp = &queue->class[XCP_CLASS_XCP];
-		struct xcp_queue_class *other = &queue->class[XCP_CLASS_OTHER];
+		__u64 other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
 
-		seen->sent_B = xcp->sent_B + other->sent_B;
-		backlog_B = xcp->backlog_B;
-		seen->backlog_B = backlog_B + other->backlog_B;
-		link.other.other_min_backlog_B = xcp_min(
-			link.other.other_min_backlog_B, other->backlog_B);
-	} else {
-		read_link(dev, &r);
-		if (r.sent_packets - link.seen_packets < 1ULL << 32)
-			seen->sent_B += xcp_frame_bytes(
-				&config.frame, r.sent_B - link.seen_B,
-				r.sent_packets - link.seen_packets);
-		link.seen_B = r.sent_B;
-		link.seen_packets = r.sent_packets;
-		backlog_B = r.backlog_B;
-		seen->backlog_B = backlog_B;
+		backlog_B = queue->class[XCP_CLASS_XCP].backlog_B;
+		seen->backlog_B = backlog_B + other_B;
+		link.other.other_min_backlog_B =
+			xcp_min(link.other.other_min_backlog_B, other_B);
 	}
 	seen->now_ns = now;
 	seen->min_backlog_B = xcp_min(seen->min_backlog_B, seen->backlog_B);
@@ -291,6 +289,20 @@ __noinline int look(struct __sk_buff *skb, __u64 now)
 	barrier();
 	link.claimed = 0;
 	return 0;
+}
+
+/*
+ * Address resolution, in IPv4 and IPv6: goes with XCP's packets. Behind some
+ * seconds of other traffic its answers come too late, and no packet leaves.
+ */
+static __always_inline bool resolves(const struct __sk_buff *skb,
+				     const __u8 *ip, const __u8 *end)
+{
+	if (skb->protocol == bpf_htons(ETH_P_ARP))
+		return true;
+	return skb->protocol == bpf_htons(ETH_P_IPV6) &&
+	       ip + IPV6_LEN + 1 <= end && ip[6] == IPPROTO_ICMPV6 &&
+	       ip[IPV6_LEN] >= ND_ROUTER_SOLICIT && ip[IPV6_LEN] <= ND_REDIRECT;
 }
 
 /* A packet for the queue that XCP does not have. */
@@ -692,6 +704,8 @@ int xcp_router(struct __sk_buff *skb)
 			}
 		}
 	}
+	if (resolves(skb, ip, end))
+		skb->tc_classid = XCP_CLASSID;
 	if (f.l4) {
 		f.l4_len = skb->len - f.l4;
 		edit_header_at(skb, cpu, &s, &f);

@@ -6,31 +6,12 @@ mod command;
 mod place;
 
 use std::fs;
-use std::sync::Mutex;
-use std::thread;
 
-use place::{data_packets_of, tshark_is_here, Lab, SHORT};
+use place::{data_packets_of, in_parallel, tshark_is_here, Lab, SHORT};
 use serde_json::Value;
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
-}
-
-/// As many machines at a time as the lab would boot.
-fn in_parallel<T: Send>(work: Vec<T>, each: impl Fn(T) + Sync) {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let left = Mutex::new(work);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| loop {
-                let next = left.lock().unwrap().pop();
-                match next {
-                    Some(one) => each(one),
-                    None => return,
-                }
-            });
-        }
-    });
 }
 
 #[test]
