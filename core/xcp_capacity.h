@@ -20,9 +20,9 @@
  *
  * Free: some packet found no backlog. The link carries what left, perhaps
  * more. Where what left is about L, there may be more, and L grows: first by
- * s = min(L / 8, 30 KB / d); once L + s / 4 has left, to twice what left; and
- * again whenever that has grown by more than half. A link that was merely
- * between two packets is busy again before the second step.
+ * s = min(L / 8, 30 KB / d); once 3/4 of s has left on top of L, to twice what
+ * left; and again whenever that has grown by more than half. A link that was
+ * merely between two packets is busy again before the second step.
  *
  * XCP moves y towards C by 0.4 of the distance in each interval. That is slow
  * for a link that has changed by a factor, so while it is L that limits C, or
@@ -31,7 +31,7 @@
  *              F = C - y - F before         what y does not show yet
  *   the first busy interval after a step
  *              F = -E / d,  E = (y + F before / 2 - C) d
- *   Q of more than 0.3 L d beyond what has been cut
+ *   Q of more than C d / 5 beyond what has been cut
  *              F = -E / d,  E = Q - cut,  cut = cut + E
  *   until what was cut has been seen: d, and the time the backlog takes
  *              F = 0
@@ -113,7 +113,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (c->steps == 0)
 		least_Bps = c->link_Bps - c->link_Bps / 64;
 	else if (c->steps == 1)
-		least_Bps = c->stepped_Bps + c->step_Bps / 4;
+		least_Bps = c->stepped_Bps + c->step_Bps * 3 / 4;
 	else
 		least_Bps = c->stepped_Bps + c->stepped_Bps / 2;
 	if (c->left_Bps < least_Bps)
@@ -174,8 +174,7 @@ XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
 			   (int64_t)c_Bps;
 		if (over_Bps > 0)
 			excess_B = xcp_bytes((uint64_t)over_Bps, d_ns);
-	} else if (xcp_excess(queue_B, c->cut_B) >
-		   xcp_bytes(c_Bps, d_ns) * 3 / 10) {
+	} else if (xcp_excess(queue_B, c->cut_B) > xcp_bytes(c_Bps, d_ns) / 5) {
 		excess_B = queue_B - c->cut_B;
 	}
 	c->f_Bps = -(int64_t)xcp_rate(excess_B, d_ns);

@@ -106,7 +106,7 @@ struct xcp_router_state {
 	struct xcp_capacity capacity;
 	struct xcp_sharing sharing;
 	uint64_t capacity_Bps; /* C, as it is handed out */
-	uint32_t by_departures; /* F of what left, not of what arrived */
+	uint32_t by_departures; /* F of what left, if all of it is XCP's */
 	uint32_t unused;
 	/* the last interval's */
 	uint64_t y_Bps;
@@ -349,7 +349,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
 	shift = (uint32_t)xcp_min(shift, 34);
 	c = xcp_min(s->capacity_Bps << shift, limit - 1);
-	if (XCP_UNLIKELY(s->by_departures))
+	if (XCP_UNLIKELY(s->by_departures) &&
+	    s->sharing.other_Bps <= s->capacity_Bps / 64)
 		y_num = xcp_num_of(s->capacity.left_Bps);
 	y = xcp_num_fixed(y_num, shift, limit - 1);
 	drain = xcp_num_fixed(drain_num, shift, limit - 1);

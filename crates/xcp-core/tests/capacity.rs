@@ -131,14 +131,14 @@ fn a_free_link_is_found_in_steps() {
     // hardly more than before: it was a gap between two packets
     link.interval(25_500, 25_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 281_250.0);
-    // a thirty-second more: twice that
-    link.interval(27_000, 26_000, 0, 0);
-    assert_near(link.router.link_Bps() as f64, 520_000.0);
-    link.interval(38_000, 38_000, 0, 0);
-    assert_near(link.router.link_Bps() as f64, 520_000.0);
+    // most of the step has left: twice that
+    link.interval(28_500, 28_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 560_000.0);
+    link.interval(39_000, 39_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 560_000.0);
     // half as much again: twice that
-    link.interval(45_000, 40_000, 0, 0);
-    assert_near(link.router.link_Bps() as f64, 800_000.0);
+    link.interval(45_000, 43_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 860_000.0);
     // full
     link.interval(90_000, 60_000, 1_500, 0);
     assert_near(link.router.link_Bps() as f64, 600_000.0);

@@ -219,6 +219,30 @@ pub enum Change {
     Unchanged,
 }
 
+/// XCP and other traffic on one link, in the last control interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sharing {
+    /// XCP's weight, 0 to 1.
+    pub xcp_part: f64,
+    pub xcp_flows: f64,
+    /// As far as they send alike.
+    pub other_flows: f64,
+    /// What arrived at the other queue, bits per second.
+    pub other_rate_bps: u64,
+}
+
+impl Sharing {
+    fn of(link: &RouterLink) -> Self {
+        const FLOW: f64 = 256.0;
+        Self {
+            xcp_part: f64::from(link.state.sharing.share) / 65536.0,
+            xcp_flows: f64::from(link.state.sharing.flows) / FLOW,
+            other_flows: f64::from(link.other.other_flows) / FLOW,
+            other_rate_bps: link.state.sharing.other_Bps * 8,
+        }
+    }
+}
+
 /// What a router knows and has done.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -232,8 +256,13 @@ pub struct Status {
     /// What is handed out of in the present control interval, bits per second;
     /// none before the first has ended.
     pub capacity_in_use_bps: Option<u64>,
+    /// What the link was found to carry, bits per second; none if it is not
+    /// measured, or nothing was seen yet.
+    pub link_bps: Option<u64>,
     /// XCP's part of the link when other traffic wants it too, if it is set.
     pub xcp_share_percent: Option<u8>,
+    /// How the link is shared, where other traffic has a queue of its own.
+    pub sharing: Option<Sharing>,
     #[serde(flatten)]
     pub framing: Framing,
     /// The device's root queue discipline, if it has one.
@@ -514,7 +543,9 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         capacity_bps: set(config.params.capacity_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
+        link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),
         xcp_share_percent: percent(config.share),
+        sharing: (config.queue > 0).then(|| Sharing::of(&link)),
         framing: Framing::of(&config.frame),
         qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
         shape_bps: shape::rate(dir).map(|rate| rate * 8),

@@ -189,6 +189,9 @@ pub struct RouterAdd {
     /// Believe the capacity, even where the link is found to carry less
     #[arg(long)]
     pub no_measure: bool,
+    /// Compare with the capacity what left, not what arrived, as ABC does
+    #[arg(long, conflicts_with = "no_measure")]
+    pub by_departures: bool,
     /// Percent of the link for XCP when other traffic wants it too
     /// [default: by the numbers of flows]
     #[arg(

@@ -69,6 +69,7 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
     Ok(Options {
         capacity_bytes_per_s,
         measure: !asked.no_measure,
+        by_departures: asked.by_departures,
         xcp_share_percent: asked.xcp_share,
         framing: Framing {
             overhead_bytes: framing.overhead,
@@ -171,6 +172,31 @@ fn describe_all(all: &[Status], style: &Style) -> String {
     each.join("\n")
 }
 
+fn measured(status: &Status) -> String {
+    match status.link_bps {
+        _ if !status.measure => "not measured".into(),
+        None => "nothing seen yet".into(),
+        Some(bps) => units::rate(bps as f64),
+    }
+}
+
+fn share(status: &Status) -> String {
+    let how = status.xcp_share_percent.map_or_else(
+        || "by the numbers of flows".into(),
+        |percent| format!("{percent} %"),
+    );
+    let Some(now) = status.sharing else {
+        return how;
+    };
+    format!(
+        "{how}; now {:.0} % ({:.1} flows, {:.1} others with {})",
+        now.xcp_part * 100.0,
+        now.xcp_flows,
+        now.other_flows,
+        units::rate(now.other_rate_bps as f64)
+    )
+}
+
 fn describe(status: &Status, style: &Style) -> String {
     let head = style.bold(&status.device);
     let rows = [
@@ -181,14 +207,8 @@ fn describe(status: &Status, style: &Style) -> String {
                 .capacity_in_use_bps
                 .map_or_else(|| "none yet".into(), |bps| units::rate(bps as f64)),
         ),
-        ("measured", if status.measure { "yes" } else { "no" }.into()),
-        (
-            "XCP's share",
-            status.xcp_share_percent.map_or_else(
-                || "by the numbers of flows".into(),
-                |percent| format!("{percent} %"),
-            ),
-        ),
+        ("link carries", measured(status)),
+        ("XCP's share", share(status)),
         ("overhead", framing(&status.framing)),
         (
             "queue discipline",
@@ -233,7 +253,9 @@ mod tests {
             capacity_bps: Some(10_000_000),
             measure: true,
             capacity_in_use_bps: Some(8_200_000),
+            link_bps: Some(8_100_000),
             xcp_share_percent: Some(60),
+            sharing: None,
             framing: Framing {
                 overhead_bytes: 18,
                 mpu_bytes: 64,

@@ -123,7 +123,7 @@ fn all_options_are_told() {
     let text = space.xcp(true, "router show v0").ok().out;
     for line in [
         "\n  capacity             1.0 Mb/s\n",
-        "\n  measured             no\n",
+        "\n  link carries         not measured\n",
         "\n  XCP's share          by the numbers of flows\n",
         "\n  overhead             0 B per packet, PTM\n",
     ] {
