@@ -22,7 +22,11 @@ fn what_the_papers_found_is_cured_with_and_without_the_queue_discipline() {
             &["xcp-four", "xcp-four-unmeasured"],
             "6.12",
         ),
-        ("zh-contention", &["xcp-udp", "xcp-udp-unmeasured"], "6.18"),
+        (
+            "thesis-halfduplex",
+            &["xcp-four", "xcp-four-unmeasured"],
+            "6.18",
+        ),
     ];
     in_parallel(runs.to_vec(), |(name, variants, kernel)| {
         let lab = Lab::new();
@@ -51,11 +55,19 @@ fn xcp_and_cubic_get_equal_parts_and_xcp_waits_for_none() {
     assert!(number(&both["xcp_queue_packets"]["p99"]) < 20.0, "{both}");
 }
 
+/// What the experiment asks for holds closely; another compiler moves it. This
+/// is what no compiler may move.
 #[test]
 fn a_link_that_varies_is_followed_without_a_number() {
     in_parallel(vec!["6.12", "6.18"], |kernel| {
         let args = ["varying", "--variant", "xcp", "--json", "--kernel", kernel];
-        let ran = Lab::new().run(&args);
-        assert_eq!(ran.code, Some(0), "{kernel}: {ran:?}");
+        let ran = Lab::new().run(&args).json();
+        let xcp = &ran["variants"][0];
+        assert!(number(&xcp["link_utilisation"]) >= 0.87, "{kernel}: {xcp}");
+        assert!(
+            number(&xcp["queue_delay_ms"]["p95"]) <= 130.0,
+            "{kernel}: {xcp}"
+        );
+        assert_eq!(xcp["drops"], 0, "{kernel}: {xcp}");
     });
 }
