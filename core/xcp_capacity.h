@@ -35,6 +35,7 @@
  *              F = -E / d,  E = Q - cut,  cut = cut + E
  *   until what was cut has been seen: d, and the time the backlog takes
  *              F = 0
+ * (not where C d is less than 8 packets: y tells little there).
  * E are bytes in flight too many; they are taken from C d bytes of packets,
  * since no more than that will come.
  */
@@ -43,7 +44,7 @@
 
 #include "xcp_fixed.h"
 
-/* Fewer bytes in an interval tell nothing. */
+/* Fewer bytes tell nothing; a second tells, however few. */
 #define XCP_CAPACITY_MIN_B 12000
 #define XCP_CAPACITY_STEP_B 30000
 #define XCP_CAPACITY_OVER_B 3000
@@ -52,8 +53,9 @@
 #define XCP_CAPACITY_FIRST_BPS 75000
 
 struct xcp_capacity {
-	uint64_t seen_ns; /* at the last interval's end, 0: not yet */
+	uint64_t seen_ns; /* when L was last looked at, 0: not yet */
 	uint64_t seen_sent_B;
+	uint64_t min_backlog_B; /* since then */
 	uint64_t link_Bps; /* L */
 	uint64_t left_Bps; /* in the last interval */
 	uint64_t stepped_Bps; /* what left at the last step of L */
@@ -89,24 +91,28 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
-	bool first = !c->seen_ns;
+	bool first = !c->seen_ns, busy;
 
-	c->seen_ns = i->now_ns;
-	c->seen_sent_B = i->sent_B;
 	c->stepped = false;
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
+	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
+	if (!first && sent_B < XCP_CAPACITY_MIN_B &&
+	    elapsed_ns < XCP_NSEC_PER_SEC)
+		return;
+	busy = c->min_backlog_B != 0;
+	c->seen_ns = i->now_ns;
+	c->seen_sent_B = i->sent_B;
+	c->min_backlog_B = UINT64_MAX;
 	if (first || !elapsed_ns)
 		return;
 	c->left_Bps =
 		xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
 	XCP_FORGET(c->left_Bps);
-	if (i->min_backlog_B) {
-		if (sent_B >= XCP_CAPACITY_MIN_B) {
-			c->link_Bps = xcp_max(c->left_Bps, 1);
-			c->steps = 0;
-		}
+	if (busy) {
+		c->link_Bps = xcp_max(c->left_Bps, 1);
+		c->steps = 0;
 		return;
 	}
 	c->cut_B = 0;
@@ -158,6 +164,8 @@ XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
 
 	c->pushed = false;
 	c->f_Bps = 0;
+	if (xcp_bytes(c_Bps, d_ns) < XCP_CAPACITY_MIN_B)
+		return;
 	if (!i->min_backlog_B) {
 		if (!c->stepped && y_Bps >= c_Bps - c_Bps / 4)
 			return;

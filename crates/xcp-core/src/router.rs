@@ -134,6 +134,7 @@ pub(crate) struct State {
 pub(crate) struct Capacity {
     pub seen_ns: u64,
     pub seen_sent_B: u64,
+    pub min_backlog_B: u64,
     pub link_Bps: u64,
     pub left_Bps: u64,
     pub stepped_Bps: u64,

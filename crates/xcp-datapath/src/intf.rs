@@ -100,6 +100,7 @@ record! {
     struct Capacity {
         seen_ns: u64,
         seen_sent_B: u64,
+        min_backlog_B: u64,
         link_Bps: u64,
         left_Bps: u64,
         stepped_Bps: u64,

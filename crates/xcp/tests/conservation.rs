@@ -54,6 +54,7 @@ struct How {
     plan: AccidentPlan,
     /// Of the routers, bytes per second.
     capacity: u64,
+    measure: bool,
     both_ways: bool,
     bytes: usize,
 }
@@ -65,6 +66,7 @@ impl Default for How {
             wire: None,
             plan: AccidentPlan::default(),
             capacity: LINK_BPS,
+            measure: true,
             both_ways: false,
             bytes: BYTES,
         }
@@ -74,7 +76,11 @@ impl Default for How {
 fn run(how: How) -> Books {
     let How { name, plan, .. } = how;
     let net = Net::new(name);
-    net.add_routers(how.capacity);
+    net.add_routers_with(router::Options {
+        capacity_bytes_per_s: how.capacity,
+        measure: how.measure,
+        ..Default::default()
+    });
     let _host = HostOn::new();
     if let Some(wire) = how.wire {
         net.speak(wire);
@@ -195,6 +201,7 @@ fn many_holes() -> How {
             ..Default::default()
         },
         capacity: 3 * LINK_BPS,
+        measure: false,
         ..How::default()
     }
 }

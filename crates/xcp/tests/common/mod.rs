@@ -104,11 +104,14 @@ impl Net {
 
     /// The same that know headers by this IP protocol.
     pub fn add_routers_for(&self, capacity_bytes_per_s: u64, ip_proto: u8) {
-        let options = router::Options {
+        self.add_routers_with(router::Options {
             capacity_bytes_per_s,
             ip_proto,
             ..Default::default()
-        };
+        });
+    }
+
+    pub fn add_routers_with(&self, options: router::Options) {
         self.within("r", || {
             router::add("s", options).unwrap();
             router::add("c", options).unwrap();
