@@ -54,10 +54,14 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 	return mss > 2 * room ? mss - room : room;
 }
 
-/* Takes over what TCP knows: segment size and receive window. */
+/*
+ * Takes over what TCP knows: segment size, receive window, and the RTT of the
+ * packet that was sent last of those that have arrived.
+ */
 static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	__u32 sample_us = tp->rack.rtt_us;
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
 	__u32 payload = payload_of(tp, s);
 	__u64 window = tp->snd_wnd;
@@ -65,14 +69,6 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	s->sender.wire_B =
 		payload + room_of(s->wire) + tp->tcp_header_len + ip_len;
 	s->sender.limit_B = window * s->sender.wire_B / payload;
-}
-
-/* The RTT of the packet that was sent last of those that have arrived. */
-static __always_inline void observe_rtt(const struct tcp_sock *tp,
-					struct xcp_socket *s)
-{
-	__u32 sample_us = tp->rack.rtt_us;
-
 	if (!sample_us)
 		sample_us = tp->srtt_us >> 3;
 	if (sample_us)
@@ -108,8 +104,6 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		s->paced = 1;
 	}
-	observe(sk, s);
-	observe_rtt(tp, s);
 	xcp_sender_reset(&s->sender, tp->snd_cwnd);
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
@@ -127,10 +121,12 @@ void BPF_PROG(xcp_init, struct sock *sk)
 {
 	struct xcp_socket *s = socket_of(sk);
 
-	if (s)
+	if (s) {
+		observe(sk, s);
 		start(sk, s);
-	else if (sk->__sk_common.skc_state != TCP_SYN_SENT)
+	} else if (sk->__sk_common.skc_state != TCP_SYN_SENT) {
 		fall_back(sk, sk);
+	}
 }
 
 SEC("struct_ops")
@@ -215,10 +211,9 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		fall_back(sk, sk);
 		return;
 	}
+	observe(sk, s);
 	if (!s->started)
 		start(sk, s);
-	observe(sk, s);
-	observe_rtt(tcp_sk(sk), s);
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	if (feedback && s->wire == XCP_WIRE_OPTION_2005)

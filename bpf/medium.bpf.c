@@ -13,10 +13,9 @@
  */
 #include "kernel.h"
 #include "intf.h"
+#include "../core/xcp_shaper.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-#define NSEC_PER_SEC 1000000000ull
 
 /* May change while traffic flows. */
 struct xcp_medium {
@@ -52,8 +51,8 @@ int xcp_depart(struct __sk_buff *skb)
 	if (kskb->dev->qdisc->q.qlen >= medium.limit_packets)
 		return XCP_TC_NEXT;
 	n = skb->gso_segs ? skb->gso_segs : 1;
-	takes = xcp_frame_bytes(&medium.frame, skb->len, n) * NSEC_PER_SEC /
-		medium.rate_Bps;
+	takes = xcp_shaper_time(medium.rate_Bps,
+				xcp_frame_bytes(&medium.frame, skb->len, n));
 	now = bpf_ktime_get_ns();
 	bpf_spin_lock(&c->lock);
 	leaves = xcp_max(now, c->free_ns);

@@ -151,6 +151,13 @@ XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
 	return c->measured ? use : configured_Bps;
 }
 
+/* Leaves F to XCP's law. */
+XCP_INLINE void xcp_capacity_trust(struct xcp_capacity *c)
+{
+	c->decides = c->cuts = c->pushed = false;
+	c->f_Bps = 0;
+}
+
 /* What to do in place of XCP's law, if anything. */
 XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
 				   const struct xcp_capacity_interval *i,
@@ -162,8 +169,7 @@ XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
 	uint64_t excess_B = 0;
 	int64_t over_Bps;
 
-	c->pushed = false;
-	c->f_Bps = 0;
+	xcp_capacity_trust(c);
 	if (xcp_bytes(c_Bps, d_ns) < XCP_CAPACITY_MIN_B)
 		return;
 	if (!i->min_backlog_B) {

@@ -267,7 +267,6 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	bool varies = false;
 
 	s->capacity_Bps = params->capacity_Bps;
-	s->capacity.decides = s->capacity.cuts = false;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
 				     s->interval_ns);
@@ -285,6 +284,8 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 		xcp_capacity_judge(&s->capacity, seen, s->capacity_Bps,
 				   xcp_min(y_Bps, XCP_CAPACITY_MAX_BPS),
 				   s->f_Bps, s->queue_B, s->interval_ns);
+	else
+		xcp_capacity_trust(&s->capacity);
 }
 
 /*

@@ -22,7 +22,7 @@ mod peers;
 pub mod qdisc;
 pub mod router;
 mod rtnl;
-mod shape;
+pub mod shape;
 pub mod socket;
 pub mod testing;
 pub mod trace;

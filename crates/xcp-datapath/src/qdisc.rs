@@ -129,30 +129,12 @@ pub fn install(dev: &str, options: Options) -> Result<Installed> {
 /// which may be there or not.
 pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
     let device = Device::find(dev)?;
-    refuse_others(&device)?;
+    rtnl::refuse_chosen(&device, Some(KIND), "--no-qdisc")?;
     let _turn = Turn::take()?;
     register_now()?;
     configure(&device, options).inspect_err(|_| {
         let _ = unregister_unused();
     })
-}
-
-fn refuse_others(device: &Device) -> Result<()> {
-    let name = &device.name;
-    match rtnl::root_qdisc(device.index) {
-        Some(root) if root.chosen && root.kind != KIND => Err(Error::new(
-            name,
-            format!(
-                "has the root queue discipline {}, set by somebody",
-                root.kind
-            ),
-            format!(
-                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
-                 (--no-qdisc)"
-            ),
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn configure(device: &Device, options: Options) -> Result<Installed> {

@@ -191,6 +191,26 @@ pub fn root_qdisc(index: u32) -> Option<Qdisc> {
     qdisc_at(index, TcHandle::ROOT)
 }
 
+/// Fails where somebody chose the root queue discipline, unless it is of the
+/// kind `ours`. `leave` is how to be a router over it.
+pub fn refuse_chosen(device: &Device, ours: Option<&str>, leave: &str) -> Result<()> {
+    let name = &device.name;
+    match root_qdisc(device.index) {
+        Some(root) if root.chosen && Some(root.kind.as_str()) != ours => Err(Error::new(
+            name,
+            format!(
+                "has the root queue discipline {}, set by somebody",
+                root.kind
+            ),
+            format!(
+                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
+                 ({leave})"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Puts a queue discipline of this kind, without options, at the root.
 pub fn replace_root_qdisc(index: u32, kind: &str) -> Result<()> {
     let mut message = tc_message(index, TcHandle::ROOT);

@@ -64,38 +64,18 @@ impl Shape {
         ))
     }
 
-    /// TCA_OPTIONS of tbf. `limit` is in bytes for a new one, and in packets
-    /// where there are packets in it.
-    fn options(&self, limit: u32, mtu_bytes: u32) -> Vec<u8> {
+    /// `limit` is in bytes for a new one, and in packets where there are packets
+    /// in it.
+    fn bucket(&self, limit: u32, mtu_bytes: u32) -> Bucket {
         let burst = (self.rate_bytes_per_s * BURST_MS / 1000)
             .max(2 * u64::from(mtu_bytes))
-            .min(u32::MAX.into()) as u32;
-        let mut options = attribute(TCA_TBF_PARMS, &self.parameters(limit));
-        options.extend(attribute(TCA_TBF_BURST, &burst.to_ne_bytes()));
-        options.extend(attribute(
-            TCA_TBF_RATE64,
-            &self.rate_bytes_per_s.to_ne_bytes(),
-        ));
-        options
-    }
-
-    /// `struct tc_tbf_qopt`: two of `struct tc_ratespec`, the limit, two
-    /// buffers.
-    fn parameters(&self, limit: u32) -> Vec<u8> {
-        let linklayer = match self.framing.cells {
-            Cells::Atm => LINKLAYER_ATM,
-            _ => LINKLAYER_ETHERNET,
-        };
-        let rate = u32::try_from(self.rate_bytes_per_s).unwrap_or(u32::MAX);
-        let mut parameters = vec![0, linklayer];
-        parameters.extend((self.framing.overhead_bytes as u16).to_ne_bytes());
-        parameters.extend(0i16.to_ne_bytes());
-        parameters.extend((self.framing.mpu_bytes as u16).to_ne_bytes());
-        parameters.extend(rate.to_ne_bytes());
-        parameters.extend([0; 12]);
-        parameters.extend(limit.to_ne_bytes());
-        parameters.extend([0; 8]);
-        parameters
+            .min(u32::MAX.into());
+        Bucket {
+            rate_bytes_per_s: self.rate_bytes_per_s,
+            burst_bytes: burst as u32,
+            limit,
+            framing: self.framing,
+        }
     }
 
     /// All of it as a name.
@@ -109,6 +89,65 @@ impl Shape {
             framing.mpu_bytes,
             framing.cells as u8
         )
+    }
+}
+
+/// A token bucket, as the kernel is told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    pub rate_bytes_per_s: u64,
+    /// What may leave at once, framing included.
+    pub burst_bytes: u32,
+    /// What may wait: bytes for a new one; on a change it goes to the queue
+    /// behind, which takes it in packets.
+    pub limit: u32,
+    pub framing: Framing,
+}
+
+impl Bucket {
+    /// TCA_OPTIONS of tbf.
+    fn options(&self) -> Vec<u8> {
+        let mut options = attribute(TCA_TBF_PARMS, &self.parameters());
+        options.extend(attribute(TCA_TBF_BURST, &self.burst_bytes.to_ne_bytes()));
+        options.extend(attribute(
+            TCA_TBF_RATE64,
+            &self.rate_bytes_per_s.to_ne_bytes(),
+        ));
+        options
+    }
+
+    /// `struct tc_tbf_qopt`: two of `struct tc_ratespec`, the limit, two
+    /// buffers.
+    fn parameters(&self) -> Vec<u8> {
+        let linklayer = match self.framing.cells {
+            Cells::Atm => LINKLAYER_ATM,
+            _ => LINKLAYER_ETHERNET,
+        };
+        let rate = u32::try_from(self.rate_bytes_per_s).unwrap_or(u32::MAX);
+        let mut parameters = vec![0, linklayer];
+        parameters.extend((self.framing.overhead_bytes as u16).to_ne_bytes());
+        parameters.extend(0i16.to_ne_bytes());
+        parameters.extend((self.framing.mpu_bytes as u16).to_ne_bytes());
+        parameters.extend(rate.to_ne_bytes());
+        parameters.extend([0; 12]);
+        parameters.extend(self.limit.to_ne_bytes());
+        parameters.extend([0; 8]);
+        parameters
+    }
+
+    fn setting(&self, major: u16) -> Setting<'static> {
+        Setting {
+            kind: KIND,
+            major,
+            parent: None,
+            options: self.options(),
+        }
+    }
+
+    /// Changes the token bucket that is a device's root, with this major
+    /// number, while traffic flows.
+    pub fn change(&self, dev: &str, major: u16) -> Result<()> {
+        rtnl::set_qdisc(Device::find(dev)?.index, self.setting(major), true)
     }
 }
 
@@ -133,7 +172,7 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
         return Ok(false);
     }
     if !there {
-        refuse_others(device)?;
+        rtnl::refuse_chosen(device, None, "without --shape")?;
     }
     let mtu_bytes = rtnl::mtu(device.index)? + device.l2_len;
     let packets = shape.limit_packets();
@@ -142,12 +181,7 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
     } else {
         packets.saturating_mul(PACKET_B as u32)
     };
-    let bucket = Setting {
-        kind: KIND,
-        major: MAJOR,
-        parent: None,
-        options: shape.options(limit, mtu_bytes),
-    };
+    let bucket = shape.bucket(limit, mtu_bytes).setting(MAJOR);
     let refused = |e: Error| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy);
     unmark(dir);
     rtnl::set_qdisc(device.index, bucket, there).map_err(refused)?;
@@ -166,24 +200,6 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
     }
     bpffs::mark(&dir.join(MARK).join(shape.name()))?;
     Ok(true)
-}
-
-fn refuse_others(device: &Device) -> Result<()> {
-    let name = &device.name;
-    match rtnl::root_qdisc(device.index) {
-        Some(root) if root.chosen => Err(Error::new(
-            name,
-            format!(
-                "has the root queue discipline {}, set by somebody",
-                root.kind
-            ),
-            format!(
-                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
-                 (without --shape)"
-            ),
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn is_ours(device: &Device) -> bool {

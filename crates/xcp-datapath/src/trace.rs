@@ -51,6 +51,45 @@ pub struct Interval {
     pub xcp_share: Option<f64>,
 }
 
+impl Interval {
+    /// The names of the columns of `csv`, which are those of the fields.
+    #[must_use]
+    pub fn csv_head() -> String {
+        COLUMNS.map(|(name, _)| name).join(",")
+    }
+
+    /// A row of a table; a value that is missing is left empty.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        COLUMNS.map(|(_, value)| value(self)).join(",")
+    }
+}
+
+/// A column of the table: the field's name, and its value.
+type Column = (&'static str, fn(&Interval) -> String);
+
+const COLUMNS: [Column; 13] = [
+    ("time_s", |i| i.time_s.to_string()),
+    ("interval_s", |i| i.interval_s.to_string()),
+    ("average_rtt_s", |i| i.average_rtt_s.to_string()),
+    ("capacity_bps", |i| i.capacity_bps.to_string()),
+    ("link_bps", |i| known(i.link_bps)),
+    ("input_rate_bps", |i| i.input_rate_bps.to_string()),
+    ("other_rate_bps", |i| i.other_rate_bps.to_string()),
+    ("queue_bytes", |i| i.queue_bytes.to_string()),
+    ("persistent_queue_bytes", |i| {
+        i.persistent_queue_bytes.to_string()
+    }),
+    ("feedback_bps", |i| i.feedback_bps.to_string()),
+    ("increase_bps", |i| i.increase_bps.to_string()),
+    ("decrease_bps", |i| i.decrease_bps.to_string()),
+    ("xcp_share", |i| known(i.xcp_share)),
+];
+
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |v| v.to_string())
+}
+
 fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
 }
@@ -175,5 +214,38 @@ fn lock(dir: &Path, dev: &str) -> Result<File> {
             "end the other xcp router trace, or the lab run, first",
         )),
         e => Err(Error::io(thing(), &e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_has_the_fields_of_the_json() {
+        let interval = Interval {
+            time_s: 100.25,
+            interval_s: 0.1,
+            average_rtt_s: 0.1,
+            capacity_bps: 10_000_000,
+            link_bps: None,
+            input_rate_bps: 9_500_000,
+            other_rate_bps: 0,
+            queue_bytes: 4_500,
+            persistent_queue_bytes: 1_500,
+            feedback_bps: -120_000,
+            increase_bps: 830_000,
+            decrease_bps: 950_000,
+            xcp_share: Some(0.5),
+        };
+        assert_eq!(
+            interval.csv(),
+            "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5"
+        );
+        let json = serde_json::to_value(interval).expect("plain values");
+        let mut names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        let fields = json.as_object().expect("an object");
+        assert!(fields.keys().eq(names), "{fields:?}");
     }
 }

@@ -52,41 +52,14 @@ fn text(flow_names: &[String], series: &Series) -> String {
     out
 }
 
-/// A column of a router's trace: the field's name, and its value.
-pub type Column = (&'static str, fn(&Interval) -> String);
-
-/// The columns of a router's trace.
-pub const ROUTER: [Column; 13] = [
-    ("time_s", |i| i.time_s.to_string()),
-    ("interval_s", |i| i.interval_s.to_string()),
-    ("average_rtt_s", |i| i.average_rtt_s.to_string()),
-    ("capacity_bps", |i| i.capacity_bps.to_string()),
-    ("link_bps", |i| known(i.link_bps)),
-    ("input_rate_bps", |i| i.input_rate_bps.to_string()),
-    ("other_rate_bps", |i| i.other_rate_bps.to_string()),
-    ("queue_bytes", |i| i.queue_bytes.to_string()),
-    ("persistent_queue_bytes", |i| {
-        i.persistent_queue_bytes.to_string()
-    }),
-    ("feedback_bps", |i| i.feedback_bps.to_string()),
-    ("increase_bps", |i| i.increase_bps.to_string()),
-    ("decrease_bps", |i| i.decrease_bps.to_string()),
-    ("xcp_share", |i| known(i.xcp_share)),
-];
-
-/// A value that may be missing is left empty.
-fn known(value: Option<impl ToString>) -> String {
-    value.map_or_else(String::new, |v| v.to_string())
-}
-
 /// Writes what a router decided.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write_router(path: &Path, intervals: &[Interval]) -> io::Result<()> {
-    let mut out = ROUTER.map(|(name, _)| name).join(",") + "\n";
+    let mut out = Interval::csv_head() + "\n";
     for interval in intervals {
-        out += &ROUTER.map(|(_, value)| value(interval)).join(",");
+        out += &interval.csv();
         out.push('\n');
     }
     fs::write(path, out)

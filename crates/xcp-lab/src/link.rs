@@ -2,6 +2,7 @@
 //! A link of an experiment, and what it offers over time.
 
 use serde::{Deserialize, Serialize};
+use xcp_datapath::router::Framing;
 
 /// Two directions alike. Either a path, with a delay and a rate (or neither),
 /// or a bottleneck, with a rate and a queue.
@@ -31,6 +32,14 @@ pub struct Link {
 }
 
 impl Link {
+    /// What it adds to packets.
+    pub fn framing(&self) -> Framing {
+        Framing {
+            overhead_bytes: self.framing_bytes as i32,
+            ..Framing::default()
+        }
+    }
+
     /// Whether a path of its own kind must be emulated.
     pub fn needs_netem(&self) -> bool {
         self.queue_packets.is_none() && (self.rate_mbit.is_some() || self.delay_ms > 0.0)

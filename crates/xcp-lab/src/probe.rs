@@ -112,7 +112,7 @@ fn state_of(message: &TcMessage) -> QueueState {
     state
 }
 
-pub fn index_of(device: &str) -> Result<u32> {
+fn index_of(device: &str) -> Result<u32> {
     let name = std::ffi::CString::new(device).unwrap_or_default();
     // SAFETY: the argument is a C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {

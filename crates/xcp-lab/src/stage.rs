@@ -14,7 +14,7 @@ use xcp_datapath::router::{Framing, Limits, Queueing};
 use xcp_datapath::{features, qdisc, router, Spoken};
 
 use crate::experiment::{Capacity, Experiment, Flow, Link, Queue, Variant};
-use crate::shaper::{disciplines, Shaper};
+use crate::shaper::{self, disciplines, Shaper};
 use crate::{Error, Result};
 
 /// The congestion control that speaks.
@@ -173,8 +173,7 @@ impl Stage {
             Shaper::Tbf {
                 node,
                 device,
-                framing_bytes: link.framing_bytes,
-                queue_packets: link.queue_packets.unwrap_or(0),
+                bucket: shaper::bucket(link),
             }
         };
         self.shapers.push((number, shaper));
@@ -186,7 +185,7 @@ impl Stage {
         let [a, b] = &link.between;
         let bytes_per_s = link.rate_bps(0.0).unwrap_or(0.0) / 8.0;
         let limit = link.queue_packets.unwrap_or(0);
-        let mut medium = Medium::new(bytes_per_s as u64, framing_of(link), limit)?;
+        let mut medium = Medium::new(bytes_per_s as u64, link.framing(), limit)?;
         for (node, peer) in [(a, b), (b, a)] {
             self.within(node, || medium.attach(&device(node, peer)))??;
         }
@@ -230,13 +229,6 @@ pub fn has_own_queue(variant: &Variant) -> bool {
     variant.queue == Queue::Xcp && features::has_qdisc()
 }
 
-fn framing_of(link: &Link) -> Framing {
-    Framing {
-        overhead_bytes: link.framing_bytes as i32,
-        ..Framing::default()
-    }
-}
-
 /// Limits of the queue discipline `xcp` on a link.
 fn limits_of(number: usize, link: &Link) -> Limits {
     Limits {
@@ -256,7 +248,7 @@ fn queue_options(number: usize, link: &Link) -> qdisc::Options {
     qdisc::Options {
         rate_bytes_per_s: 0,
         limits: limits_of(number, link),
-        framing: framing_of(link),
+        framing: link.framing(),
     }
 }
 

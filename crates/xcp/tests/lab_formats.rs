@@ -7,12 +7,7 @@ mod place;
 
 use std::fs;
 
-use place::{data_packets_of, in_parallel, tshark_is_here, Lab, SHORT};
-use serde_json::Value;
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
-}
+use place::{data_packets_of, in_parallel, number, tshark_is_here, Lab, SHORT};
 
 #[test]
 fn zh_validation_holds_in_every_format() {

@@ -7,7 +7,7 @@ mod place;
 
 use std::fs;
 
-use place::Lab;
+use place::{number, Lab};
 use serde_json::Value;
 
 /// UDP of 8 Mb/s each way: 1442 bytes for 1400 of payload.
@@ -40,10 +40,6 @@ udp_mbit = 8
 name = "v"
 control = "cubic"
 "#;
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
-}
 
 fn close(value: f64, wanted: f64, part: f64) -> bool {
     (value - wanted).abs() <= wanted * part

@@ -5,12 +5,7 @@
 mod command;
 mod place;
 
-use place::{in_parallel, Lab};
-use serde_json::Value;
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
-}
+use place::{in_parallel, number, Lab};
 
 #[test]
 fn what_the_papers_found_is_cured_with_and_without_the_queue_discipline() {

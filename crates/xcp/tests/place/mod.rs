@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use xcp_datapath::testing::skipped;
 
@@ -49,6 +50,11 @@ name = "xcp"
 control = "xcp"
 queue = "xcp"
 "#;
+
+/// Of a result.
+pub fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
 
 /// A folder of a test's own, which is all that its lab may use.
 pub struct Lab {

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The slow way to a packet's XCP header: through VLAN tags, extension headers
+ * and TCP options, in copies. Whoever includes this has options.l2_len and
+ * config.ip_proto.
+ */
+#ifndef XCP_BPF_FIND_H
+#define XCP_BPF_FIND_H
+
+#include "kernel.h"
+#include "intf.h"
+#define XCP_WIRE_IN_PACKETS
+#include "../core/xcp_wire.h"
+#include "tcp.h"
+
+#define ETH_P_8021Q 0x8100
+#define ETH_P_8021AD 0x88A8
+
+/* What is behind a packet's IP header, and its XCP header or option. */
+struct found {
+	enum xcp_kind kind;
+	__u32 l4; /* offset in the packet */
+	__u32 l4_len;
+	__u32 option; /* offset of the option in the TCP header */
+	__u8 protocol; /* TCP or that of XCP headers */
+	__u8 ttl;
+};
+
+/* Walks Ethernet type and VLAN tags; the network protocol, -1 if cut. */
+static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
+{
+	__u16 proto = bpf_ntohs((__u16)skb->protocol), tag[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (proto != ETH_P_8021Q && proto != ETH_P_8021AD)
+			break;
+		if (bpf_skb_load_bytes(skb, *at, tag, 4))
+			return -1;
+		proto = bpf_ntohs(tag[1]);
+		*at += 4;
+	}
+	return proto;
+}
+
+static __always_inline bool is_ours(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == config.ip_proto;
+}
+
+static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
+					       struct found *f)
+{
+	__u8 ip[IPV4_LEN];
+	__u32 header, total;
+
+	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
+		return XCP_MALFORMED;
+	header = (ip[0] & 15) * 4;
+	total = (__u32)ip[2] << 8 | ip[3];
+	if (ip[0] >> 4 != 4 || header < IPV4_LEN)
+		return XCP_MALFORMED;
+	if (total == 0) /* a super-packet of more than 64 KB */
+		total = skb->len - at;
+	if (total < header || at + total > skb->len)
+		return XCP_MALFORMED;
+	/* other protocols, and fragments: routers read nothing in them */
+	if (!is_ours(ip[9]) || (ip[6] & 0x3f) || ip[7])
+		return XCP_NONE;
+	f->protocol = ip[9];
+	f->ttl = ip[8];
+	f->l4 = at + header;
+	f->l4_len = total - header;
+	return XCP_FORWARD;
+}
+
+static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
+					       struct found *f)
+{
+	__u8 ip[IPV6_LEN], next, ext[2];
+	__u32 left, length;
+	int i;
+
+	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
+		return XCP_MALFORMED;
+	left = (__u32)ip[4] << 8 | ip[5];
+	if (ip[0] >> 4 != 6)
+		return XCP_MALFORMED;
+	at += IPV6_LEN;
+	if (left == 0)
+		left = skb->len - at;
+	if (at + left > skb->len)
+		return XCP_MALFORMED;
+	next = ip[6];
+	for (i = 0; i < 8; i++) {
+		/* hop-by-hop, routing and destination options */
+		if (next != 0 && next != 43 && next != 60)
+			break;
+		if (left < 8 || bpf_skb_load_bytes(skb, at, ext, 2))
+			return XCP_MALFORMED;
+		length = (ext[1] + 1) * 8;
+		if (length > left)
+			return XCP_MALFORMED;
+		next = ext[0];
+		at += length;
+		left -= length;
+	}
+	if (!is_ours(next))
+		return XCP_NONE;
+	f->protocol = next;
+	f->ttl = ip[7];
+	f->l4 = at;
+	f->l4_len = left;
+	return XCP_FORWARD;
+}
+
+/* The slow way to the header, through copies. */
+__noinline int find_slowly(struct __sk_buff *skb, struct found *f)
+{
+	__u32 at = options.l2_len;
+	struct tcp_copy tcp = {};
+	enum xcp_kind kind;
+	int proto;
+
+	if (!f)
+		return XCP_NONE;
+	proto = find_network(skb, &at);
+	if (proto < 0)
+		return XCP_MALFORMED;
+	if (proto == ETH_P_IP)
+		kind = find_ipv4(skb, at, f);
+	else if (proto == ETH_P_IPV6)
+		kind = find_ipv6(skb, at, f);
+	else
+		return XCP_NONE;
+	if (kind == XCP_FORWARD && f->protocol == IPPROTO_TCP) {
+		kind = find_in_tcp(skb, f->l4, f->l4_len, &tcp);
+		f->option = tcp.option;
+	}
+	return kind;
+}
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The router's clocks: looking at the link, and ending control intervals and
+ * queue estimates. What several CPUs share is here, and written by the one
+ * that has claimed it. Whoever includes this has options.cpus.
+ */
+#ifndef XCP_BPF_INTERVAL_H
+#define XCP_BPF_INTERVAL_H
+
+#include "kernel.h"
+#include "intf.h"
+#include "link.h"
+
+/*
+ * The link is looked at this often by all CPUs together: 20 times at least in
+ * the shortest queue estimate. Where many records have to be read, that takes
+ * no more than some percent of one CPU.
+ */
+#define XCP_LOOK_NS 100000ULL
+#define XCP_RECORD_NS 1000ULL
+
+struct xcp_router_config config SEC(".data.config");
+struct xcp_router_link link SEC(".data.link");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set to the number of CPUs before loading */
+	__type(key, __u32);
+	__type(value, struct xcp_router_cpu);
+} cpus SEC(".maps");
+
+/* The queue discipline's records, where it is there; config.queue tells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct xcp_queue);
+} queues SEC(".maps");
+
+/* For people; without a reader it fills up, and no more is said. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 128 * 1024);
+} trace SEC(".maps");
+
+static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
+				   __u64 sum_x)
+{
+	struct xcp_router_cpu *cpu;
+	__u32 i;
+
+	for (i = 0; i < options.cpus; i++) {
+		__u32 key = i;
+
+		cpu = bpf_map_lookup_elem(&cpus, &key);
+		if (!cpu)
+			return;
+		cpu->next_pos = xcp_router_split(
+			law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x,
+			sum_x);
+		cpu->next_neg = xcp_router_split(law->neg_pool,
+						 cpu->sums.input_traffic_B -
+							 cpu->seen_traffic_B,
+						 traffic_B);
+		cpu->seen_sum_x = cpu->sums.sum_x;
+		cpu->seen_traffic_B = cpu->sums.input_traffic_B;
+	}
+}
+
+/* The queue discipline's record, if it is this device's. */
+static __always_inline struct xcp_queue *queue_record(void)
+{
+	__u32 key = config.queue - 1;
+
+	return config.queue ? bpf_map_lookup_elem(&queues, &key) : NULL;
+}
+
+__noinline int capacity(__u64 now)
+{
+	struct xcp_queue *queue = queue_record();
+
+	link.other.share = config.share;
+	link.state.by_departures = config.by_departures;
+	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
+			    config.measure ? &link.seen : NULL,
+			    queue ? &link.other : NULL);
+	link.sample_B = (config.measure ? link.state.capacity.link_Bps
+					: config.params.capacity_Bps) /
+			XCP_SAMPLES;
+	if (queue)
+		queue->share = link.state.sharing.share;
+	return 0;
+}
+
+/* The interval of `interval_ns` that ended now, and what follows from it. */
+static __noinline void fill(struct xcp_router_record *r,
+			    const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	const struct xcp_router_state *s = &link.state;
+
+	r->time_ns = now;
+	r->interval_ns = interval_ns;
+	r->d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
+	r->capacity_Bps = s->capacity_Bps;
+	r->link_Bps = s->capacity.link_Bps;
+	r->y_Bps = s->y_Bps;
+	r->other_Bps = s->sharing.other_Bps;
+	r->queue_B = s->queue_B;
+	r->backlog_B = link.seen.backlog_B;
+	r->f_Bps = s->f_Bps;
+	r->pos_Bps = law->pos_pool >> law->shift;
+	r->neg_Bps = law->neg_pool >> law->shift;
+	r->share = s->sharing.share;
+	r->unused = 0;
+}
+
+static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
+			    __u64 now)
+{
+	struct xcp_router_record *r =
+		bpf_ringbuf_reserve(&trace, sizeof(*r), 0);
+
+	if (!r)
+		return;
+	fill(r, law, interval_ns, now);
+	bpf_ringbuf_submit(r, 0);
+}
+
+/* What all CPUs have seen, and the longest RTT of the interval. */
+static __noinline __u64 collect(void)
+{
+	struct xcp_router_sums *sums = &link.sums;
+	struct xcp_router_cpu *cpu;
+	__u64 longest_rtt = 0;
+	__u32 i;
+
+	__builtin_memset(sums, 0, sizeof(*sums));
+	link.other.other_B = 0;
+	link.other.other_flows = 0;
+	for (i = 0; i < options.cpus; i++) {
+		__u32 key = i;
+
+		cpu = bpf_map_lookup_elem(&cpus, &key);
+		if (!cpu)
+			break;
+		sums->input_traffic_B += cpu->sums.input_traffic_B;
+		sums->sum_x += cpu->sums.sum_x;
+		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
+		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
+		link.other.other_B += cpu->other_B;
+		link.other.other_flows += xcp_sampler_flows(&cpu->other);
+	}
+	return longest_rtt;
+}
+
+__noinline int interval_end(__u64 now)
+{
+	__u64 longest_rtt, interval_ns, traffic_B, sum_x;
+	struct xcp_router_law *law;
+	__u32 epoch;
+
+	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
+		return 0;
+	if (!link.started) {
+		xcp_router_init(&link.state, &link.law[0], now);
+		link.law[1] = link.law[0];
+		link.started = now;
+	}
+	if (!xcp_router_interval_due(&link.state, now))
+		goto out;
+	longest_rtt = collect();
+	interval_ns = now - link.state.interval_start_ns;
+	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
+	sum_x = link.sums.sum_x - link.state.last.sum_x;
+	epoch = link.epoch + 1;
+	law = &link.law[epoch & 1];
+	capacity(now);
+	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
+				    longest_rtt, now, law)) {
+		split_pools(law, traffic_B, sum_x);
+		barrier();
+		link.epoch = epoch;
+		tell(law, interval_ns, now);
+	}
+	link.seen.min_backlog_B = link.seen.backlog_B;
+	link.other.other_min_backlog_B = ~0ULL;
+out:
+	barrier();
+	link.claimed = 0;
+	return 0;
+}
+
+/*
+ * What the link holds and has sent, in bytes on the link. Returns the backlog
+ * that XCP's packets wait behind.
+ */
+static __always_inline __u64 see(const struct net_device *dev, __u64 now)
+{
+	struct xcp_capacity_interval *seen = &link.seen;
+	struct xcp_queue *queue = queue_record();
+	struct link_reading r = {};
+	__u64 backlog_B;
+
+	read_link(dev, &r);
+	if (r.sent_packets - link.seen_packets < 1ULL << 32)
+		seen->sent_B +=
+			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
+					r.sent_packets - link.seen_packets);
+	link.seen_B = r.sent_B;
+	link.seen_packets = r.sent_packets;
+	backlog_B = r.backlog_B;
+	seen->backlog_B = backlog_B;
+	if (queue) {
+		__u64 other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
+
+		backlog_B = queue->class[XCP_CLASS_XCP].backlog_B;
+		seen->backlog_B = backlog_B + other_B;
+		link.other.other_min_backlog_B =
+			xcp_min(link.other.other_min_backlog_B, other_B);
+	}
+	seen->now_ns = now;
+	seen->min_backlog_B = xcp_min(seen->min_backlog_B, seen->backlog_B);
+	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	return backlog_B;
+}
+
+/* Looks at the link, and ends the queue estimate if it is due. */
+__noinline int look(struct __sk_buff *skb, __u64 now)
+{
+	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	__u64 backlog_B;
+
+	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
+		return 0;
+	backlog_B = see(kskb->dev, now);
+	xcp_router_backlog(&link.state, backlog_B);
+	if (link.started && xcp_router_queue_due(&link.state, now))
+		xcp_router_queue_end(&link.state, &config.params, backlog_B,
+				     now);
+	barrier();
+	link.claimed = 0;
+	return 0;
+}
+
+#endif
