@@ -168,8 +168,9 @@ __noinline int interval_end(__u64 now)
 		link.law[1] = link.law[0];
 		link.started = now;
 	}
-	if (!xcp_router_interval_due(&link.state, now))
+	if (!link.fell && !xcp_router_interval_due(&link.state, now))
 		goto out;
+	link.fell = 0;
 	longest_rtt = collect();
 	interval_ns = now - link.state.interval_start_ns;
 	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
@@ -222,6 +223,13 @@ static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 	}
 	seen->now_ns = now;
 	seen->min_backlog_B = xcp_min(seen->min_backlog_B, seen->backlog_B);
+	if (!seen->backlog_B) {
+		seen->busy_ns = now;
+		seen->busy_sent_B = seen->sent_B;
+	}
+	link.fell = config.measure && link.state.capacity.seen_ns &&
+		    xcp_capacity_fell(&link.state.capacity, seen,
+				      link.state.interval_ns);
 	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
 	return backlog_B;
 }

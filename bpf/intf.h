@@ -62,6 +62,8 @@ struct xcp_router_link {
 	struct xcp_capacity_interval seen;
 	struct xcp_sharing_interval other;
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
+	uint32_t fell; /* what it carries: the interval ends now */
+	uint32_t unused;
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

@@ -303,7 +303,8 @@ int xcp_router(struct __sk_buff *skb)
 	kskb = bpf_cast_to_kern_ctx(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
 		look(skb, now);
-	if (XCP_UNLIKELY(xcp_router_interval_due(&link.state, now)))
+	if (XCP_UNLIKELY(link.fell ||
+			 xcp_router_interval_due(&link.state, now)))
 		interval_end(now);
 
 	s.n = skb->gso_segs;

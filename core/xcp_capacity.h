@@ -22,17 +22,26 @@
  * more. Where what left is about L, there may be more, and L grows: first by
  * s = min(L / 8, 30 KB / d); once 3/4 of s has left on top of L, to twice what
  * left; and again whenever that has grown by more than half. A link that was
- * merely between two packets is busy again before the second step.
+ * merely between two packets is busy again before the second step. Below P, the
+ * largest L of the last 10 to 20 s, it is four times what left, up to P; from
+ * there on it begins anew with s.
+ *
+ * Fallen: in a quarter of d without a rest, and 12 KB, less than 3/4 of L left.
+ * The control interval ends at once, and that is L.
  *
  * XCP moves y towards C by 0.4 of the distance in each interval. That is slow
  * for a link that has changed by a factor, so while it is L that limits C, or
  * other traffic, these intervals decide F otherwise:
  *   a step of L, or y below 3/4 of a free link
  *              F = C - y - F before         what y does not show yet
- *   the first busy interval after a step
- *              F = -E / d,  E = (y + F before / 2 - C) d
+ *              (not while d is 1.5 times the least: RTTs shrink with the
+ *              queue that was, and y grows by itself)
+ *   the first busy interval after such a push
+ *              F = -E / d,  E = (min(C then, 2 y) - C) d
+ *   L has fallen
+ *              F = -E / d,  E = (y - C) d - cut
  *   Q of more than C d / 5 beyond what has been cut
- *              F = -E / d,  E = Q - cut,  cut = cut + E
+ *              F = -E / d,  E = Q - cut;  of the first cut, less F before, too
  *   until what was cut has been seen: d, and the time the backlog takes
  *              F = 0
  * (not where C d is less than 8 packets: y tells little there).
@@ -48,6 +57,7 @@
 #define XCP_CAPACITY_MIN_B 12000
 #define XCP_CAPACITY_STEP_B 30000
 #define XCP_CAPACITY_OVER_B 3000
+#define XCP_CAPACITY_MEMORY_NS (10 * XCP_NSEC_PER_SEC)
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* Where nothing is known: 10 packets in an initial interval. */
 #define XCP_CAPACITY_FIRST_BPS 75000
@@ -60,6 +70,12 @@ struct xcp_capacity {
 	uint64_t left_Bps; /* in the last interval */
 	uint64_t stepped_Bps; /* what left at the last step of L */
 	uint64_t step_Bps; /* the first one, s */
+	uint64_t most_Bps; /* P */
+	uint64_t base_ns; /* the least d of that time */
+	uint64_t lately_Bps; /* the same since lately_ns */
+	uint64_t lately_base_ns;
+	uint64_t lately_ns;
+	uint64_t aim_Bps; /* C of the last push */
 	uint64_t cut_B;
 	uint64_t cut_seen_ns; /* when the cut will have been seen */
 	uint32_t steps; /* of L since it was busy: 0, 1, 2 for more */
@@ -69,7 +85,9 @@ struct xcp_capacity {
 	uint16_t decides; /* F is f_Bps */
 	uint16_t cuts; /* from C d bytes of packets */
 	uint16_t pushed; /* a free link decided the last F */
-	uint16_t unused;
+	uint16_t busy;
+	uint32_t fell; /* L, in this interval */
+	uint32_t unused;
 	int64_t f_Bps;
 };
 
@@ -79,7 +97,48 @@ struct xcp_capacity_interval {
 	uint64_t sent_B; /* since the beginning of time */
 	uint64_t backlog_B;
 	uint64_t min_backlog_B; /* that a packet found */
+	uint64_t busy_ns; /* when a packet last found none */
+	uint64_t busy_sent_B; /* what had been sent then */
 };
+
+/*
+ * L, if the link carries far less than it did, seen since it was last free or
+ * looked at; else 0.
+ */
+XCP_INLINE uint64_t xcp_capacity_fell(const struct xcp_capacity *c,
+				      const struct xcp_capacity_interval *i,
+				      uint64_t d_ns)
+{
+	bool rested = i->busy_ns > c->seen_ns;
+	uint64_t sent_B =
+		i->sent_B - (rested ? i->busy_sent_B : c->seen_sent_B);
+	uint64_t busy_ns =
+		xcp_excess(i->now_ns, rested ? i->busy_ns : c->seen_ns);
+	uint64_t left_Bps;
+
+	if (!i->backlog_B || sent_B < XCP_CAPACITY_MIN_B || busy_ns < d_ns / 4)
+		return 0;
+	left_Bps = xcp_rate(sent_B, busy_ns);
+	return left_Bps < c->link_Bps - c->link_Bps / 4 ? left_Bps : 0;
+}
+
+/* The largest L and the least d of the last 10 to 20 s. */
+XCP_INLINE void xcp_capacity_remember(struct xcp_capacity *c, uint64_t now_ns,
+				      uint64_t d_ns)
+{
+	if (!c->lately_ns) {
+		c->base_ns = c->lately_base_ns = d_ns;
+		c->lately_ns = now_ns;
+	} else if (xcp_excess(now_ns, c->lately_ns) > XCP_CAPACITY_MEMORY_NS) {
+		c->most_Bps = c->lately_Bps;
+		c->base_ns = c->lately_base_ns;
+		c->lately_Bps = 0;
+		c->lately_base_ns = d_ns;
+		c->lately_ns = now_ns;
+	}
+	c->lately_base_ns = xcp_min(c->lately_base_ns, d_ns);
+	c->base_ns = xcp_min(c->base_ns, d_ns);
+}
 
 /*
  * Takes in an interval of a link configured to carry `configured_Bps`, 0 if
@@ -91,9 +150,13 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
+	uint64_t fell_Bps = c->seen_ns ? xcp_capacity_fell(c, i, d_ns) : 0;
 	bool first = !c->seen_ns, busy;
 
 	c->stepped = false;
+	c->fell = fell_Bps != 0;
+	xcp_capacity_remember(c, i->now_ns, d_ns);
+	c->busy = i->min_backlog_B || fell_Bps;
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
@@ -101,7 +164,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (!first && sent_B < XCP_CAPACITY_MIN_B &&
 	    elapsed_ns < XCP_NSEC_PER_SEC)
 		return;
-	busy = c->min_backlog_B != 0;
+	busy = c->min_backlog_B || fell_Bps;
 	c->seen_ns = i->now_ns;
 	c->seen_sent_B = i->sent_B;
 	c->min_backlog_B = UINT64_MAX;
@@ -110,9 +173,13 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->left_Bps =
 		xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
 	XCP_FORGET(c->left_Bps);
+	if (fell_Bps)
+		c->left_Bps = fell_Bps;
 	if (busy) {
 		c->link_Bps = xcp_max(c->left_Bps, 1);
 		c->steps = 0;
+		c->lately_Bps = xcp_max(c->lately_Bps, c->link_Bps);
+		c->most_Bps = xcp_max(c->most_Bps, c->link_Bps);
 		return;
 	}
 	c->cut_B = 0;
@@ -134,7 +201,12 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	} else {
 		c->steps = 2;
 		c->stepped_Bps = c->left_Bps;
-		c->link_Bps = xcp_max(c->link_Bps, 2 * c->left_Bps);
+		c->link_Bps = xcp_max(xcp_max(c->link_Bps, 2 * c->left_Bps),
+				      xcp_min(4 * c->left_Bps, c->most_Bps));
+		if (c->most_Bps > c->left_Bps && c->link_Bps >= c->most_Bps) {
+			c->link_Bps = c->most_Bps;
+			c->steps = 0;
+		}
 	}
 	c->link_Bps = xcp_min(c->link_Bps, XCP_CAPACITY_MAX_BPS);
 }
@@ -167,29 +239,37 @@ XCP_INLINE void xcp_capacity_judge(struct xcp_capacity *c,
 {
 	bool pushed = c->pushed;
 	uint64_t excess_B = 0;
-	int64_t over_Bps;
 
 	xcp_capacity_trust(c);
 	if (xcp_bytes(c_Bps, d_ns) < XCP_CAPACITY_MIN_B)
 		return;
-	if (!i->min_backlog_B) {
+	if (!c->busy) {
+		if (d_ns > c->base_ns + c->base_ns / 2)
+			return;
 		if (!c->stepped && y_Bps >= c_Bps - c_Bps / 4)
 			return;
 		c->f_Bps = (int64_t)c_Bps - (int64_t)y_Bps - f_before_Bps;
 		if (c->f_Bps < 0)
 			c->f_Bps = 0;
 		c->decides = c->pushed = true;
+		c->aim_Bps = c_Bps;
 		return;
 	}
 	if (xcp_excess(i->now_ns, d_ns) >= c->cut_seen_ns)
 		c->cut_B = 0;
-	if (pushed) {
-		over_Bps = (int64_t)y_Bps + xcp_part(f_before_Bps, 2) -
-			   (int64_t)c_Bps;
-		if (over_Bps > 0)
-			excess_B = xcp_bytes((uint64_t)over_Bps, d_ns);
+	if (c->fell) {
+		excess_B = xcp_bytes(xcp_excess(y_Bps, c_Bps), d_ns);
+		excess_B = xcp_excess(excess_B, c->cut_B);
+	} else if (pushed) {
+		excess_B = xcp_bytes(
+			xcp_excess(xcp_min(c->aim_Bps, 2 * y_Bps), c_Bps),
+			d_ns);
 	} else if (xcp_excess(queue_B, c->cut_B) > xcp_bytes(c_Bps, d_ns) / 5) {
 		excess_B = queue_B - c->cut_B;
+		if (!c->cut_B && f_before_Bps < 0)
+			excess_B = xcp_excess(
+				excess_B,
+				xcp_bytes(xcp_size(f_before_Bps), d_ns));
 	}
 	c->f_Bps = -(int64_t)xcp_rate(excess_B, d_ns);
 	if (excess_B) {

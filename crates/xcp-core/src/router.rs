@@ -139,6 +139,12 @@ pub(crate) struct Capacity {
     pub left_Bps: u64,
     pub stepped_Bps: u64,
     pub step_Bps: u64,
+    pub most_Bps: u64,
+    pub base_ns: u64,
+    pub lately_Bps: u64,
+    pub lately_base_ns: u64,
+    pub lately_ns: u64,
+    pub aim_Bps: u64,
     pub cut_B: u64,
     pub cut_seen_ns: u64,
     pub steps: u32,
@@ -147,7 +153,9 @@ pub(crate) struct Capacity {
     pub decides: u16,
     pub cuts: u16,
     pub pushed: u16,
-    pub unused: u16,
+    pub busy: u16,
+    pub fell: u32,
+    pub unused: u32,
     pub f_Bps: i64,
 }
 
@@ -187,6 +195,10 @@ pub struct Seen {
     pub backlog_B: u64,
     /// Least backlog that a packet found in the interval, B.
     pub min_backlog_B: u64,
+    /// When a packet last found none, ns.
+    pub busy_ns: u64,
+    /// What had left then, B.
+    pub busy_sent_B: u64,
 }
 
 /// A forward XCP packet, for [`Router::batch`].
@@ -308,6 +320,13 @@ impl Router {
     /// what is left of the pools stay.
     pub fn interval_end(&mut self, now_ns: u64) -> bool {
         self.end(now_ns, None, None)
+    }
+
+    /// Whether the link carries far less than it did: then the interval ends.
+    #[must_use]
+    pub fn link_fell(&self, seen: &Seen) -> bool {
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_router_fell(&self.state, seen) }
     }
 
     /// The same on a link whose capacity is measured.

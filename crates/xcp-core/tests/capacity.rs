@@ -6,6 +6,8 @@
 
 mod closed_loop;
 
+use std::sync::LazyLock;
+
 use closed_loop::{run, Loop, PACKET_B};
 use proptest::prelude::*;
 use xcp_core::{Other, Params, Router, Sampler, Seen};
@@ -41,11 +43,14 @@ impl Link {
     fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> Seen {
         self.now_ns += INTERVAL_NS;
         self.sent_B += sent_B;
+        let rested = min_backlog_B == 0;
         Seen {
             now_ns: self.now_ns,
             sent_B: self.sent_B,
             backlog_B: min_backlog_B,
             min_backlog_B,
+            busy_ns: if rested { self.now_ns } else { 0 },
+            busy_sent_B: if rested { self.sent_B } else { 0 },
         }
     }
 
@@ -145,12 +150,66 @@ fn a_free_link_is_found_in_steps() {
 }
 
 #[test]
+fn a_link_is_found_again_up_to_what_it_carried_lately() {
+    let mut link = Link::new(0);
+    link.interval(60_000, 60_000, 1_500, 0);
+    link.interval(60_000, 25_000, 1_500, 0);
+    let found = |link: &mut Link, sent_B| {
+        link.interval(sent_B, sent_B, 0, 0);
+        link.router.link_Bps() as f64
+    };
+    assert_near(found(&mut link, 25_000), 281_250.0);
+    assert_near(found(&mut link, 28_000), 600_000.0);
+    // from here on as if it were the first time
+    assert_near(found(&mut link, 59_500), 675_000.0);
+    assert_near(found(&mut link, 67_000), 1_340_000.0);
+    // 20 s later it is forgotten
+    for _ in 0..210 {
+        link.interval(25_000, 25_000, 1_500, 0);
+    }
+    for (sent_B, want_Bps) in [
+        (25_000, 281_250.0),
+        (28_000, 560_000.0),
+        (43_000, 860_000.0),
+    ] {
+        assert_near(found(&mut link, sent_B), want_Bps);
+    }
+}
+
+#[test]
+fn a_link_that_carries_far_less_ends_the_interval() {
+    let mut link = Link::new(1_250_000);
+    link.interval(125_000, 125_000, 1_500, 0);
+    let seen = |after_ns, left_B, free_ns, free_left_B| Seen {
+        now_ns: link.now_ns + after_ns,
+        sent_B: link.sent_B + left_B,
+        backlog_B: 1_500,
+        min_backlog_B: 0,
+        busy_ns: link.now_ns + free_ns,
+        busy_sent_B: link.sent_B + free_left_B,
+    };
+    let fell = |seen| link.router.link_fell(&seen);
+    // 15 kB in 50 ms, 10 ms after the interval's begin
+    assert!(fell(seen(60_000_000, 27_500, 10_000_000, 12_500)));
+    // 60 kB
+    assert!(!fell(seen(60_000_000, 72_500, 10_000_000, 12_500)));
+    // too few bytes, too short a time, a rest just now
+    assert!(!fell(seen(60_000_000, 23_500, 10_000_000, 12_500)));
+    assert!(!fell(seen(30_000_000, 27_500, 10_000_000, 12_500)));
+    assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
+    assert!(!fell(Seen {
+        backlog_B: 0,
+        ..seen(60_000_000, 27_500, 10_000_000, 12_500)
+    }));
+}
+
+#[test]
 fn a_deep_queue_is_cut_once() {
     let mut link = Link::new(1_250_000);
     link.interval(125_000, 125_000, 1_500, 0);
-    // from 10 to 2 Mb/s: the queue that stands, from an RTT of 0.1 s, in 0.1 s
+    // from 10 to 2 Mb/s: what arrives beyond that in an RTT of 0.1 s, in 0.1 s
     link.interval(124_500, 25_000, 90_000, 90_000);
-    assert_near(link.router.f_Bps() as f64, -900_000.0);
+    assert_near(link.router.f_Bps() as f64, 253_906.0 - 1_245_000.0);
     for _ in 0..3 {
         link.interval(24_000, 25_000, 90_000, 90_000);
         assert_near(link.router.f_Bps() as f64, 0.0);
@@ -243,6 +302,23 @@ fn flows_are_counted_by_what_they_send() {
     assert_eq!(Sampler::default().flows(), 0);
 }
 
+/// Of experiments/varying-trace.toml.
+static RADIO: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
+    let file = include_str!("../../../experiments/varying-trace.toml");
+    let (_, rates) = file.split_once("rates = [").unwrap();
+    let (rates, _) = rates.split_once("\n]").unwrap();
+    let numbers: Vec<f64> = rates
+        .split(['[', ']', ',', ' ', '\n'])
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
+});
+
+fn radio_Bps(at_s: f64) -> f64 {
+    let next = RADIO.partition_point(|(from_s, _)| *from_s <= at_s % 60.0);
+    RADIO[next - 1].1 * MBPS
+}
+
 fn steps_Bps(at_s: f64) -> f64 {
     let high = ((at_s / 5.0) as u64).is_multiple_of(2);
     (if high { 10.0 } else { 2.0 }) * MBPS
@@ -266,18 +342,37 @@ fn a_link_that_steps_is_followed() {
 }
 
 #[test]
+fn a_radio_link_is_followed() {
+    for flows in [1, 2, 4] {
+        let got = run(&Loop {
+            flows,
+            rtt_s: 0.1,
+            duration_s: 125.0,
+            configured_Bps: 0.0,
+            measure: true,
+            link_Bps: radio_Bps,
+        });
+        assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
+        assert!(got.delay_s(0.95) <= 0.09, "{flows}: {}", got.delay_s(0.95));
+        assert!(got.jain > 0.999, "{flows}: {}", got.jain);
+    }
+}
+
+/// A link of 10 Mb/s, whatever its router is told.
+fn steady(configured_Mbps: f64, measure: bool) -> closed_loop::Outcome {
+    run(&Loop {
+        flows: 4,
+        rtt_s: 0.5,
+        duration_s: 100.0,
+        configured_Bps: configured_Mbps * MBPS,
+        measure,
+        link_Bps: |_| 10.0 * MBPS,
+    })
+}
+
+#[test]
 fn a_capacity_too_high_fills_the_queue_unless_measured() {
-    let over = |measure| {
-        run(&Loop {
-            flows: 4,
-            rtt_s: 0.5,
-            duration_s: 100.0,
-            configured_Bps: 11.0 * MBPS,
-            measure,
-            link_Bps: |_| 10.0 * MBPS,
-        })
-    };
-    let (plain, measured) = (over(false), over(true));
+    let (plain, measured) = (steady(11.0, false), steady(11.0, true));
     // q = alpha / beta (0.5 s + q) e, e a tenth of the link
     let want_s = 0.177 * 0.5 / (1.0 - 0.177);
     assert!(
@@ -292,17 +387,7 @@ fn a_capacity_too_high_fills_the_queue_unless_measured() {
 
 #[test]
 fn a_capacity_that_is_right_is_left_alone() {
-    let right = |measure| {
-        run(&Loop {
-            flows: 4,
-            rtt_s: 0.5,
-            duration_s: 100.0,
-            configured_Bps: 10.0 * MBPS,
-            measure,
-            link_Bps: |_| 10.0 * MBPS,
-        })
-    };
-    let (plain, measured) = (right(false), right(true));
+    let (plain, measured) = (steady(10.0, false), steady(10.0, true));
     assert_eq!(plain.utilisation, measured.utilisation);
     assert_eq!(plain.delay_s(0.99), measured.delay_s(0.99));
     assert!(plain.utilisation > 0.99);
@@ -335,7 +420,14 @@ proptest! {
             now_ns = now_ns.saturating_add(elapsed_ns >> 8);
             router.arrival(1500);
             router.arrival_xcp(1, 1 << 20, 1 << 25);
-            let seen = Seen { now_ns, sent_B, backlog_B, min_backlog_B };
+            let seen = Seen {
+                now_ns,
+                sent_B,
+                backlog_B,
+                min_backlog_B,
+                busy_ns: now_ns ^ other_B,
+                busy_sent_B: other_B,
+            };
             let other = Other { other_B, min_backlog_B: other_B ^ sent_B, flows, share };
             router.interval_end_shared(now_ns, &seen, &other);
             let c_Bps = router.capacity_Bps();

@@ -105,6 +105,12 @@ record! {
         left_Bps: u64,
         stepped_Bps: u64,
         step_Bps: u64,
+        most_Bps: u64,
+        base_ns: u64,
+        lately_Bps: u64,
+        lately_base_ns: u64,
+        lately_ns: u64,
+        aim_Bps: u64,
         cut_B: u64,
         cut_seen_ns: u64,
         steps: u32,
@@ -113,12 +119,21 @@ record! {
         decides: u16,
         cuts: u16,
         pushed: u16,
-        unused: u16,
+        busy: u16,
+        fell: u32,
+        unused: u32,
         f_Bps: i64,
     }
 
     /// `struct xcp_capacity_interval`.
-    struct CapacityInterval { now_ns: u64, sent_B: u64, backlog_B: u64, min_backlog_B: u64, }
+    struct CapacityInterval {
+        now_ns: u64,
+        sent_B: u64,
+        backlog_B: u64,
+        min_backlog_B: u64,
+        busy_ns: u64,
+        busy_sent_B: u64,
+    }
 
     /// `struct xcp_sampler`.
     struct Sampler {
@@ -200,6 +215,8 @@ record! {
         seen: CapacityInterval,
         other: SharingInterval,
         sample_B: u64,
+        fell: u32,
+        unused: u32,
     }
 
     /// `struct xcp_queue_key`.

@@ -103,7 +103,7 @@ pub fn run(what: &Loop) -> Outcome {
     let mut queue: VecDeque<(usize, InFlight)> = VecDeque::new();
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
-    let mut least_B = 0;
+    let mut seen = Seen::default();
     let mut delays_s = Vec::new();
     let size_s = |at_s| f64::from(PACKET_B) / (what.link_Bps)(at_s);
     loop {
@@ -145,24 +145,26 @@ pub fn run(what: &Loop) -> Outcome {
             Event::Ack(i) => flows[i].take_ack(now_s),
             Event::Sends(i) => {
                 let now_ns = (now_s * 1e9) as u64;
-                least_B = backlog_B.min(least_B);
+                let sent_B = sent * u64::from(PACKET_B);
+                seen.now_ns = now_ns;
+                seen.sent_B = sent_B;
+                seen.backlog_B = backlog_B;
+                seen.min_backlog_B = backlog_B.min(seen.min_backlog_B);
+                if backlog_B == 0 {
+                    (seen.busy_ns, seen.busy_sent_B) = (now_ns, sent_B);
+                }
                 router.backlog(backlog_B);
                 if router.queue_due(now_ns) {
                     router.queue_end(backlog_B, now_ns);
                 }
-                if router.interval_due(now_ns) {
-                    let seen = Seen {
-                        now_ns,
-                        sent_B: sent * u64::from(PACKET_B),
-                        backlog_B,
-                        min_backlog_B: least_B,
-                    };
-                    least_B = backlog_B;
+                let fell = what.measure && router.link_fell(&seen);
+                if fell || router.interval_due(now_ns) {
                     if what.measure {
                         router.interval_end_seen(now_ns, &seen);
                     } else {
                         router.interval_end(now_ns);
                     }
+                    seen.min_backlog_B = backlog_B;
                 }
                 let flow = &mut flows[i];
                 let packet = Packet {
