@@ -20,7 +20,7 @@
  *
  * Free: some packet found no backlog. The link carries what left, perhaps
  * more. Where what left is about L, there may be more, and L grows: first by
- * s = min(L / 8, 30 KB / d); once 3/4 of s has left on top of L, to twice what
+ * s = min(L / 8, 20 KB / d); once 3/4 of s has left on top of L, to twice what
  * left; and again whenever that has grown by more than half. A link that was
  * merely between two packets is busy again before the second step. Below P, the
  * largest L of the last 10 to 20 s, it is four times what left, up to P; from
@@ -55,7 +55,7 @@
 
 /* Fewer bytes tell nothing; a second tells, however few. */
 #define XCP_CAPACITY_MIN_B 12000
-#define XCP_CAPACITY_STEP_B 30000
+#define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
 #define XCP_CAPACITY_MEMORY_NS (10 * XCP_NSEC_PER_SEC)
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
