@@ -353,7 +353,7 @@ fn a_radio_link_is_followed() {
             link_Bps: radio_Bps,
         });
         assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
-        assert!(got.delay_s(0.95) <= 0.09, "{flows}: {}", got.delay_s(0.95));
+        assert!(got.delay_s(0.95) <= 0.1, "{flows}: {}", got.delay_s(0.95));
         assert!(got.jain > 0.999, "{flows}: {}", got.jain);
     }
 }
