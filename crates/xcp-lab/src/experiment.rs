@@ -266,6 +266,7 @@ const HOUSE: &[(&str, &str)] = house![
     "sharing",
     "varying",
     "varying-trace",
+    "varying-jumps",
 ];
 
 impl Experiment {
