@@ -6,7 +6,7 @@
  *   X          = RTT wire / window           time between two packets
  *   request    = (limit - window) / RTT * X / RTT
  *   feedback:    cwnd = max(cwnd + feedback base, wire)
- *   pacing     = cwnd / RTT
+ *   pacing     = 2 cwnd / (base + RTT)
  *   aging:       cwnd = cwnd / 2 + used / 2  after an RTT in which the
  *                application used less than it was allowed (Mosebekk 2005,
  *                formula 9)
@@ -16,6 +16,11 @@
  * has long let go. Feedback comes back a queue later than it was given; what
  * it changes in a window must not grow with that queue. So it is taken by the
  * path's base RTT, the least of the last 5 to 10 s.
+ *
+ * Pacing follows the RTT by half only. A rate of cwnd / RTT would swing, for it
+ * falls when the queue of an RTT ago was long, and rises when that is gone
+ * (seen: from 9 to 11 Mb/s, and 200 packets waiting, on a half-duplex link of
+ * 10 Mb/s). What is paced too fast waits for ACKs.
  *
  * `limit` is what the other end's receive window lets pass in one RTT. Bytes
  * are those of whole packets: `wire` is the size of a full one, its IP and
@@ -74,8 +79,8 @@ XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 /* Derives X, the request and the pacing rate after any input has changed. */
 XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 {
-	struct xcp_num rtt = xcp_num_of(s->rtt), spare;
-	uint64_t product;
+	uint64_t waited = xcp_excess(s->rtt, s->rtt_base), product;
+	struct xcp_num rtt = xcp_num_of(s->rtt), spare, paced;
 
 	s->cwnd_B = xcp_max(s->cwnd_B, s->wire_B);
 	s->window_B = xcp_max(xcp_min(s->cwnd_B, s->limit_B), s->wire_B);
@@ -90,9 +95,10 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 	s->x = product / s->window_B;
 	s->x_rem = product - s->x * s->window_B;
 	s->x_acc = xcp_min(s->x_acc, s->window_B - 1);
+	paced = xcp_num_of(s->rtt - waited / 2);
 	s->pacing_Bps = xcp_num_fixed(
-		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), rtt), 0,
-		XCP_CWND_MAX_B);
+		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), paced),
+		0, XCP_CWND_MAX_B);
 	spare = xcp_num_div(xcp_num_scaled(xcp_excess(s->limit_B, s->window_B),
 					   XCP_TICK_SHIFT),
 			    rtt);

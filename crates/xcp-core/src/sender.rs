@@ -28,7 +28,7 @@ pub struct Sender {
     pub x: u64,
     x_rem: u64,
     x_acc: u64,
-    /// Derived: cwnd / RTT, B/s.
+    /// Derived: 2 cwnd / (base + RTT), B/s.
     pub pacing_Bps: u64,
     /// Derived: the change to ask for in each packet, B/s.
     pub request_Bps: i32,
