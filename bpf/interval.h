@@ -202,7 +202,7 @@ static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 	struct xcp_capacity_interval *seen = &link.seen;
 	struct xcp_queue *queue = queue_record();
 	struct link_reading r = {};
-	__u64 backlog_B;
+	__u64 backlog_B, other_B = 0;
 
 	read_link(dev, &r);
 	if (r.sent_packets - link.seen_packets < 1ULL << 32)
@@ -212,24 +212,16 @@ static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 	link.seen_B = r.sent_B;
 	link.seen_packets = r.sent_packets;
 	backlog_B = r.backlog_B;
-	seen->backlog_B = backlog_B;
 	if (queue) {
-		__u64 other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
-
+		other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
 		backlog_B = queue->class[XCP_CLASS_XCP].backlog_B;
-		seen->backlog_B = backlog_B + other_B;
 		link.other.other_min_backlog_B =
 			xcp_min(link.other.other_min_backlog_B, other_B);
 	}
-	seen->now_ns = now;
-	seen->min_backlog_B = xcp_min(seen->min_backlog_B, seen->backlog_B);
-	if (!seen->backlog_B) {
-		seen->busy_ns = now;
-		seen->busy_sent_B = seen->sent_B;
-	}
-	link.fell = config.measure && link.state.capacity.seen_ns &&
-		    xcp_capacity_fell(&link.state.capacity, seen,
-				      link.state.interval_ns);
+	xcp_capacity_look(seen, now, seen->sent_B, backlog_B + other_B);
+	link.fell =
+		config.measure && xcp_capacity_fell(&link.state.capacity, seen,
+						    link.state.interval_ns);
 	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
 	return backlog_B;
 }

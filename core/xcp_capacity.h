@@ -97,23 +97,38 @@ struct xcp_capacity_interval {
 	uint64_t sent_B; /* since the beginning of time */
 	uint64_t backlog_B;
 	uint64_t min_backlog_B; /* that a packet found */
-	uint64_t busy_ns; /* when a packet last found none */
-	uint64_t busy_sent_B; /* what had been sent then */
+	uint64_t free_ns; /* when a packet last found none */
+	uint64_t free_sent_B; /* what had been sent then */
 };
+
+/* The link as a packet finds it. */
+XCP_INLINE void xcp_capacity_look(struct xcp_capacity_interval *i,
+				  uint64_t now_ns, uint64_t sent_B,
+				  uint64_t backlog_B)
+{
+	i->now_ns = now_ns;
+	i->sent_B = sent_B;
+	i->backlog_B = backlog_B;
+	i->min_backlog_B = xcp_min(i->min_backlog_B, backlog_B);
+	if (!backlog_B) {
+		i->free_ns = now_ns;
+		i->free_sent_B = sent_B;
+	}
+}
 
 /*
  * L, if the link carries far less than it did, seen since it was last free or
- * looked at; else 0.
+ * measured; else 0, as long as nothing was measured too.
  */
 XCP_INLINE uint64_t xcp_capacity_fell(const struct xcp_capacity *c,
 				      const struct xcp_capacity_interval *i,
 				      uint64_t d_ns)
 {
-	bool rested = i->busy_ns > c->seen_ns;
+	bool rested = i->free_ns > c->seen_ns;
 	uint64_t sent_B =
-		i->sent_B - (rested ? i->busy_sent_B : c->seen_sent_B);
+		i->sent_B - (rested ? i->free_sent_B : c->seen_sent_B);
 	uint64_t busy_ns =
-		xcp_excess(i->now_ns, rested ? i->busy_ns : c->seen_ns);
+		xcp_excess(i->now_ns, rested ? i->free_ns : c->seen_ns);
 	uint64_t left_Bps;
 
 	if (!i->backlog_B || sent_B < XCP_CAPACITY_MIN_B || busy_ns < d_ns / 4)
@@ -150,7 +165,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B, least_Bps;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
-	uint64_t fell_Bps = c->seen_ns ? xcp_capacity_fell(c, i, d_ns) : 0;
+	uint64_t fell_Bps = xcp_capacity_fell(c, i, d_ns);
 	bool first = !c->seen_ns, busy;
 
 	c->stepped = false;

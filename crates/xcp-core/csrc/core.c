@@ -41,7 +41,7 @@ const struct layout xcp_core_layout[20] = {
 	LAYOUT(xcp_router_law, shift),
 	LAYOUT(xcp_router_pool, shift),
 	LAYOUT(xcp_capacity, f_Bps),
-	LAYOUT(xcp_capacity_interval, busy_sent_B),
+	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
 	LAYOUT(xcp_sampler, unused),
 	LAYOUT(xcp_sharing, share),
@@ -115,6 +115,12 @@ EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
        uint64_t rtt, int32_t delta)
 {
 	return xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
+}
+
+EXPORT(void, capacity_look, struct xcp_capacity_interval *i, uint64_t now_ns,
+       uint64_t sent_B, uint64_t backlog_B)
+{
+	xcp_capacity_look(i, now_ns, sent_B, backlog_B);
 }
 
 EXPORT(bool, router_fell, const struct xcp_router_state *s,

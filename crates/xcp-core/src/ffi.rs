@@ -54,6 +54,7 @@ extern "C" {
         now_ns: u64,
         law: *mut Law,
     ) -> bool;
+    pub(crate) fn xcp_core_capacity_look(i: *mut Seen, now_ns: u64, sent_B: u64, backlog_B: u64);
     pub(crate) fn xcp_core_router_fell(s: *const State, seen: *const Seen) -> bool;
     pub(crate) fn xcp_core_router_capacity(
         s: *mut State,
@@ -194,7 +195,7 @@ mod tests {
             Layout(size_of::<Law>(), offset_of!(Law, shift)),
             Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
             Layout(size_of::<Capacity>(), offset_of!(Capacity, f_Bps)),
-            Layout(size_of::<Seen>(), offset_of!(Seen, busy_sent_B)),
+            Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),
             Layout(size_of::<Sampler>(), offset_of!(Sampler, unused)),
             Layout(size_of::<Sharing>(), offset_of!(Sharing, share)),

@@ -196,9 +196,17 @@ pub struct Seen {
     /// Least backlog that a packet found in the interval, B.
     pub min_backlog_B: u64,
     /// When a packet last found none, ns.
-    pub busy_ns: u64,
+    pub free_ns: u64,
     /// What had left then, B.
-    pub busy_sent_B: u64,
+    pub free_sent_B: u64,
+}
+
+impl Seen {
+    /// The link as a packet finds it.
+    pub fn look(&mut self, now_ns: u64, sent_B: u64, backlog_B: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_capacity_look(self, now_ns, sent_B, backlog_B) }
+    }
 }
 
 /// A forward XCP packet, for [`Router::batch`].

@@ -49,8 +49,8 @@ impl Link {
             sent_B: self.sent_B,
             backlog_B: min_backlog_B,
             min_backlog_B,
-            busy_ns: if rested { self.now_ns } else { 0 },
-            busy_sent_B: if rested { self.sent_B } else { 0 },
+            free_ns: if rested { self.now_ns } else { 0 },
+            free_sent_B: if rested { self.sent_B } else { 0 },
         }
     }
 
@@ -95,6 +95,13 @@ fn assert_near(got: impl Into<f64>, want: f64) {
         (got - want).abs() <= 1.0 + want.abs() * 1e-5,
         "{got}, not {want}"
     );
+}
+
+/// F of a cut is of whole bytes, taken in 0.1 s: up to one byte.
+#[track_caller]
+fn assert_near_bytes(link: &Link, want_Bps: f64) {
+    let got = link.router.f_Bps() as f64;
+    assert!((got - want_Bps).abs() <= 11.0, "{got}, not {want_Bps}");
 }
 
 #[test]
@@ -185,8 +192,8 @@ fn a_link_that_carries_far_less_ends_the_interval() {
         sent_B: link.sent_B + left_B,
         backlog_B: 1_500,
         min_backlog_B: 0,
-        busy_ns: link.now_ns + free_ns,
-        busy_sent_B: link.sent_B + free_left_B,
+        free_ns: link.now_ns + free_ns,
+        free_sent_B: link.sent_B + free_left_B,
     };
     let fell = |seen| link.router.link_fell(&seen);
     // 15 kB in 50 ms, 10 ms after the interval's begin
@@ -201,6 +208,52 @@ fn a_link_that_carries_far_less_ends_the_interval() {
         backlog_B: 0,
         ..seen(60_000_000, 27_500, 10_000_000, 12_500)
     }));
+}
+
+#[test]
+fn a_push_too_far_is_taken_back_at_once() {
+    let mut link = Link::new(0);
+    link.interval(45_000, 25_000, 1_500, 0);
+    link.interval(24_000, 24_700, 0, 0);
+    link.interval(28_500, 28_000, 0, 0);
+    let aim = link.interval(45_000, 43_000, 0, 0) as f64;
+    assert_near(aim, 873_437.0); // 860,000 and 1/64
+                                 // it carries 700,000 and 1/64: what was granted beyond that comes yet
+    link.interval(90_000, 70_000, 1_500, 0);
+    assert_near_bytes(&link, 710_937.0 - aim);
+}
+
+#[test]
+fn a_cut_counts_what_was_decided_before() {
+    let mut link = Link::new(0);
+    link.interval(140_000, 125_000, 1_500, 0);
+    let before_Bps = link.router.f_Bps();
+    assert!(before_Bps < 0);
+    link.interval(140_000, 125_000, 1_500, 40_000);
+    assert_near_bytes(&link, -400_000.0 - before_Bps as f64);
+}
+
+#[test]
+fn rtts_with_a_queue_in_them_push_nothing() {
+    for (rtts, pushed) in [(1, true), (2, false)] {
+        let mut link = Link::new(0);
+        link.interval(45_000, 25_000, 1_500, 0);
+        // the RTTs of this interval are the length of the next
+        for _ in 0..20 {
+            link.router.arrival(PACKET_B.into());
+            link.router.arrival_xcp(1, RTT / 20, rtts * RTT);
+        }
+        let seen = link.seen(20_000, 1_500);
+        link.router.interval_end_seen(link.now_ns, &seen);
+        let before_Bps = link.router.f_Bps() as f64;
+        let room_Bps = link.interval(12_000, 12_000, 0, 0) as f64 - 120_000.0;
+        let want_Bps = if pushed {
+            room_Bps - before_Bps
+        } else {
+            0.4 * room_Bps
+        };
+        assert_near(link.router.f_Bps() as f64, want_Bps);
+    }
 }
 
 #[test]
@@ -425,8 +478,8 @@ proptest! {
                 sent_B,
                 backlog_B,
                 min_backlog_B,
-                busy_ns: now_ns ^ other_B,
-                busy_sent_B: other_B,
+                free_ns: now_ns ^ other_B,
+                free_sent_B: other_B,
             };
             let other = Other { other_B, min_backlog_B: other_B ^ sent_B, flows, share };
             router.interval_end_shared(now_ns, &seen, &other);

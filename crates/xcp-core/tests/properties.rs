@@ -913,3 +913,17 @@ fn ones_sum(bytes: &[u8]) -> u64 {
         .map(|b| u64::from(b[0]) << 8 | u64::from(*b.get(1).unwrap_or(&0)))
         .sum()
 }
+
+/// Pacing follows the RTT by half, X and the base do as they are.
+#[test]
+fn a_queue_slows_pacing_by_half() {
+    let base = 1 << 27; // 0.5 s in ticks
+    let mut sender = Sender::new(1_500, 400, 1 << 40, base);
+    assert_eq!((sender.x, sender.pacing_Bps), (base / 400, 1_200_000));
+    for _ in 0..40 {
+        sender.rtt_sample(3 * base, 1);
+    }
+    sender.update();
+    assert_eq!((sender.rtt, sender.rtt_base), (3 * base, base));
+    assert_eq!((sender.x, sender.pacing_Bps), (3 * base / 400, 600_000));
+}

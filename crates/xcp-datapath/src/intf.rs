@@ -131,8 +131,8 @@ record! {
         sent_B: u64,
         backlog_B: u64,
         min_backlog_B: u64,
-        busy_ns: u64,
-        busy_sent_B: u64,
+        free_ns: u64,
+        free_sent_B: u64,
     }
 
     /// `struct xcp_sampler`.

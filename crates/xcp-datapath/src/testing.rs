@@ -15,6 +15,7 @@ use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
+use crate::trace::Interval;
 pub use crate::trace::Ring;
 use crate::{device, link, netns, object, peers, router, wire, Error, Result, Wire};
 
@@ -276,4 +277,24 @@ pub fn can_run(test: &str) -> bool {
         skipped(test, &format!("BPF is not permitted here: {e}"));
     }
     probe.is_ok()
+}
+
+/// A control interval as a router tells it.
+#[must_use]
+pub fn interval() -> Interval {
+    Interval {
+        time_s: 100.25,
+        interval_s: 0.1,
+        average_rtt_s: 0.1,
+        capacity_bps: 10_000_000,
+        link_bps: None,
+        input_rate_bps: 9_500_000,
+        other_rate_bps: 0,
+        queue_bytes: 4_500,
+        persistent_queue_bytes: 1_500,
+        feedback_bps: -120_000,
+        increase_bps: 830_000,
+        decrease_bps: 950_000,
+        xcp_share: Some(0.5),
+    }
 }

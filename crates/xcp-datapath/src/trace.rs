@@ -220,24 +220,11 @@ fn lock(dir: &Path, dev: &str) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     #[test]
     fn csv_has_the_fields_of_the_json() {
-        let interval = Interval {
-            time_s: 100.25,
-            interval_s: 0.1,
-            average_rtt_s: 0.1,
-            capacity_bps: 10_000_000,
-            link_bps: None,
-            input_rate_bps: 9_500_000,
-            other_rate_bps: 0,
-            queue_bytes: 4_500,
-            persistent_queue_bytes: 1_500,
-            feedback_bps: -120_000,
-            increase_bps: 830_000,
-            decrease_bps: 950_000,
-            xcp_share: Some(0.5),
-        };
+        let interval = testing::interval();
         assert_eq!(
             interval.csv(),
             "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5"

@@ -101,28 +101,11 @@ fn row(i: &Interval, start_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn interval() -> Interval {
-        Interval {
-            time_s: 100.25,
-            interval_s: 0.1,
-            average_rtt_s: 0.1,
-            capacity_bps: 10_000_000,
-            link_bps: None,
-            input_rate_bps: 9_500_000,
-            other_rate_bps: 0,
-            queue_bytes: 4_500,
-            persistent_queue_bytes: 1_500,
-            feedback_bps: -120_000,
-            increase_bps: 830_000,
-            decrease_bps: 950_000,
-            xcp_share: Some(0.5),
-        }
-    }
+    use xcp_datapath::testing;
 
     #[test]
     fn a_row_is_as_wide_as_the_head() {
-        let row = row(&interval(), 99.0);
+        let row = row(&testing::interval(), 99.0);
         assert_eq!(
             row,
             "  1.250 s  100.0 ms  100.0 ms   10.0 Mb/s    9.5 Mb/s    4.5 kB    1.5 kB  \

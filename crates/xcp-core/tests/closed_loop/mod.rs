@@ -145,14 +145,7 @@ pub fn run(what: &Loop) -> Outcome {
             Event::Ack(i) => flows[i].take_ack(now_s),
             Event::Sends(i) => {
                 let now_ns = (now_s * 1e9) as u64;
-                let sent_B = sent * u64::from(PACKET_B);
-                seen.now_ns = now_ns;
-                seen.sent_B = sent_B;
-                seen.backlog_B = backlog_B;
-                seen.min_backlog_B = backlog_B.min(seen.min_backlog_B);
-                if backlog_B == 0 {
-                    (seen.busy_ns, seen.busy_sent_B) = (now_ns, sent_B);
-                }
+                seen.look(now_ns, sent * u64::from(PACKET_B), backlog_B);
                 router.backlog(backlog_B);
                 if router.queue_due(now_ns) {
                     router.queue_end(backlog_B, now_ns);
