@@ -43,27 +43,35 @@ struct {
 	__uint(max_entries, 128 * 1024);
 } trace SEC(".maps");
 
-static __noinline void split_pools(struct xcp_router_law *law, __u64 traffic_B,
-				   __u64 sum_x)
+/* The part of a CPU in the next pools: its part in the last interval's sums. */
+__noinline int split_pool(struct xcp_router_cpu *cpu,
+			  const struct xcp_router_law *law, __u64 traffic_B,
+			  __u64 sum_x)
+{
+	if (!cpu || !law)
+		return 0;
+	cpu->next_pos = xcp_router_split(
+		law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x, sum_x);
+	cpu->next_neg = xcp_router_split(
+		law->neg_pool, cpu->sums.input_traffic_B - cpu->seen_traffic_B,
+		traffic_B);
+	cpu->seen_sum_x = cpu->sums.sum_x;
+	cpu->seen_traffic_B = cpu->sums.input_traffic_B;
+	return 0;
+}
+
+static __noinline void split_pools(const struct xcp_router_law *law,
+				   __u64 traffic_B, __u64 sum_x)
 {
 	struct xcp_router_cpu *cpu;
-	__u32 i;
+	__u32 key;
 
-	for (i = 0; i < options.cpus; i++) {
-		__u32 key = i;
-
-		cpu = bpf_map_lookup_elem(&cpus, &key);
+	bpf_for(key, 0, options.cpus)
+	{
+		cpu = bpf_map_lookup_elem(&cpus, &(__u32){key});
 		if (!cpu)
-			return;
-		cpu->next_pos = xcp_router_split(
-			law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x,
-			sum_x);
-		cpu->next_neg = xcp_router_split(law->neg_pool,
-						 cpu->sums.input_traffic_B -
-							 cpu->seen_traffic_B,
-						 traffic_B);
-		cpu->seen_sum_x = cpu->sums.sum_x;
-		cpu->seen_traffic_B = cpu->sums.input_traffic_B;
+			break;
+		split_pool(cpu, law, traffic_B, sum_x);
 	}
 }
 
@@ -133,15 +141,14 @@ static __noinline __u64 collect(void)
 	struct xcp_router_sums *sums = &link.sums;
 	struct xcp_router_cpu *cpu;
 	__u64 longest_rtt = 0;
-	__u32 i;
+	__u32 key;
 
 	__builtin_memset(sums, 0, sizeof(*sums));
 	link.other.other_B = 0;
 	link.other.other_flows = 0;
-	for (i = 0; i < options.cpus; i++) {
-		__u32 key = i;
-
-		cpu = bpf_map_lookup_elem(&cpus, &key);
+	bpf_for(key, 0, options.cpus)
+	{
+		cpu = bpf_map_lookup_elem(&cpus, &(__u32){key});
 		if (!cpu)
 			break;
 		sums->input_traffic_B += cpu->sums.input_traffic_B;

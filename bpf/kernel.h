@@ -8,6 +8,7 @@
 
 #include <linux/bpf.h>
 #include <linux/types.h>
+#include <linux/version.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <bpf/bpf_core_read.h>
@@ -15,6 +16,13 @@
 #include <bpf/bpf_helpers.h>
 
 #define XCP_KERNEL __attribute__((preserve_access_index))
+
+/* the state of bpf_for, where the installed headers are older than it */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+#endif
 
 #define AF_INET 2
 #define AF_INET6 10

@@ -64,7 +64,10 @@ __noinline int read_per_cpu(__u64 queue, __u64 sent, struct link_reading *r)
 	__u64 offset;
 	void *copy;
 
-	for (i = 0; r && i < options.cpus; i++) {
+	if (!r)
+		return 0;
+	bpf_for(i, 0, options.cpus)
+	{
 		copy = bpf_map_lookup_percpu_elem(&here, &key, i);
 		if (!copy)
 			break;

@@ -25,12 +25,6 @@ struct bpf_list_node {
 } __attribute__((aligned(8)));
 #endif
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
-struct bpf_iter_num {
-	__u64 opaque[1];
-} __attribute__((aligned(8)));
-#endif
-
 struct nlattr;
 struct netlink_ext_ack;
 
@@ -73,9 +67,6 @@ extern struct bpf_list_node *bpf_list_pop_front(struct bpf_list_head *head)
 	__ksym;
 extern struct bpf_list_node *bpf_list_front(struct bpf_list_head *head) __ksym;
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
-extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
-extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
-extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb,

@@ -8,6 +8,9 @@
 
 #include "kernel.h"
 
+/* The lowest mask that 40 bytes of options, less one, fit through. */
+#define XCP_OPTIONS_MASK 63
+
 struct tcp_copy {
 	/* an option may be read wherever it begins */
 	__u8 bytes[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN];
@@ -27,7 +30,7 @@ __noinline int find_option(struct tcp_copy *tcp)
 static __always_inline enum xcp_kind
 find_in_tcp(struct __sk_buff *skb, __u32 at, __u32 left, struct tcp_copy *tcp)
 {
-	__u32 header;
+	__u32 header, options_len;
 
 	if (left < XCP_TCP_HEADER_LEN ||
 	    bpf_skb_load_bytes(skb, at, tcp->bytes, XCP_TCP_HEADER_LEN))
@@ -35,15 +38,19 @@ find_in_tcp(struct __sk_buff *skb, __u32 at, __u32 left, struct tcp_copy *tcp)
 	header = (tcp->bytes[12] >> 4) * 4;
 	if (header < XCP_TCP_HEADER_LEN || header > left)
 		return XCP_MALFORMED;
-	header -= XCP_TCP_HEADER_LEN;
-	barrier_var(header); /* keeps the bounds where the verifier sees them */
-	if (header < 1)
+	tcp->header_len = header;
+	if (header == XCP_TCP_HEADER_LEN)
 		return XCP_NONE;
-	if (header > XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN ||
-	    bpf_skb_load_bytes(skb, at + XCP_TCP_HEADER_LEN,
-			       tcp->bytes + XCP_TCP_HEADER_LEN, header))
+	/*
+	 * 1 to 40 bytes. Verifiers do not follow that through the conditions
+	 * above, but through a mask (seen: Linux 7.2 takes 0 for possible).
+	 */
+	options_len = header - XCP_TCP_HEADER_LEN - 1;
+	barrier_var(options_len); /* the compiler would drop the mask */
+	options_len = (options_len & XCP_OPTIONS_MASK) + 1;
+	if (bpf_skb_load_bytes(skb, at + XCP_TCP_HEADER_LEN,
+			       tcp->bytes + XCP_TCP_HEADER_LEN, options_len))
 		return XCP_MALFORMED;
-	tcp->header_len = header + XCP_TCP_HEADER_LEN;
 	return find_option(tcp);
 }
 
