@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Nanoseconds per packet, arrival and departure, of core/ and of the f64
-//! model, on 1024 packets in turn (hot caches). ns-2's router in double
-//! precision takes 6.0 ns, which is the budget of core/.
+//! model, on 1024 packets in turn (hot caches): for people, since another
+//! machine has other times. ns-2's router in double precision takes 6.0 ns.
 
 #![allow(non_snake_case)] // units in names
 
 use std::hint::black_box;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use xcp_core::model::{self, Model};
 use xcp_core::{Packet, Params, Router, TICKS_PER_SEC};
 
-const BUDGET_NS: f64 = 6.0;
 const PACKETS: usize = 1024;
 const CAPACITY_BPS: u64 = 1_250_000_000;
 const INTERVAL_NS: u64 = 100_000_000;
@@ -113,7 +111,7 @@ fn bench(criterion: &mut Criterion, name: &str, run: fn(u64) -> Duration) -> Opt
     Some((*runs_ns.first()?, *runs_ns.get(runs_ns.len() / 2)?))
 }
 
-fn main() -> ExitCode {
+fn main() {
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3))
@@ -122,19 +120,13 @@ fn main() -> ExitCode {
     let in_core = bench(&mut criterion, "router in core/, per packet", core);
     let reference = bench(&mut criterion, "router in f64, per packet", in_f64);
     criterion.final_summary();
-    if let Some((best, median)) = reference {
-        println!("f64:   {best:.2} ns per packet (median {median:.2})");
-    }
-    let Some((best, median)) = in_core else {
-        return ExitCode::SUCCESS;
-    };
     // the best run is what the code costs, the others what the machine adds
-    let within = best <= BUDGET_NS;
-    let verdict = if within { "within" } else { "over" };
-    println!("core/: {best:.2} ns per packet (median {median:.2}), {verdict} the budget of {BUDGET_NS} ns");
-    if within {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    for (name, times) in [("core/", in_core), ("f64", reference)] {
+        if let Some((best, median)) = times {
+            println!("{name}: {best:.2} ns per packet (median {median:.2})");
+        }
+    }
+    if let (Some((core, _)), Some((f64, _))) = (in_core, reference) {
+        println!("core/ to f64: {:.2}", core / f64);
     }
 }

@@ -305,11 +305,20 @@ fn no_router(dev: &str) -> Error {
 
 /// A router program, loaded but not attached, over no queue discipline.
 pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
-    load_over(l2_len, options.config(), None)
+    load_for(object::cpus()?, l2_len, options)
 }
 
-fn load_over(l2_len: u32, config: RouterConfig, queues: Option<&Path>) -> Result<Object> {
-    let cpus = object::cpus()?;
+/// The same for a machine of so many processors.
+pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
+    load_over(cpus, l2_len, options.config(), None)
+}
+
+fn load_over(
+    cpus: u32,
+    l2_len: u32,
+    config: RouterConfig,
+    queues: Option<&Path>,
+) -> Result<Object> {
     let mut open = object::open(&object::ROUTER)?;
     if let Some(folder) = queues {
         object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
@@ -391,7 +400,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
         config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
         queues = Some(qdisc::folder());
     }
-    let mut loaded = load_over(device.l2_len, config, queues.as_deref())?;
+    let mut loaded = load_over(object::cpus()?, device.l2_len, config, queues.as_deref())?;
     for (map, pin) in [
         ("cpus", "cpus"),
         (".data.config", "config"),

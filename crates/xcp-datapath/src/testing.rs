@@ -17,7 +17,9 @@ use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
 use crate::trace::Interval;
 pub use crate::trace::Ring;
-use crate::{device, link, netns, object, peers, router, wire, Error, Result, Wire};
+use crate::{
+    device, features, link, netns, object, peers, router, socket, wire, Error, Result, Wire,
+};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -98,6 +100,59 @@ impl Bench {
     pub fn object(&self) -> &Object {
         &self.object
     }
+}
+
+/// A program that the kernel has loaded.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    pub name: String,
+    /// Instructions that the verifier looked at: some of them many times.
+    pub instructions: u32,
+}
+
+/// Loads every program that this kernel can have, as for a machine of so many
+/// processors.
+pub fn load_all(processors: u32) -> Result<Vec<Verified>> {
+    let plain = |image| object::load(image, object::open(image)?);
+    let mut objects = vec![
+        plain(&object::CC)?,
+        plain(&object::OPTION)?,
+        object::load(
+            &object::DEVICE,
+            device::open(netns::cookie()?, 14, wire::IP_PROTO)?,
+        )?,
+        plain(&object::MEDIUM)?,
+        router::load_for(processors, 14, router::Options::default())?,
+        plain(&object::TEST_TC)?,
+    ];
+    if features::has_qdisc() {
+        objects.push(plain(&object::QDISC)?);
+    }
+    if let Ok(protocol) = socket::load(None, socket::DEFAULT_NUMBER) {
+        objects.push(protocol);
+    }
+    let programs = objects.iter().flat_map(Object::progs);
+    programs
+        .filter(|p| p.autoload())
+        .map(|p| {
+            Ok(Verified {
+                name: p.name().to_string_lossy().into_owned(),
+                instructions: verified_instructions(p.as_fd())?,
+            })
+        })
+        .collect()
+}
+
+fn verified_instructions(program: BorrowedFd<'_>) -> Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is open; the record is as long as said.
+    let rc =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
+    if rc < 0 {
+        return Err(Error::last_os("loaded program"));
+    }
+    Ok(info.verified_insns)
 }
 
 /// Binds this thread to a CPU; where that is not allowed it stays free.

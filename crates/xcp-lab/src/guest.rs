@@ -9,11 +9,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cost::{self, Cost, Subject};
 use crate::experiment::Experiment;
 use crate::initramfs::{MODULE_DIR, REQUEST};
 use crate::parcel::{self, Parcel};
 use crate::play;
-use crate::qdisc::{self, Check, Cost};
+use crate::programs::{self, Loaded};
+use crate::qdisc::{self, Check};
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
 
@@ -28,8 +30,11 @@ pub enum Task {
     CheckQdisc {
         cycles: u32,
     },
-    /// Counts what queue disciplines cost.
-    BenchQdisc,
+    /// Loads every program for several numbers of processors, and sends traffic
+    /// through them.
+    CheckPrograms,
+    /// Counts what a part of the data path costs.
+    Bench(Subject),
 }
 
 /// A play that the machine is asked for.
@@ -52,6 +57,7 @@ pub enum Word {
     /// A piece of a capture; all come before the result.
     Parcel(Parcel),
     Result(Box<(VariantResult, Series)>),
+    Loaded(Vec<Loaded>),
     Checks(Vec<Check>),
     Costs(Vec<Cost>),
     Failed {
@@ -132,7 +138,13 @@ fn work(voice: &Voice) -> Result<()> {
         Task::CheckQdisc { cycles } => {
             voice.say(&Word::Checks(qdisc::check(cycles, &mut progress)?));
         }
-        Task::BenchQdisc => voice.say(&Word::Costs(qdisc::bench(&mut progress)?)),
+        Task::CheckPrograms => {
+            voice.say(&Word::Loaded(programs::load()?));
+            voice.say(&Word::Checks(programs::check(&mut progress)?));
+        }
+        Task::Bench(subject) => {
+            voice.say(&Word::Costs(cost::count(subject, &mut progress)?));
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod capture;
 mod checksum;
+mod cost;
 pub mod csv;
 mod delay;
 pub mod experiment;
@@ -11,6 +12,7 @@ mod guest;
 mod initramfs;
 pub mod interrupt;
 mod kernel;
+mod limits;
 mod link;
 mod machine;
 mod metrics;
@@ -19,6 +21,7 @@ mod parcel;
 mod pcap;
 mod play;
 mod probe;
+mod programs;
 mod qdisc;
 pub mod report;
 pub mod result;
@@ -31,9 +34,12 @@ mod traffic;
 mod udp;
 mod validate;
 
+pub use cost::{Bill, Cost, Subject};
 pub use guest::guest_main;
+pub use limits::Limit;
 pub use native::native_qdiscs;
-pub use qdisc::{Check, Cost};
+pub use programs::{Program, Report};
+pub use qdisc::Check;
 pub use run::{interrupted, list, run, Entry, Options, Outcome, Progress};
-pub use task::{bench_qdisc, check_qdisc};
+pub use task::{bench, check_programs, check_qdisc};
 pub use xcp_datapath::{Error, Result};

@@ -39,6 +39,13 @@ const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
 /// memory cleared backwards, and a panic at boot for one archive in many).
 const CPU: &str = "max,rdrand=off,rdseed=off,cx16=off";
 
+/// The kernel's.
+const PARAMETERS: &str = "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps \
+                          random.trust_cpu=off mitigations=off";
+/// And from 7.0 on: without CMPXCHG16B these kernels take what BPF stores with
+/// sockets from checked caches only.
+const CHECKED_CACHES: &str = " slab_debug=F,kmalloc-*";
+
 /// What a machine gave: its kernel's release, the figures and the samples.
 pub struct Played {
     pub kernel: String,
@@ -63,6 +70,7 @@ pub fn play(
     let setup = Setup {
         seed: request.seed,
         memory_mb,
+        ..Setup::default()
     };
     let task = Task::Play(Box::new(request.clone()));
     let mut release = None;
@@ -96,6 +104,7 @@ pub fn play(
 pub struct Setup {
     pub seed: u64,
     pub memory_mb: u32,
+    pub processors: u32,
 }
 
 impl Default for Setup {
@@ -103,6 +112,7 @@ impl Default for Setup {
         Self {
             seed: 1,
             memory_mb: MEMORY_MB,
+            processors: 1,
         }
     }
 }
@@ -173,7 +183,8 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
     let mut command = Command::new(QEMU);
     command
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-        .args(["-display", "none", "-smp", "1"])
+        .args(["-display", "none"])
+        .args(["-smp", &setup.processors.to_string()])
         .args(["-m", &setup.memory_mb.to_string()])
         .args(["-accel", "tcg", "-icount", CLOCK])
         .args(["-cpu", CPU])
@@ -183,10 +194,7 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(initrd)
-        .args([
-            "-append",
-            "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off",
-        ])
+        .args(["-append", &parameters(&kernel.release)])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .args(["-chardev", "stdio,id=voice,signal=off"])
@@ -212,6 +220,12 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
             "install it: apt-get install qemu-system-x86",
         )
     })
+}
+
+fn parameters(release: &str) -> String {
+    let major = release.split('.').next().and_then(|n| n.parse().ok());
+    let checked = major.is_some_and(|major: u32| major >= 7);
+    PARAMETERS.to_owned() + if checked { CHECKED_CACHES } else { "" }
 }
 
 /// Reads the machine's words in a thread of its own.

@@ -205,7 +205,7 @@ fn change_rates(experiment: &Experiment, stage: &mut Stage, now: Duration) -> Re
 }
 
 /// Serves all flows until one of them or the run has something due.
-fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Result<()> {
+pub fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Result<()> {
     let failed = |i: usize, e: io::Error| Error::io(format!("flow {}", i + 1), &e);
     let mut next = due;
     for (i, flow) in flows.iter_mut().enumerate() {
@@ -280,12 +280,12 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 /// XCP on the host while a variant needs it, unless it was on already.
-struct HostOn {
+pub struct HostOn {
     ours: bool,
 }
 
 impl HostOn {
-    fn new(experiment: &Experiment, variant: &Variant) -> Result<Self> {
+    pub fn new(experiment: &Experiment, variant: &Variant) -> Result<Self> {
         let wanted = experiment.has_kind(variant, "xcp") || variant.queue.has_router();
         let ours = wanted && !host::is_on();
         if ours {

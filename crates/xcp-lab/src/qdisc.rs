@@ -22,13 +22,3 @@ pub struct Check {
     /// What was seen.
     pub seen: String,
 }
-
-/// What a packet costs in one queue discipline.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Cost {
-    pub qdisc: String,
-    /// Virtual ns, which are instructions, of enqueue and dequeue together.
-    pub ns_per_packet: f64,
-    /// To the plain FIFO's.
-    pub ratio: f64,
-}

@@ -257,7 +257,7 @@ impl Connection {
     }
 }
 
-fn socket_address(host: &str, port: u16) -> Result<SocketAddr> {
+pub fn socket_address(host: &str, port: u16) -> Result<SocketAddr> {
     host.parse()
         .map(|ip| SocketAddr::new(ip, port))
         .map_err(|_| Error::new(host, "not an address", "see the experiment's links"))
@@ -329,7 +329,7 @@ fn check(rc: i32) -> io::Result<()> {
     Ok(())
 }
 
-fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
+pub fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     let fd = socket(at, control, kind)?;
     let (address, length) = raw_address(at);
     // SAFETY: the address is initialised and of the given length.
@@ -344,7 +344,7 @@ fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn connect(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
+pub fn connect(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     let fd = socket(to, control, kind)?;
     let (address, length) = raw_address(to);
     // SAFETY: the address is initialised and of the given length.

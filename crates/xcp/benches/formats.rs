@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Throughput of every wire format over veth on this kernel, beside plain
-//! CUBIC in the same run: `cargo bench -p xcp --bench formats`, as root. Exits
-//! with an error if `option` carries less than LEAST of CUBIC.
+//! CUBIC in the same run: `cargo bench -p xcp --bench formats`, as root. For
+//! people, since another machine has other rates; what hosts may cost is
+//! counted: `xcp lab bench hosts`.
 //!
 //! Client, router and server are namespaces; nothing limits the rate but the
 //! processors. Rounds take turns, so that all see the same noise.
@@ -11,7 +12,6 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,34 +21,22 @@ use xcp_datapath::testing::can_run;
 use xcp_datapath::Wire;
 
 const ROUNDS: usize = 7;
-/// A busy machine may spoil one run.
-const RUNS: usize = 3;
 /// Until XCP has its share.
 const WARM_UP: Duration = Duration::from_millis(700);
 const MEASURED: Duration = Duration::from_millis(500);
-const LEAST: f64 = 0.9;
 /// More than any machine carries over veth, bytes per second.
 const CAPACITY_BPS: u64 = 25_000_000_000;
 const CHUNK: usize = 1 << 18;
 
-fn main() -> ExitCode {
+fn main() {
     if !can_run("throughput of the wire formats") {
-        return ExitCode::SUCCESS;
+        return;
     }
     let net = Net::new("b");
     net.unshape();
     net.add_routers(CAPACITY_BPS);
     let _host = HostOn::new();
-    for run in 1..=RUNS {
-        let option = compare(&net);
-        if option >= LEAST {
-            println!("ok: option at least {LEAST} of CUBIC");
-            return ExitCode::SUCCESS;
-        }
-        println!("run {run} of {RUNS}: option below {LEAST} of CUBIC");
-    }
-    println!("FAILED");
-    ExitCode::FAILURE
+    compare(&net);
 }
 
 /// What is compared with plain CUBIC.
@@ -69,8 +57,8 @@ impl Kind {
     }
 }
 
-/// Prints the table of one run; returns the ratio of `option`.
-fn compare(net: &Net) -> f64 {
+/// Prints the table of one run.
+fn compare(net: &Net) {
     let kinds = [Kind::OneByOne].into_iter();
     let kinds = kinds.chain(Wire::ALL.map(Kind::Wire));
     let mut cubic = Vec::new();
@@ -88,15 +76,10 @@ fn compare(net: &Net) -> f64 {
     println!("Gb/s over veth, median of {ROUNDS} rounds; ratio to CUBIC just before");
     println!("{:>14}{:>8}{:>8}", "", "Gb/s", "ratio");
     println!("{:>14}{:>8.2}", "cubic", median(&mut cubic));
-    let mut option = 0.0;
     for (kind, rates, ratios) in &mut all {
-        let ratio = median(ratios);
-        println!("{:>14}{:>8.2}{ratio:>8.2}", kind.name(), median(rates));
-        if matches!(kind, Kind::Wire(Wire::Option)) {
-            option = ratio;
-        }
+        let (rate, ratio) = (median(rates), median(ratios));
+        println!("{:>14}{rate:>8.2}{ratio:>8.2}", kind.name());
     }
-    option
 }
 
 /// Gb/s of one connection.

@@ -265,9 +265,9 @@ pub enum LabAction {
     List,
     /// Run an experiment and check what it must show
     Run(LabRun),
-    /// Check the queue discipline xcp in a virtual machine, under load
+    /// Check the programs, or the queue discipline xcp, in a virtual machine
     Check(LabCheck),
-    /// Count what a packet costs in queue disciplines, in a virtual machine
+    /// Count the instructions that the data path costs, in a virtual machine
     Bench(LabBench),
 }
 
@@ -311,11 +311,21 @@ pub struct LabRun {
 
 #[derive(Args)]
 pub struct LabCheck {
-    #[arg(value_name = "WHAT", value_parser = ["qdisc"])]
+    /// programs: all load, for 1 to 1024 processors, and carry traffic in every
+    /// wire format; qdisc: it keeps its promises under load
+    #[arg(value_name = "WHAT", value_parser = ["programs", "qdisc"])]
     pub what: String,
-    /// How often it is replaced, changed and deleted
+    /// How often the queue discipline is replaced, changed and deleted
     #[arg(long, value_name = "N", default_value = "1000")]
     pub cycles: u32,
+    /// Processors of the virtual machine, for programs
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=255)
+    )]
+    pub processors: u32,
     /// 6.18, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
@@ -323,8 +333,9 @@ pub struct LabCheck {
 
 #[derive(Args)]
 pub struct LabBench {
-    #[arg(value_name = "WHAT", value_parser = ["qdisc"])]
-    pub what: String,
+    /// What is counted [default: all of them]
+    #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts"])]
+    pub what: Vec<String>,
     /// 6.18, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp lab`: experiments in the virtual-time machine.
 
+use std::iter;
 use std::process::ExitCode;
 
-use xcp_lab::{Check, Cost, Entry, Options};
+use xcp_lab::{Bill, Check, Cost, Entry, Options, Subject};
 
 use crate::cli::{LabAction, LabBench, LabCheck, LabRun};
 use crate::failure::Failure;
@@ -49,11 +50,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         eprintln!("xcp: {file}: {missing} packets are missing");
         eprintln!("  help: capture at fewer points, or a shorter or slower run");
     }
-    Ok(if outcome.result.ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(judged(outcome.result.ok))
 }
 
 fn interruptible(e: xcp_lab::Error) -> Failure {
@@ -66,37 +63,110 @@ fn interruptible(e: xcp_lab::Error) -> Failure {
 }
 
 fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
+    if asked.what == "programs" {
+        return check_programs(asked, out);
+    }
     let progress = Progress::new();
     let checks = xcp_lab::check_qdisc(asked.kernel.as_deref(), asked.cycles, &|news| {
         progress.hear(news)
     })
     .map_err(interruptible)?;
     drop(progress);
-    out.print(&checks, |_| {
-        let line = |c: &Check| {
-            let word = if c.ok { "ok" } else { "FAILED" };
-            format!("{word:<8}{}: {}\n", c.name, c.seen)
-        };
-        checks.iter().map(line).collect()
-    })?;
-    Ok(if checks.iter().all(|c| c.ok) {
+    out.print(&checks, |_| described(&checks))?;
+    Ok(judged(checks.iter().all(|c| c.ok)))
+}
+
+fn described(checks: &[Check]) -> String {
+    let line = |c: &Check| {
+        let word = if c.ok { "ok" } else { "FAILED" };
+        format!("{word:<8}{}: {}\n", c.name, c.seen)
+    };
+    checks.iter().map(line).collect()
+}
+
+fn judged(ok: bool) -> ExitCode {
+    if ok {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
+    let progress = Progress::new();
+    let report = xcp_lab::check_programs(asked.kernel.as_deref(), asked.processors, &|news| {
+        progress.hear(news)
     })
+    .map_err(interruptible)?;
+    drop(progress);
+    out.print(&report, |style| {
+        let head = ["", "verified instructions", "at most"].map(String::from);
+        let rows: Vec<Vec<String>> = iter::once(head.to_vec())
+            .chain(report.programs.iter().map(|p| {
+                let most = p.most.to_string();
+                let excess = if p.ok { "" } else { "  FAILED" };
+                vec![p.name.clone(), p.verified.to_string(), most + excess]
+            }))
+            .collect();
+        let title = format!(
+            "Linux {}, {} processors; each program loaded for {} processors",
+            report.kernel, report.processors, report.loaded_for
+        );
+        format!(
+            "{}\n\n{}\n{}",
+            style.bold(&title),
+            table::columns(&rows, 1),
+            described(&report.checks)
+        )
+    })?;
+    Ok(judged(report.ok))
 }
 
 fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
-    let progress = Progress::new();
-    let costs = xcp_lab::bench_qdisc(asked.kernel.as_deref(), &|news| progress.hear(news))
-        .map_err(interruptible)?;
-    drop(progress);
-    out.print(&costs, |_| {
-        let head = format!("{:<14}{:>13}{:>8}\n", "", "ns per packet", "ratio");
-        let line = |c: &Cost| format!("{:<14}{:>13.0}{:>8.2}\n", c.qdisc, c.ns_per_packet, c.ratio);
-        head + &costs.iter().map(line).collect::<String>()
+    let chosen = |s: &Subject| asked.what.is_empty() || asked.what.iter().any(|w| w == s.name());
+    let mut bills = Vec::new();
+    for subject in Subject::ALL.into_iter().filter(chosen) {
+        let progress = Progress::new();
+        let bill = xcp_lab::bench(subject, asked.kernel.as_deref(), &|news| {
+            progress.hear(news)
+        });
+        bills.push(bill.map_err(interruptible)?);
+    }
+    out.print(&bills, |style| {
+        let shown: Vec<String> = bills.iter().map(|bill| itemised(bill, style)).collect();
+        shown.join("\n")
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(judged(bills.iter().all(|b| b.ok)))
+}
+
+fn itemised(bill: &Bill, style: &Style) -> String {
+    let head = [
+        bill.what.name().to_owned(),
+        format!("instructions per {}", bill.per),
+        format!("to {}", bill.baseline),
+        "at most".to_owned(),
+    ];
+    let row = |c: &Cost| {
+        let limit = c.limit.as_ref().map(|l| {
+            let most = match l.of.as_str() {
+                "ratio" => format!("{:.2} times", l.max),
+                _ => l.max.to_string(),
+            };
+            most + if l.ok { "" } else { "  FAILED" }
+        });
+        vec![
+            c.name.clone(),
+            format!("{:.0}", c.instructions),
+            format!("{:.2}", c.ratio),
+            limit.unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = iter::once(head.to_vec())
+        .chain(bill.costs.iter().map(row))
+        .collect();
+    let text = table::columns(&rows, 1);
+    let (head, body) = text.split_once('\n').unwrap_or_default();
+    format!("{}\n{body}", style.bold(head))
 }
 
 fn describe(all: &[Entry], style: &Style) -> String {

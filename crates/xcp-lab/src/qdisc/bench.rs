@@ -13,7 +13,7 @@ use xcp_datapath::qdisc;
 
 use super::frames::{frame, Class, Label, Port};
 use super::tools::Hole;
-use super::Cost;
+use crate::cost::Cost;
 use crate::stage::tool;
 use crate::{Error, Result};
 
@@ -48,11 +48,7 @@ pub fn bench(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     };
     let tbf = two - pfifo;
     let fifo = pfifo - tbf - none;
-    let named = |name: &str, ns: f64| Cost {
-        qdisc: name.into(),
-        ns_per_packet: ns,
-        ratio: ns / fifo,
-    };
+    let named = |name: &str, ns: f64| Cost::new(name, ns, fifo);
     Ok(vec![
         named("pfifo", fifo),
         named("fq_codel", fq_codel - tbf - none),

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Instructions per MB that one connection sends and receives through a
+//! router, with the segmentation offload that its wire format permits. Nothing
+//! limits the rate but the processor. All three nodes are counted, and the
+//! sender's copy into the kernel (an instruction per byte); the receiver drops
+//! what it reads.
+
+use std::time::{Duration, Instant};
+
+use xcp_datapath::router::{self, Options};
+use xcp_datapath::Wire;
+
+use super::{spare, Cost};
+use crate::experiment::Experiment;
+use crate::play::{serve, HostOn};
+use crate::stage::{tool, Stage};
+use crate::traffic::Running;
+use crate::{Error, Result};
+
+/// Until each congestion control has its share.
+const WARM_UP: Duration = Duration::from_millis(600);
+const COUNTED: Duration = Duration::from_millis(400);
+/// More than the machine carries.
+const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000;
+const MB: f64 = 1e6;
+
+const NETWORK: &str = r#"
+name = "costs"
+source = ""
+about = ""
+duration_s = 1
+warmup_s = 0
+bottleneck = ["r", "d"]
+buffer_bytes = 4000000
+link = [{ between = ["s", "r"] }, { between = ["r", "d"] }]
+flow = [{ name = "1", from = "s", to = "d" }]
+variant = [{ name = "cost", control = "cubic" }]
+"#;
+
+/// What is compared.
+struct Kind {
+    name: &'static str,
+    control: &'static str,
+    wire: Wire,
+    /// Of a segment that the sender hands to its device; 0 leaves it alone.
+    gso_max_segs: u32,
+}
+
+impl Kind {
+    const fn plain(name: &'static str, control: &'static str, gso_max_segs: u32) -> Self {
+        Self {
+            name,
+            control,
+            wire: Wire::Option,
+            gso_max_segs,
+        }
+    }
+
+    const fn xcp(name: &'static str, wire: Wire) -> Self {
+        Self {
+            name,
+            control: "xcp",
+            wire,
+            gso_max_segs: 0,
+        }
+    }
+}
+
+/// Headers between IP and TCP permit no segmentation offload, so CUBIC without
+/// it stands beside them.
+const KINDS: [Kind; 7] = [
+    Kind::plain("cubic", "cubic", 0),
+    Kind::plain("bbr", "bbr", 0),
+    Kind::xcp("option", Wire::Option),
+    Kind::xcp("option-2005", Wire::Option2005),
+    Kind::plain("cubic, no offload", "cubic", 1),
+    Kind::xcp("header", Wire::Header),
+    Kind::xcp("header-2004", Wire::Header2004),
+];
+
+pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
+    let mut costs: Vec<Cost> = Vec::new();
+    for (i, kind) in KINDS.iter().enumerate() {
+        let instructions = of(kind)?;
+        let cubic = costs.first().map_or(instructions, |c| c.instructions);
+        costs.push(Cost::new(kind.name, instructions, cubic));
+        progress((i + 1) as f64 / KINDS.len() as f64);
+    }
+    Ok(costs)
+}
+
+fn of(kind: &Kind) -> Result<f64> {
+    let mut network: Experiment = toml::from_str(NETWORK)
+        .map_err(|e| Error::new("network of the bench", e.to_string(), "report this"))?;
+    let variant = &mut network.variants[0];
+    variant.control = kind.control.into();
+    variant.wire = kind.wire;
+    let variant = network.variants[0].clone();
+    let _host = HostOn::new(&network, &variant)?;
+    let stage = Stage::build(&network, &variant, "")?;
+    for device in ["r-d", "r-s"] {
+        let options = Options {
+            capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
+            ..Default::default()
+        };
+        stage.within("r", || router::add(device, options))??;
+    }
+    if kind.gso_max_segs > 0 {
+        let batch = format!("link set dev s-r gso_max_segs {}\n", kind.gso_max_segs);
+        stage.within("s", || tool("ip", &["-batch", "-"], &batch))??;
+    }
+    let cost = spare::beside(|spare| {
+        let flow = Running::start(&network, &stage, 0, &variant, Duration::ZERO)?;
+        let mut flows = [Some(flow)];
+        serve_for(&mut flows, WARM_UP)?;
+        let (mark, before) = (spare.mark(), received(&mut flows));
+        serve_for(&mut flows, COUNTED)?;
+        let bytes = received(&mut flows) - before;
+        let used = spare.used_since(mark);
+        let control = flows[0].as_mut().map(Running::control).unwrap_or_default();
+        if control != kind.control || bytes == 0 {
+            return Err(Error::new(
+                kind.name,
+                format!("{bytes} bytes arrived, by the congestion control {control}"),
+                "report this",
+            ));
+        }
+        Ok(used / (bytes as f64 / MB))
+    });
+    for device in ["r-d", "r-s"] {
+        stage.within("r", || router::del(device))??;
+    }
+    cost
+}
+
+fn serve_for(flows: &mut [Option<Running>], time: Duration) -> Result<()> {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        serve(flows, begin, time)?;
+    }
+    Ok(())
+}
+
+fn received(flows: &mut [Option<Running>]) -> u64 {
+    let flow = flows[0].as_mut();
+    flow.map_or(0, |f| f.sample().received_bytes)
+}

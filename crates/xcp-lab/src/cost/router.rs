@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Instructions of the router's program per packet (BPF_PROG_TEST_RUN).
+//!
+//! The kernel repeats a run on one packet, which keeps the edit: from the
+//! second on it asks for what it was granted before, as behind another router.
+
+use xcp_datapath::router::Options;
+use xcp_datapath::testing::Bench;
+
+use super::Cost;
+use crate::{Error, Result};
+
+/// So many that an interrupt among them does not count.
+const REPEATS: u32 = 100_000;
+const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000; // 100 Gb/s
+
+macro_rules! golden {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../../testdata/wire/", $name, ".hex"))),)*]
+    };
+}
+
+/// Golden packets, by their names.
+const PACKETS: [(&str, &str); 8] = golden![
+    "forward",
+    "forward-ipv6",
+    "2005-forward",
+    "header-standard",
+    "none-timestamps",
+    "none-udp",
+    "forward-first",
+    "forward-vlan",
+];
+
+pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
+    let mut costs = Vec::new();
+    for (i, (name, text)) in PACKETS.iter().enumerate() {
+        let frame = bytes(text)?;
+        let bench = Bench::new(Options {
+            capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
+            ..Default::default()
+        })?;
+        let run = |program| {
+            let mean = bench.time(program, &frame, REPEATS)?;
+            Ok::<_, Error>(mean.as_nanos() as f64)
+        };
+        let (empty, router) = (run("xcp_empty")?, run("xcp_router")?);
+        if i == 0 {
+            costs.push(Cost::new("empty", empty, empty));
+        }
+        costs.push(Cost::new(*name, router, empty));
+        progress((i + 1) as f64 / PACKETS.len() as f64);
+    }
+    Ok(costs)
+}
+
+/// What a golden packet's file says: hex, and comments behind `#`.
+fn bytes(text: &str) -> Result<Vec<u8>> {
+    let digits: String = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| line.split_whitespace())
+        .collect();
+    (0..digits.len() / 2)
+        .map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|e| Error::new("golden packet", e.to_string(), "build again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_packets_are_read() {
+        for (name, text) in PACKETS {
+            let frame = bytes(text).expect("hex");
+            assert!(
+                frame.len() > 40 && frame[..6] == [2, 0, 0, 0, 0, 2],
+                "{name}"
+            );
+        }
+    }
+}

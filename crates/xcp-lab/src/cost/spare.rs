@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What is left of the machine's one processor, counted: a thread that runs
+//! only when nothing else wants to counts its own turns, each of the same
+//! number of instructions.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
+
+/// Of the loop in a turn.
+const LOOPS: u64 = 500;
+/// To find how long a turn takes.
+const ALONE: Duration = Duration::from_millis(20);
+
+/// Counts the instructions of the processor that were not spare.
+pub struct Spare<'a> {
+    turns: &'a AtomicU64,
+    instructions_per_turn: f64,
+}
+
+/// A moment, and the turns until then.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    time: Instant,
+    turns: u64,
+}
+
+impl Spare<'_> {
+    pub fn mark(&self) -> Mark {
+        Mark {
+            time: Instant::now(),
+            turns: self.turns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Instructions since a mark that were not spare.
+    pub fn used_since(&self, mark: Mark) -> f64 {
+        let now = self.mark();
+        let all = (now.time - mark.time).as_nanos() as f64;
+        all - (now.turns - mark.turns) as f64 * self.instructions_per_turn
+    }
+}
+
+/// Runs `work` beside a thread that uses what is spare.
+pub fn beside<T>(work: impl FnOnce(&Spare) -> Result<T>) -> Result<T> {
+    let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let idler = scope.spawn(|| idle(&turns, &stop));
+        let mut spare = Spare {
+            turns: &turns,
+            instructions_per_turn: 0.0,
+        };
+        thread::sleep(ALONE);
+        let begin = spare.mark();
+        thread::sleep(ALONE);
+        let end = spare.mark();
+        spare.instructions_per_turn =
+            (end.time - begin.time).as_nanos() as f64 / (end.turns - begin.turns).max(1) as f64;
+        let result = work(&spare);
+        stop.store(true, Ordering::Relaxed);
+        idler
+            .join()
+            .unwrap_or_else(|_| Err(Error::new("idle thread", "panicked", "report this")))
+            .and(result)
+    })
+}
+
+/// Takes turns at the lowest priority there is.
+fn idle(turns: &AtomicU64, stop: &AtomicBool) -> Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the record lives through the call; 0 is this thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) } != 0 {
+        return Err(Error::io("idle thread", &std::io::Error::last_os_error()));
+    }
+    while !stop.load(Ordering::Relaxed) {
+        // SAFETY: counts a register down; nothing else is touched.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "dec {loops}",
+                "jnz 2b",
+                loops = inout(reg) LOOPS => _,
+                options(nomem, nostack)
+            );
+        }
+        turns.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}

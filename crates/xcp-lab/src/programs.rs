@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Whether a kernel takes the programs: each is loaded as on machines of one
+//! to many processors, then real connections go through them in every wire
+//! format.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+use xcp_datapath::{router, testing, Wire};
+
+use crate::experiment::{Experiment, Socket};
+use crate::limits::Limits;
+use crate::play::HostOn;
+use crate::qdisc::Check;
+use crate::stage::{address, Stage};
+use crate::traffic::{self, socket_address};
+use crate::{Error, Result};
+
+/// Of the machines that the programs are loaded for: what loops over
+/// processors must not cost the verifier more with each.
+const PROCESSORS: [u32; 5] = [1, 2, 31, 64, 1024];
+const PORT: u16 = 5001;
+const TRANSFER_BYTES: usize = 2_000_000;
+const NETWORK: &str = r#"
+name = "transfer"
+source = ""
+about = ""
+duration_s = 1
+warmup_s = 0
+bottleneck = ["r", "d"]
+link = [
+    { between = ["s", "r"] },
+    { between = ["r", "d"], rate_mbit = 100, queue_packets = 200 },
+]
+flow = [{ name = "1", from = "s", to = "d" }]
+variant = [{ name = "xcp", control = "xcp", queue = "xcp" }]
+"#;
+
+/// A program that was loaded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Loaded {
+    pub name: String,
+    /// Instructions that the verifier looked at, for the number of processors
+    /// for which they were most.
+    pub verified: u32,
+}
+
+/// A loaded program and its limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Program {
+    pub name: String,
+    /// Instructions that the verifier looked at.
+    pub verified: u32,
+    /// The limit in `bpf/limits.toml`.
+    pub most: u64,
+    pub ok: bool,
+}
+
+/// What came of a check of all programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub kernel: String,
+    /// Of the machine.
+    pub processors: u32,
+    /// The numbers of processors that each program was loaded for.
+    pub loaded_for: String,
+    pub ok: bool,
+    pub programs: Vec<Program>,
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        kernel: String,
+        processors: u32,
+        loaded: Vec<Loaded>,
+        checks: Vec<Check>,
+    ) -> Result<Self> {
+        let limits = Limits::house()?;
+        let programs = loaded
+            .into_iter()
+            .map(|p| {
+                let most = limits.of_program(&p.name);
+                Program {
+                    ok: u64::from(p.verified) <= most,
+                    name: p.name,
+                    verified: p.verified,
+                    most,
+                }
+            })
+            .collect::<Vec<_>>();
+        Ok(Self {
+            kernel,
+            processors,
+            loaded_for: PROCESSORS.map(|n| n.to_string()).join(", "),
+            ok: programs.iter().all(|p| p.ok) && checks.iter().all(|c| c.ok),
+            programs,
+            checks,
+        })
+    }
+}
+
+/// Loads all programs for every number of processors.
+pub fn load() -> Result<Vec<Loaded>> {
+    let mut most: BTreeMap<String, u32> = BTreeMap::new();
+    for processors in PROCESSORS {
+        for program in testing::load_all(processors)? {
+            let seen = most.entry(program.name).or_default();
+            *seen = program.instructions.max(*seen);
+        }
+    }
+    let loaded = |(name, verified)| Loaded { name, verified };
+    Ok(most.into_iter().map(loaded).collect())
+}
+
+/// Sends bytes through a router in every wire format.
+pub fn check(progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    for (i, wire) in Wire::ALL.into_iter().enumerate() {
+        checks.push(transfer(wire)?);
+        progress((i + 1) as f64 / Wire::ALL.len() as f64);
+    }
+    Ok(checks)
+}
+
+fn transfer(wire: Wire) -> Result<Check> {
+    let mut network = Experiment::parse("transfer", NETWORK)?;
+    network.variants[0].wire = wire;
+    let variant = &network.variants[0];
+    let _host = HostOn::new(&network, variant)?;
+    let stage = Stage::build(&network, variant, "")?;
+    let to = socket_address(&address(&network, "d"), PORT)?;
+    let failed = |e: std::io::Error| Error::io(format!("transfer ({})", wire.name()), &e);
+    let blocking = |fd: OwnedFd| {
+        let stream = TcpStream::from(fd);
+        stream.set_nonblocking(false).map(|()| stream)
+    };
+    let listener = stage
+        .within("d", || traffic::listen(to, "xcp", Socket::Tcp))?
+        .map(TcpListener::from)
+        .map_err(failed)?;
+    listener.set_nonblocking(false).map_err(failed)?;
+    let mut sender = stage
+        .within("s", || traffic::connect(to, "xcp", Socket::Tcp))?
+        .and_then(blocking)
+        .map_err(failed)?;
+    let (mut receiver, _) = listener.accept().map_err(failed)?;
+    let sent = pattern();
+    let mut came = Vec::new();
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            sender.write_all(&sent)?;
+            sender.shutdown(std::net::Shutdown::Write)
+        });
+        let received = receiver.read_to_end(&mut came);
+        sending
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the sender panicked")))
+            .and(received)
+    })
+    .map_err(failed)?;
+    let router = stage.within("r", || router::show("r-d"))??;
+    let exact = came == sent;
+    let what = if exact {
+        "as they were sent"
+    } else {
+        "changed"
+    };
+    Ok(Check {
+        name: format!("transfer in {}", wire.name()),
+        ok: exact && router.xcp_packets > 1000 && router.malformed == 0,
+        seen: format!(
+            "{} bytes arrived {what}, the router saw {} packets of XCP and {} malformed",
+            came.len(),
+            router.xcp_packets,
+            router.malformed
+        ),
+    })
+}
+
+/// Bytes that differ from place to place, the same every time.
+fn pattern() -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..TRANSFER_BYTES).map(|_| next()).collect()
+}
