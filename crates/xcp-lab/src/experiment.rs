@@ -189,6 +189,9 @@ pub struct Check {
     pub kind: Option<String>,
     pub min: Option<f64>,
     pub max: Option<f64>,
+    /// Why it is known to be missed: a miss does not fail the run, but the run
+    /// fails once the check holds.
+    pub known_gap: Option<String>,
 }
 
 /// What a check can look at.
@@ -397,6 +400,12 @@ impl Experiment {
     /// Whether a variant has flows of a kind.
     pub fn has_kind(&self, variant: &Variant, kind: &str) -> bool {
         self.flows.iter().any(|f| f.kind(variant) == kind)
+    }
+
+    /// How many checks are marked as known gaps.
+    pub fn known_gaps(&self) -> usize {
+        let marked = |c: &&Check| c.known_gap.is_some();
+        self.checks.iter().filter(marked).count()
     }
 
     /// The highest rate of the bottleneck, bits per second.

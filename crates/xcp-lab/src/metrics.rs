@@ -277,7 +277,7 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
     };
-    let (sign, required, ok) = match (check.min, check.max) {
+    let (sign, required, met) = match (check.min, check.max) {
         (Some(min), _) => (">=", min, measured >= min),
         (None, max) => {
             let max = max.unwrap_or(f64::INFINITY);
@@ -286,12 +286,13 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
     };
     let kind = check.kind.as_ref();
     let kind = kind.map_or(String::new(), |k| format!(" of {k}"));
-    CheckResult {
-        name: format!("{}{kind} {sign} {required}", check.metric.name()),
+    CheckResult::new(
+        format!("{}{kind} {sign} {required}", check.metric.name()),
         required,
         measured,
-        ok,
-    }
+        met,
+        check.known_gap.clone(),
+    )
 }
 
 /// A figure of the kind that a check is about.
@@ -310,7 +311,7 @@ pub fn round(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::FlowSample;
+    use crate::result::{FlowSample, Verdict};
 
     /// 10 Mb/s for 5 s, then 2; a flow each of XCP, CUBIC and UDP.
     const MIXED: &str = r#"
@@ -359,6 +360,18 @@ variant = "v"
 metric = "flow_share"
 kind = "cubic"
 max = 0.4
+
+[[check]]
+variant = "v"
+metric = "jain"
+min = 0.9
+known_gap = "XCP takes more"
+
+[[check]]
+variant = "v"
+metric = "drops"
+max = 0
+known_gap = "the queue is short"
 "#;
 
     #[test]
@@ -411,13 +424,25 @@ max = 0.4
         let checks: Vec<_> = result
             .checks
             .iter()
-            .map(|c| (c.name.as_str(), c.ok))
+            .map(|c| (c.name.as_str(), c.verdict, c.ok, c.known_gap.as_deref()))
             .collect();
         assert_eq!(
             checks,
             [
-                ("share of udp >= 0.25", true),
-                ("flow_share of cubic <= 0.4", false)
+                ("share of udp >= 0.25", Verdict::Ok, true, None),
+                ("flow_share of cubic <= 0.4", Verdict::Failed, false, None),
+                (
+                    "jain >= 0.9",
+                    Verdict::KnownGap,
+                    true,
+                    Some("XCP takes more")
+                ),
+                (
+                    "drops <= 0",
+                    Verdict::GapClosed,
+                    false,
+                    Some("the queue is short")
+                ),
             ]
         );
         assert_eq!(result.flows[2].convergence_s, None);

@@ -4,7 +4,7 @@
 
 mod chart;
 
-use crate::result::{FlowResult, RunResult, Series, VariantResult, FLOWS_IN_FULL};
+use crate::result::{FlowResult, RunResult, Series, VariantResult, Verdict, FLOWS_IN_FULL};
 use crate::{Error, Result};
 use chart::{Chart, Line};
 
@@ -96,16 +96,19 @@ fn checks(result: &RunResult) -> String {
         .iter()
         .flat_map(|v| v.checks.iter().map(move |c| (v, c)))
         .map(|(v, c)| {
-            let (class, word) = if c.ok {
-                ("ok", "ok")
-            } else {
-                ("failed", "FAILED")
+            let class = match c.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Failed | Verdict::GapClosed => "failed",
+                Verdict::KnownGap => "gap",
             };
+            let note = c.note().map_or(String::new(), |n| format!("; {n}"));
             format!(
-                "<li><b class=\"{class}\">{word}</b> {}: {}, measured {}</li>\n",
+                "<li><b class=\"{class}\">{}</b> {}: {}, measured {}{}</li>\n",
+                c.verdict.mark(),
                 escape(&v.name),
                 escape(&c.name),
-                c.measured
+                c.measured,
+                escape(&note)
             )
         })
         .collect();
@@ -282,6 +285,10 @@ mod tests {
     use super::*;
     use crate::result::{CheckResult, FlowSample, QueueStats, Sample};
 
+    fn check(name: &str, measured: f64, met: bool, known_gap: Option<&str>) -> CheckResult {
+        CheckResult::new(name.into(), 0.0, measured, met, known_gap.map(String::from))
+    }
+
     fn run(names: &[&str], flow: &str) -> RunResult {
         let variant = |name: &&str| VariantResult {
             name: (*name).into(),
@@ -305,12 +312,12 @@ mod tests {
                 };
                 4
             ],
-            checks: vec![CheckResult {
-                name: "drops <= 0".into(),
-                required: 0.0,
-                measured: 31.0,
-                ok: false,
-            }],
+            checks: vec![
+                check("drops <= 0", 31.0, false, None),
+                check("jain >= 0.9", 0.99991, true, None),
+                check("queue_packets.mean <= 1", 1.25, false, Some("<b>why")),
+                check("queue_packets.max <= 9", 9.0, true, Some("why")),
+            ],
             ..VariantResult::default()
         };
         RunResult {
@@ -368,7 +375,12 @@ mod tests {
         for part in [
             "<td>xcp</td><td>0.988</td><td>2.35 2.35 2.35 2.35</td><td>0.9999</td>",
             "<td>1.2 / 4 / 9</td><td>31</td><td>12</td>",
-            "FAILED</b> cubic: drops &lt;= 0, measured 31",
+            "<b class=\"failed\">FAILED</b> cubic: drops &lt;= 0, measured 31</li>",
+            "<b class=\"ok\">ok</b> cubic: jain &gt;= 0.9, measured 0.99991</li>",
+            "<b class=\"gap\">gap</b> cubic: queue_packets.mean &lt;= 1, measured 1.25; \
+             known gap: &lt;b&gt;why</li>",
+            "<b class=\"failed\">FAILED</b> cubic: queue_packets.max &lt;= 9, measured 9; \
+             the known gap has closed: remove known_gap from the check</li>",
             "seed 7, Linux 6.18.5",
             "<p>a &amp; b.</p>",
         ] {

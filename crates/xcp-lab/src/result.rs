@@ -19,7 +19,7 @@ pub struct RunResult {
     /// Release of the kernel that ran it.
     pub kernel: String,
     pub variants: Vec<VariantResult>,
-    /// Every check of every variant holds.
+    /// Every check of every variant passes: see [`Verdict::passes`].
     pub ok: bool,
     /// The bottleneck's rate changes: tables tell the delay in its queue.
     #[serde(skip)]
@@ -198,7 +198,93 @@ pub struct CheckResult {
     pub name: String,
     pub required: f64,
     pub measured: f64,
+    /// The check does not fail the run: its verdict passes.
     pub ok: bool,
+    pub verdict: Verdict,
+    /// Why the file marks the check as a known gap, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_gap: Option<String>,
+}
+
+/// The state of a check after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The figure meets the requirement.
+    Ok,
+    /// The figure misses the requirement.
+    Failed,
+    /// The figure misses the requirement, and the file says why.
+    KnownGap,
+    /// The figure meets the requirement, but the file still marks the check as
+    /// a known gap. The run fails until the mark is removed, so that a mark
+    /// cannot hide a later miss.
+    GapClosed,
+}
+
+impl Verdict {
+    /// Whether a run with it succeeds.
+    #[must_use]
+    pub fn passes(self) -> bool {
+        match self {
+            Self::Ok | Self::KnownGap => true,
+            Self::Failed | Self::GapClosed => false,
+        }
+    }
+
+    /// The word that tables and reports put before the check.
+    #[must_use]
+    pub fn mark(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed | Self::GapClosed => "FAILED",
+            Self::KnownGap => "gap",
+        }
+    }
+}
+
+impl CheckResult {
+    /// The result of a check whose requirement is met or not; `known_gap` is
+    /// the reason in its mark.
+    #[must_use]
+    pub fn new(
+        name: String,
+        required: f64,
+        measured: f64,
+        met: bool,
+        known_gap: Option<String>,
+    ) -> Self {
+        let verdict = match (met, known_gap.is_some()) {
+            (true, false) => Verdict::Ok,
+            (false, false) => Verdict::Failed,
+            (false, true) => Verdict::KnownGap,
+            (true, true) => Verdict::GapClosed,
+        };
+        Self {
+            name,
+            required,
+            measured,
+            ok: verdict.passes(),
+            verdict,
+            known_gap,
+        }
+    }
+
+    /// What to say of a known gap: why it is there, or what to do when it has
+    /// closed.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        match self.verdict {
+            Verdict::Ok | Verdict::Failed => None,
+            Verdict::KnownGap => self
+                .known_gap
+                .as_ref()
+                .map(|why| format!("known gap: {why}")),
+            Verdict::GapClosed => {
+                Some("the known gap has closed: remove known_gap from the check".into())
+            }
+        }
+    }
 }
 
 /// The samples of one variant, for the CSV and the report.
@@ -235,4 +321,27 @@ pub struct FlowSample {
     pub cwnd_packets: u32,
     pub rtt_us: u32,
     pub retransmissions: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_the_same_after_a_trip_through_json() {
+        for (met, why, verdict, ok) in [
+            (true, None, "ok", true),
+            (false, None, "failed", false),
+            (false, Some("why"), "known_gap", true),
+            (true, Some("why"), "gap_closed", false),
+        ] {
+            let check = CheckResult::new("x".into(), 1.0, 2.0, met, why.map(String::from));
+            let sent = serde_json::to_value(&check).expect("serialises");
+            assert_eq!(sent["verdict"], verdict);
+            assert_eq!(sent["ok"], ok);
+            assert_eq!(sent.get("known_gap").and_then(|w| w.as_str()), why);
+            let got: CheckResult = serde_json::from_value(sent).expect("parses");
+            assert_eq!(format!("{got:?}"), format!("{check:?}"));
+        }
+    }
 }

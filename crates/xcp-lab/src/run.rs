@@ -27,6 +27,19 @@ pub struct Entry {
     /// Paper and figure.
     pub source: String,
     pub about: String,
+    /// Checks that are known to be missed.
+    pub known_gaps: usize,
+}
+
+impl From<Experiment> for Entry {
+    fn from(experiment: Experiment) -> Self {
+        Self {
+            known_gaps: experiment.known_gaps(),
+            name: experiment.name,
+            source: experiment.source,
+            about: experiment.about,
+        }
+    }
 }
 
 /// How to run an experiment.
@@ -72,14 +85,7 @@ type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// All experiments of the house.
 pub fn list() -> Vec<Entry> {
-    Experiment::house()
-        .flatten()
-        .map(|e| Entry {
-            name: e.name,
-            source: e.source,
-            about: e.about,
-        })
-        .collect()
+    Experiment::house().flatten().map(Entry::from).collect()
 }
 
 /// Runs one, all its variants, and writes its report.
@@ -259,4 +265,22 @@ fn write(
     let path = out.join("report.html");
     fs::write(&path, page).map_err(|e| describe(&path, &e))?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_counts_the_checks_that_are_marked() {
+        let mut experiment = Experiment::find("zh-validation").expect("is built in");
+        for check in &mut experiment.checks {
+            check.known_gap = None;
+        }
+        assert_eq!(Entry::from(experiment.clone()).known_gaps, 0);
+        for check in &mut experiment.checks[..2] {
+            check.known_gap = Some("why".into());
+        }
+        assert_eq!(Entry::from(experiment).known_gaps, 2);
+    }
 }

@@ -145,6 +145,11 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
     if check.min.is_some() == check.max.is_some() {
         return Some("give either min or max".into());
     }
+    // one line, as the table of a run has one line per check
+    let says_why = |why: &String| !why.trim().is_empty() && !why.contains(char::is_control);
+    if !check.known_gap.as_ref().is_none_or(says_why) {
+        return Some("known_gap must say why, in one line".into());
+    }
     match (&check.kind, check.metric.of_kind()) {
         (Some(kind), true) => {
             let flows = experiment.of_variant(variant).flows;
@@ -237,6 +242,8 @@ min = 0.45
         ] {
             assert_eq!(variant(more), "", "{more}");
         }
+        let marked = "min = 0.45\nknown_gap = \"CUBIC backs off\"";
+        assert_eq!(said("min = 0.45", marked), "");
         let link = |more: &str| said("rate_mbit = 10", more);
         for more in [
             "rates = [[0, 10], [5, 2.5]]\nrepeat_s = 10",
@@ -322,6 +329,26 @@ min = 0.45
                 "check: no flow of kind \"bbr\": there are cubic, udp, xcp",
             ),
             ("\"share\"", "\"jain\"", "check: jain is of all flows"),
+            (
+                "min = 0.45",
+                "min = 0.45\nknown_gap = \"\"",
+                "check: known_gap must say why",
+            ),
+            (
+                "min = 0.45",
+                "min = 0.45\nknown_gap = \" \"",
+                "check: known_gap must say why",
+            ),
+            (
+                "min = 0.45",
+                "min = 0.45\nknown_gap = \"a\\nb\"",
+                "check: known_gap must say why, in one line",
+            ),
+            (
+                "min = 0.45",
+                "min = 0.45\nknown_gap = true",
+                "invalid type: boolean",
+            ),
         ] {
             let said = said(line, instead);
             assert!(said.contains(reason), "{instead}: {said}");

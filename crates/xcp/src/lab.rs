@@ -172,10 +172,46 @@ fn itemised(bill: &Bill, style: &Style) -> String {
 fn describe(all: &[Entry], style: &Style) -> String {
     let entry = |e: &Entry| {
         let name = style.bold(&e.name);
-        format!(
-            "{name}\n{}",
-            table::pairs(&[("", e.about.clone()), ("", e.source.clone())])
-        )
+        let mut rows = vec![("", e.about.clone()), ("", e.source.clone())];
+        if e.known_gaps > 0 {
+            rows.push(("", count(e.known_gaps, "known gap")));
+        }
+        format!("{name}\n{}", table::pairs(&rows))
     };
-    all.iter().map(entry).collect()
+    let entries: String = all.iter().map(entry).collect();
+    let gaps = all.iter().map(|e| e.known_gaps).sum();
+    let experiments = count(all.len(), "experiment");
+    format!("{entries}\n{experiments}, {}\n", count(gaps, "known gap"))
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_counts_known_gaps() {
+        let entry = |name: &str, known_gaps| Entry {
+            name: name.into(),
+            source: "a test".into(),
+            about: "a link".into(),
+            known_gaps,
+        };
+        let all = [entry("a", 0), entry("b", 2), entry("c", 1)];
+        assert_eq!(
+            describe(&all, &Style(false)),
+            "a\n    a link\n    a test\n\
+             b\n    a link\n    a test\n    2 known gaps\n\
+             c\n    a link\n    a test\n    1 known gap\n\
+             \n3 experiments, 3 known gaps\n"
+        );
+        let json = serde_json::to_value(&all).expect("serialises");
+        assert_eq!(json[1]["known_gaps"], 2);
+        let last = describe(&all[..1], &Style(false));
+        assert!(last.ends_with("\n1 experiment, 0 known gaps\n"), "{last}");
+    }
 }

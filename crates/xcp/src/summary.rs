@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The table of a lab run, and its checks.
 
-use xcp_lab::result::{CheckResult, RunResult, VariantResult};
+use xcp_lab::result::{CheckResult, RunResult, VariantResult, Verdict};
 
 use crate::out::Style;
 use crate::table;
@@ -28,10 +28,11 @@ fn checks(result: &RunResult, style: &Style) -> String {
         return String::new();
     }
     let marks = all().flat_map(|v| &v.checks).map(|c| {
-        if c.ok {
-            style.good("ok    ")
-        } else {
-            style.bad("FAILED")
+        let mark = format!("{:<6}", c.verdict.mark());
+        match c.verdict {
+            Verdict::Ok => style.good(&mark),
+            Verdict::Failed | Verdict::GapClosed => style.bad(&mark),
+            Verdict::KnownGap => style.weak(&mark),
         }
     });
     let lines = table::columns(&rows, usize::MAX);
@@ -57,11 +58,13 @@ fn captures(result: &RunResult) -> String {
 }
 
 fn line(variant: &str, check: &CheckResult) -> Vec<String> {
-    vec![
+    let mut cells = vec![
         variant.to_owned(),
         check.name.clone(),
         format!("measured {}", short(check.measured)),
-    ]
+    ];
+    cells.extend(check.note());
+    cells
 }
 
 /// Up to four decimals, no trailing zeros.
@@ -74,6 +77,11 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
     use xcp_lab::result::{CaptureFile, DelayStats, FlowResult, KindResult, QueueStats};
+
+    fn check(met: bool, known_gap: Option<&str>) -> CheckResult {
+        let name = "link_utilisation >= 0.98".into();
+        CheckResult::new(name, 0.98, 0.9871, met, known_gap.map(String::from))
+    }
 
     fn variant(name: &str, flows: usize, ok: bool) -> VariantResult {
         VariantResult {
@@ -97,12 +105,7 @@ mod tests {
                     convergence_s: None,
                 })
                 .collect(),
-            checks: vec![CheckResult {
-                name: "link_utilisation >= 0.98".into(),
-                required: 0.98,
-                measured: 0.9871,
-                ok,
-            }],
+            checks: vec![check(ok, None)],
             ..VariantResult::default()
         }
     }
@@ -142,6 +145,31 @@ mod tests {
             lines[7],
             "FAILED  cubic  link_utilisation >= 0.98  measured 0.9871"
         );
+    }
+
+    #[test]
+    fn known_gaps_are_shown_with_their_reason_and_closed_ones_fail() {
+        let mut marked = variant("xcp", 4, true);
+        marked.checks.push(check(false, None));
+        marked.checks.push(check(false, Some("veth is slow")));
+        marked.checks.push(check(true, Some("veth is slow")));
+        let lines = |colour| {
+            let text = render(&result(vec![marked.clone()]), &Style(colour));
+            text.lines().skip(5).map(String::from).collect::<Vec<_>>()
+        };
+        let figure = "xcp  link_utilisation >= 0.98  measured 0.9871";
+        let closed = "the known gap has closed: remove known_gap from the check";
+        assert_eq!(
+            lines(false),
+            [
+                format!("ok      {figure}"),
+                format!("FAILED  {figure}"),
+                format!("gap     {figure}  known gap: veth is slow"),
+                format!("FAILED  {figure}  {closed}"),
+            ]
+        );
+        let gap = &lines(true)[2];
+        assert!(gap.starts_with("\x1b[33mgap   \x1b[0m  xcp"), "{gap:?}");
     }
 
     #[test]

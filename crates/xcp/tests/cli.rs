@@ -149,8 +149,18 @@ fn unknown_experiments_are_named() {
         "xcp: no-such-experiment: no such experiment\n  \
          help: list them with `xcp lab list`, or name a .toml file\n",
     );
+}
+
+#[test]
+fn the_list_of_experiments_counts_known_gaps() {
     let all = xcp("lab list --json").ok().json();
-    assert!(all.as_array().is_some_and(|all| !all.is_empty()), "{all}");
+    let all = all.as_array().unwrap();
+    assert!(!all.is_empty());
+    let gaps: u64 = all.iter().map(|e| e["known_gaps"].as_u64().unwrap()).sum();
+    let text = xcp("lab list").ok().out;
+    let last = text.lines().last().unwrap();
+    let total = format!("{} experiments, {gaps} known gap", all.len());
+    assert!(last.starts_with(&total), "{last}");
 }
 
 #[test]

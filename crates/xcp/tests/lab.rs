@@ -137,6 +137,38 @@ fn a_check_that_fails_is_status_1() {
 }
 
 #[test]
+fn a_known_gap_passes_until_it_has_closed() {
+    let lab = Lab::new();
+    let short = SHORT.replace("duration_s = 10", "duration_s = 5");
+    let check = |metric: &str, why: &str| {
+        let check = format!("[[check]]\nvariant = \"xcp\"\nmetric = \"{metric}\"\nmax = 0\n");
+        format!("{check}known_gap = \"{why}\"\n")
+    };
+    let missed = check("queue_max", "packets come in bursts");
+    let ran = lab.run(&[&lab.file("x.toml", &format!("{short}{missed}")), "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let result = ran.json();
+    let gap = &result["variants"][0]["checks"][0];
+    assert_eq!(result["ok"], true, "{result}");
+    assert_eq!(gap["ok"], true, "{gap}");
+    assert_eq!(gap["verdict"], "known_gap", "{gap}");
+    assert_eq!(gap["known_gap"], "packets come in bursts", "{gap}");
+    assert!(gap["measured"].as_f64().unwrap() > 0.0, "{gap}");
+
+    let closed = check("drops", "the queue is short");
+    let ran = lab.run(&[&lab.file("x.toml", &format!("{short}{missed}{closed}"))]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let line = |start: &str, end: &str| {
+        let mut lines = ran.out.lines();
+        lines.any(|l| l.starts_with(start) && l.ends_with(end))
+    };
+    let why = "  known gap: packets come in bursts";
+    assert!(line("gap     xcp  queue_packets.max <= 0", why), "{ran:?}");
+    let remedy = "  the known gap has closed: remove known_gap from the check";
+    assert!(line("FAILED  xcp  drops <= 0", remedy), "{ran:?}");
+}
+
+#[test]
 fn broken_files_are_told_by_line_and_column() {
     let lab = Lab::new();
     let form = "see the files in experiments/ for the form";
