@@ -2,19 +2,25 @@
 /*
  * The congestion control `xcp` (struct_ops): the sender's half.
  *
- * It does not probe and does not guess. On each ACK it takes the feedback
- * that the option's parser left for it, moves the window by feedback * base
- * RTT, and lets TCP pace at window / RTT. snd_cwnd is only the ceiling: the
- * window in whole packets and a little more, so that rounding and delayed ACKs
- * do not hold back what pacing lets go.
+ * It does not probe for bandwidth. On each ACK it
+ *
+ *   1. takes an RTT sample: that of the packet sent last of those that have
+ *      been acknowledged. RTT is half the sample and half the RTT before; base
+ *      RTT is the least sample of the last 5 to 10 s
+ *   2. moves the window by the feedback that option.bpf.c or device.bpf.c has
+ *      left in the socket's storage
+ *   3. lets TCP pace at the window / the mean of base RTT and RTT. snd_cwnd is
+ *      only the ceiling: the window in whole packets and a little more, so
+ *      that rounding and delayed ACKs do not hold back what pacing permits
  *
  *   feedback      cwnd += fb base RTT        core/xcp_sender.h
+ *                 cwnd += packets            in the format `option-2005`
  *   timeout       cwnd = 1 packet
  *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
  *   idle          cwnd ages towards what is used
  *
- * A socket that does not speak the option is handed to the system's default
- * at once: nobody is ever left uncontrolled.
+ * A socket that does not speak XCP falls back to the system's default at once:
+ * no flow is left without congestion control.
  */
 #include "host.h"
 #include "option_2005.h"
@@ -26,11 +32,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
 /*
- * Above this (25 Gb/s) the largest super-packet, 64 KB, is gone in 20 us:
- * timers are no finer, they only cost and move packets between processors.
+ * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
+ * sent in 20 us, and timers are no finer; they only cost time and move packets
+ * between processors.
  */
 #define PACED_MAX_BPS 3125000000ULL
-/* ACKs on end without feedback that mean that nobody sends any */
+/* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)

@@ -9,7 +9,6 @@
 
 #include "kernel.h"
 #include "intf.h"
-#define XCP_WIRE_IN_PACKETS
 #include "../core/xcp_wire.h"
 #include "tcp.h"
 

@@ -196,7 +196,8 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			   struct share *s)
 {
 	struct found f = {};
-	/* on the stack, words must be aligned; the option's stand at 4 n + 2 */
+	/* clang loads whole words where they are aligned; the option's words
+	 * stand at 4 n + 2 */
 	struct {
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];

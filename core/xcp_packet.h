@@ -56,32 +56,7 @@ struct xcp_return {
 	uint8_t other_hops;
 };
 
-/*
- * Big-endian access at any alignment. BPF may load unaligned words from a
- * packet (not from its stack), but clang would split them into bytes; a
- * program that works on packets asks for the pointer to be used as it is.
- */
-#ifdef XCP_WIRE_IN_PACKETS
-XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
-{
-	return __builtin_bswap32(*(const volatile uint32_t *)p);
-}
-
-XCP_INLINE void xcp_put32(uint8_t *p, uint32_t v)
-{
-	*(volatile uint32_t *)p = __builtin_bswap32(v);
-}
-
-XCP_INLINE uint16_t xcp_get16(const uint8_t *p)
-{
-	return __builtin_bswap16(*(const volatile uint16_t *)p);
-}
-
-XCP_INLINE void xcp_put16(uint8_t *p, uint16_t v)
-{
-	*(volatile uint16_t *)p = __builtin_bswap16(v);
-}
-#else
+/* Big-endian access at any alignment. */
 XCP_INLINE uint32_t xcp_get32(const uint8_t *p)
 {
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
@@ -106,7 +81,6 @@ XCP_INLINE void xcp_put16(uint8_t *p, uint16_t v)
 	p[0] = (uint8_t)(v >> 8);
 	p[1] = (uint8_t)v;
 }
-#endif
 
 XCP_INLINE uint32_t xcp_saturate32(uint64_t v)
 {

@@ -377,4 +377,27 @@ mod tests {
         }
         assert!(seen >= 15, "{seen}");
     }
+
+    fn long_options(command: &clap::Command) -> Vec<String> {
+        let own = command.get_opts().filter_map(|o| o.get_long());
+        own.map(str::to_owned)
+            .chain(command.get_subcommands().flat_map(long_options))
+            .collect()
+    }
+
+    /// An option is a word in backquotes that begins with `--`.
+    #[test]
+    fn conformance_names_only_options_that_exist() {
+        let options = long_options(&Cli::command());
+        let document = include_str!("../../../docs/conformance.md");
+        let quoted = document.split('`').skip(1).step_by(2);
+        let named: Vec<_> = quoted
+            .flat_map(str::split_whitespace)
+            .filter_map(|word| word.strip_prefix("--"))
+            .collect();
+        for name in &named {
+            assert!(options.iter().any(|o| o == name), "--{name}");
+        }
+        assert!(named.len() >= 10, "{named:?}");
+    }
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! docs/conformance.md names only what exists. Of the words in backquotes,
+//!
+//! - a path contains `/` and ends in one of EXTENSIONS: the repository has it
+//! - a symbol is a C name with a `_`, or C names joined by dots: it stands in a
+//!   file of SOURCES, whole
+//!
+//! and each link target without `://` exists, as seen from docs/. Options are
+//! tested in crates/xcp/src/cli.rs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const EXTENSIONS: [&str; 6] = [".c", ".h", ".md", ".rs", ".lua", ".toml"];
+const SOURCES: [&str; 3] = ["core", "bpf", "crates"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/conformance.md")).expect("the document is there")
+}
+
+/// The words in backquotes.
+fn quoted(document: &str) -> Vec<&str> {
+    let spans = document.split('`').skip(1).step_by(2);
+    spans.flat_map(str::split_whitespace).collect()
+}
+
+fn is_path(word: &str) -> bool {
+    word.contains('/') && EXTENSIONS.iter().any(|e| word.ends_with(e))
+}
+
+fn in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_symbol(word: &str) -> bool {
+    let is_name =
+        |part: &str| part.chars().all(in_name) && part.starts_with(|c: char| !c.is_ascii_digit());
+    word.contains(['_', '.']) && word.split('.').all(is_name)
+}
+
+/// The text of all sources below `folder`, without this file.
+fn sources(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            text += &sources(&path);
+        } else if path
+            .extension()
+            .is_some_and(|e| e == "c" || e == "h" || e == "rs")
+            && !path.ends_with(file!())
+        {
+            text += &fs::read_to_string(&path).expect("UTF-8");
+        }
+    }
+    text
+}
+
+/// Whether `symbol` stands in `text`, not as a part of a longer name.
+fn has(text: &str, symbol: &str) -> bool {
+    text.match_indices(symbol).any(|(at, _)| {
+        !text[..at].ends_with(in_name) && !text[at + symbol.len()..].starts_with(in_name)
+    })
+}
+
+#[test]
+fn every_path_exists() {
+    let document = document();
+    let paths: Vec<_> = quoted(&document)
+        .into_iter()
+        .filter(|w| is_path(w))
+        .collect();
+    for path in &paths {
+        assert!(root().join(path).is_file(), "{path}");
+    }
+    assert!(paths.len() >= 10, "{paths:?}");
+}
+
+#[test]
+fn every_symbol_is_in_the_sources() {
+    let document = document();
+    let text: String = SOURCES.map(|s| sources(&root().join(s))).concat();
+    let symbols: Vec<_> = quoted(&document)
+        .into_iter()
+        .filter(|w| is_symbol(w))
+        .collect();
+    for symbol in &symbols {
+        assert!(has(&text, symbol), "{symbol}");
+    }
+    assert!(symbols.len() >= 6, "{symbols:?}");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let document = document();
+    let targets = document
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let mut seen = 0;
+    for target in targets.filter(|t| !t.contains("://")) {
+        let file = target.split('#').next().unwrap_or_default();
+        assert!(root().join("docs").join(file).is_file(), "{target}");
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen}");
+}
