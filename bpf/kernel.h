@@ -50,7 +50,7 @@ struct bpf_iter_num {
 #define IPV4_CHECK 10
 #define TCP_CHECK 16
 
-/* This packet is not ours to judge: ask the next program (tcx and clsact). */
+/* This packet is not ours to judge: ask the next program (TCX_NEXT). */
 #define XCP_TC_NEXT (-1)
 
 struct gnet_stats_queue {

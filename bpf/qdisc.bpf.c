@@ -7,7 +7,7 @@
  *   router -> enqueue -+           +- by weight -> shaper -> device
  *                      +-- other --+
  *
- *   1. The router (tcx or clsact egress, just before) has marked the packets
+ *   1. The router (tcx egress, just before) has marked the packets
  *      with an XCP header by XCP_CLASSID in tc_classid. A packet that does not
  *      fit into its queue is dropped.
  *   2. core/xcp_shaper.h says when the next packet may leave, and a timer

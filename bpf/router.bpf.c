@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The router: tc egress (tcx or clsact) on an output link. One instance per
- * link, so that its state is found without a look-up.
+ * The router: tcx egress on an output link. One instance per link, so that its
+ * state is found without a look-up.
  *
  * A packet's way:
  *   1. the clocks: the link is looked at now and then, for its backlog; an

@@ -2,9 +2,9 @@
 /*
  * socket(AF_INET or AF_INET6, SOCK_STREAM, IPPROTO_XCP).
  *
- * 1. socket() asks update_socket_protocol() which protocol is meant (Linux
- *    6.6 and later with CONFIG_MPTCP, whose hook it is). Ours is TCP, and the
- *    thread is remembered.
+ * 1. socket() asks update_socket_protocol() which protocol is meant (with
+ *    CONFIG_MPTCP, whose hook it is). Ours is TCP, and the thread is
+ *    remembered.
  * 2. The socket that the same call goes on to create is marked (sock_create),
  *    and option.bpf.c gives it xcp when it connects or listens.
  *

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::clsact::{self, Direction, Place};
 use crate::intf::{DeviceKey, DeviceRecord, Record};
+use crate::link::{self, Direction};
 use crate::rtnl::{self, Device};
-use crate::{bpffs, features, link, netns, object, offload, router, Error, Result};
+use crate::{bpffs, netns, object, offload, Error, Result};
 
 const PART: &str = "host";
 const FOLDER: &str = "devices";
@@ -142,29 +142,9 @@ fn write(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
         .map_err(|e| object::failure("table of devices", &e))
 }
 
-/// The clsact qdisc that a router of this namespace created is this device's
-/// to remove now; false if nothing is attached there.
-pub(crate) fn inherit_clsact(ifindex: u32) -> Result<bool> {
-    if !object::exists(&bpffs::dir(PART).join(MAP)) {
-        return Ok(false);
-    }
-    let key = DeviceKey {
-        netns: netns::cookie()?,
-        ifindex,
-        unused: 0,
-    };
-    let Some(mut record) = recorded(&key)? else {
-        return Ok(false);
-    };
-    record.clsact = 1;
-    write(&key, &record)?;
-    Ok(true)
-}
-
 fn put_on(key: &DeviceKey, device: &Device, header: bool, ip_proto: u8) -> Result<()> {
     let mut record = DeviceRecord {
         ip_proto: ip_proto.into(),
-        clsact: u32::from(!features::has_tcx() && !clsact::exists(device.index)),
         ..Default::default()
     };
     if header {
@@ -203,12 +183,8 @@ fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Resu
         ("xcp_egress", Direction::Egress),
     ] {
         let program = object::program(&loaded, name)?;
-        if features::has_tcx() {
-            let attached = link::attach_tcx_first(program.as_fd(), device.index, direction)?;
-            link::pin(attached.as_fd(), &folder.join(name))?;
-        } else {
-            clsact::attach(program.as_fd(), device.index, direction, Place::Host)?;
-        }
+        let attached = link::attach_tcx_first(program.as_fd(), device, direction)?;
+        link::pin(attached.as_fd(), &folder.join(name))?;
     }
     Ok(())
 }
@@ -225,15 +201,6 @@ fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
     for pin in ["xcp_ingress", "xcp_egress"].map(|name| folder.join(name)) {
         if let Ok(attached) = link::open(&pin) {
             link::detach(attached.as_fd());
-        }
-    }
-    if device.is_some() {
-        for direction in [Direction::Ingress, Direction::Egress] {
-            clsact::detach(key.ifindex, direction, Place::Host);
-        }
-        let others = || router::inherit_clsact(key.ifindex).unwrap_or(false);
-        if record.clsact != 0 && !others() {
-            clsact::remove(key.ifindex);
         }
     }
     let _ = fs::remove_dir_all(&folder);

@@ -22,14 +22,8 @@ pub struct Feature {
     pub cost: &'static str,
 }
 
-/// Set to anything, makes [`has_tcx`] say no, for testing the way around it.
-const NO_TCX: &str = "XCP_NO_TCX";
-
 /// Whether programs can be attached as tcx links (6.6 and later).
-pub fn has_tcx() -> bool {
-    if std::env::var_os(NO_TCX).is_some() {
-        return false;
-    }
+pub(crate) fn has_tcx() -> bool {
     const LOOPBACK: i32 = 1;
     // SAFETY: the record is zeroed but for its size.
     unsafe {
@@ -77,12 +71,12 @@ pub fn probe() -> Vec<Feature> {
         loads(
             &object::CC,
             object::open(&object::CC).and_then(|o| object::load(&object::CC, o)),
-            "no sender here: needs 6.4 or later with CONFIG_BPF_JIT",
+            "no sender here: needs 6.6 or later with CONFIG_BPF_JIT",
         ),
         loads(
             &object::OPTION,
             object::open(&object::OPTION).and_then(|o| object::load(&object::OPTION, o)),
-            "no host here: needs 6.4 or later with CONFIG_CGROUP_BPF",
+            "no host here: needs 6.6 or later with CONFIG_CGROUP_BPF",
         ),
         loads(
             &object::ROUTER,
@@ -93,16 +87,16 @@ pub fn probe() -> Vec<Feature> {
                     ..Default::default()
                 },
             ),
-            "no router here: needs 6.4 or later with CONFIG_NET_CLS_ACT",
+            "no router here: needs 6.6 or later",
         ),
         headers(),
         control_groups(),
         Feature {
             name: "tcx links",
             present: has_tcx(),
-            required: false,
+            required: true,
             detail: "6.6 and later".into(),
-            cost: "routers use a clsact qdisc instead; nothing is lost",
+            cost: "no router here, and no `xcp host on --dev`: use Linux 6.6 or later",
         },
         Feature {
             name: "queue disciplines in BPF",

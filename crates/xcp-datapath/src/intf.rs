@@ -279,13 +279,11 @@ record! {
     /// A device that `xcp host on` attached to, in its own map.
     struct DeviceKey { netns: u64, ifindex: u32, unused: u32, }
 
-    /// What it was before, and how it is attached.
+    /// What it was before.
     struct DeviceRecord {
         gso_max_segs: u32,
         tx_checksums: u32,
         ip_proto: u32,
-        /// The qdisc was created for it.
-        clsact: u32,
         /// All was done.
         complete: u32,
     }

@@ -6,7 +6,6 @@
 
 mod bpffs;
 mod cgroup;
-mod clsact;
 mod device;
 mod error;
 mod ethtool;

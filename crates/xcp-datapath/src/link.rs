@@ -6,25 +6,50 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::clsact::Direction;
-use crate::{Error, Result};
+use crate::rtnl::Device;
+use crate::{features, Error, Result};
+
+/// Packets that come in, or go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Ingress,
+    Egress,
+}
 
 /// Attaches a program to the egress of a device of this network namespace.
-pub fn attach_tcx_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd> {
-    create(program, ifindex as i32, libbpf_sys::BPF_TCX_EGRESS, 0)
+pub fn attach_tcx_egress(program: BorrowedFd<'_>, device: &Device) -> Result<OwnedFd> {
+    attach_tcx(program, device, Direction::Egress, 0)
 }
 
 /// Attaches a program to a device before all others that are there.
 pub fn attach_tcx_first(
     program: BorrowedFd<'_>,
-    ifindex: u32,
+    device: &Device,
     direction: Direction,
+) -> Result<OwnedFd> {
+    attach_tcx(program, device, direction, libbpf_sys::BPF_F_BEFORE)
+}
+
+fn attach_tcx(
+    program: BorrowedFd<'_>,
+    device: &Device,
+    direction: Direction,
+    flags: u32,
 ) -> Result<OwnedFd> {
     let kind = match direction {
         Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
         Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
     };
-    create(program, ifindex as i32, kind, libbpf_sys::BPF_F_BEFORE)
+    create(program, device.index as i32, kind, flags).map_err(|e| {
+        if features::has_tcx() {
+            return e;
+        }
+        Error::new(
+            &device.name,
+            "this kernel has no tcx links",
+            "use Linux 6.6 or later",
+        )
+    })
 }
 
 /// Attaches a sock_ops program to a cgroup.

@@ -9,7 +9,7 @@ use libbpf_rs::Object;
 use crate::intf::Medium as Settings;
 use crate::router::Framing;
 use crate::rtnl::Device;
-use crate::{features, link, object, Error, Result};
+use crate::{link, object, Result};
 
 /// The medium that two devices share.
 pub struct Medium {
@@ -22,13 +22,6 @@ impl Medium {
     /// A medium that carries so many bytes per second; each end queues up to
     /// `limit_packets`.
     pub fn new(rate_bytes_per_s: u64, framing: Framing, limit_packets: u32) -> Result<Self> {
-        if !features::has_tcx() {
-            return Err(Error::new(
-                "half-duplex link",
-                "this kernel has no tcx",
-                "use Linux 6.6 or later",
-            ));
-        }
         let open = object::open(&object::MEDIUM)?;
         let mut medium = Self {
             object: object::load(&object::MEDIUM, open)?,
@@ -54,7 +47,7 @@ impl Medium {
     pub fn attach(&mut self, dev: &str) -> Result<()> {
         let device = Device::find(dev)?;
         let program = object::program(&self.object, "xcp_depart")?;
-        let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
+        let attached = link::attach_tcx_egress(program.as_fd(), &device)?;
         self.attached.push(attached);
         Ok(())
     }

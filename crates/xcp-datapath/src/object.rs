@@ -81,7 +81,7 @@ pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Error {
             reason: format!("Linux {} lacks what it needs ({e})", release.trim()),
-            remedy: "use Linux 6.4 or later; `xcp doctor` tells what is missing, --verbose what \
+            remedy: "use Linux 6.6 or later; `xcp doctor` tells what is missing, --verbose what \
                      the kernel says"
                 .into(),
             ..refused

@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, Object};
 use serde::Serialize;
 
-use crate::clsact::{self, Direction, Place};
 use crate::intf::{
     Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
 };
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
 use crate::trace::{self, Trace};
-use crate::{bpffs, device, error, features, link, object, qdisc, wire, Error, Result};
+use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -24,8 +23,6 @@ pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_00
 /// Linux counts.
 pub const OVERHEAD_RANGE_B: std::ops::RangeInclusive<i32> = -64..=4096;
 
-/// Notes that the qdisc was created for the router.
-const CLSACT: &str = "clsact";
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 
 /// What a router hands out.
@@ -247,8 +244,6 @@ impl Sharing {
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     pub device: String,
-    /// `tcx` or `clsact`.
-    pub attached: &'static str,
     /// Capacity that was set, bits per second; none if it is only measured.
     pub capacity_bps: Option<u64>,
     /// Less is handed out where the link is found to carry less.
@@ -411,20 +406,8 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     }
     let program = object::program(&loaded, "xcp_router")?;
     link::pin(program.as_fd(), &dir.join("program"))?;
-    if features::has_tcx() {
-        let attached = link::attach_tcx_egress(program.as_fd(), device.index)?;
-        link::pin(attached.as_fd(), &dir.join("link"))?;
-    } else {
-        if !clsact::exists(device.index) {
-            bpffs::mark(&dir.join(CLSACT))?;
-        }
-        clsact::attach(
-            program.as_fd(),
-            device.index,
-            Direction::Egress,
-            Place::Router,
-        )?;
-    }
+    let attached = link::attach_tcx_egress(program.as_fd(), device)?;
+    link::pin(attached.as_fd(), &dir.join("link"))?;
     // last, and away first: a flow must not change queues on its way
     if config.queue != 0 {
         qdisc::place(&device.name)?;
@@ -448,25 +431,9 @@ pub fn del(dev: &str) -> Result<()> {
     let taken = qdisc::remove(&device.name).and(shape::remove(&device, &dir));
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
-    } else {
-        clsact::detach(device.index, Direction::Egress, Place::Router);
-        if object::exists(&dir.join(CLSACT)) && !device::inherit_clsact(device.index)? {
-            clsact::remove(device.index);
-        }
     }
     bpffs::remove(&part)?;
     taken.map(|_| ())
-}
-
-/// The clsact qdisc that a host created on a device of this namespace is its
-/// router's to remove now; false if it has none.
-pub(crate) fn inherit_clsact(ifindex: u32) -> Result<bool> {
-    let dir = bpffs::dir(&part(ifindex)?);
-    if !object::exists(&dir) || object::exists(&dir.join("link")) {
-        return Ok(false);
-    }
-    bpffs::mark(&dir.join(CLSACT))?;
-    Ok(true)
 }
 
 /// Removes what devices that are gone have left pinned.
@@ -544,11 +511,6 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     Ok(Status {
         device,
-        attached: if object::exists(&dir.join("link")) {
-            "tcx"
-        } else {
-            "clsact"
-        },
         capacity_bps: set(config.params.capacity_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
-    DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP,
-    NLM_F_ECHO, NLM_F_REPLACE, NLM_F_REQUEST,
+    DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_ECHO,
+    NLM_F_REPLACE, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -133,17 +133,6 @@ pub fn set_gso_max_segs(index: u32, segments: u32) -> Result<()> {
     request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK).map(|_| ())
 }
 
-/// Where the clsact qdisc stands, and its filters on the way in and out.
-const CLSACT: TcHandle = tc_handle(0xfff1);
-const CLSACT_FILTERS: [TcHandle; 2] = [tc_handle(0xfff2), tc_handle(0xfff3)];
-
-const fn tc_handle(minor: u16) -> TcHandle {
-    TcHandle {
-        major: 0xffff,
-        minor,
-    }
-}
-
 fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
     let mut message = TcMessage::default();
     message.header.index = index as i32;
@@ -151,7 +140,7 @@ fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
     message
 }
 
-/// A queue discipline somewhere on a device.
+/// The root queue discipline of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
@@ -161,8 +150,9 @@ pub struct Qdisc {
     pub major: u16,
 }
 
-fn qdisc_at(index: u32, parent: TcHandle) -> Option<Qdisc> {
-    let ask = RouteNetlinkMessage::GetQueueDiscipline(tc_message(index, parent));
+/// The root queue discipline of a device, if it has one.
+pub fn root_qdisc(index: u32) -> Option<Qdisc> {
+    let ask = RouteNetlinkMessage::GetQueueDiscipline(tc_message(index, TcHandle::ROOT));
     let answer = request(ask, NLM_F_ECHO | NLM_F_ACK).ok()?;
     answer.into_iter().find_map(|m| match m {
         RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
@@ -179,16 +169,6 @@ fn qdisc_at(index: u32, parent: TcHandle) -> Option<Qdisc> {
         }
         _ => None,
     })
-}
-
-/// The kind of the qdisc that stands there: clsact, or ingress.
-pub fn clsact_kind(index: u32) -> Option<String> {
-    qdisc_at(index, CLSACT).map(|qdisc| qdisc.kind)
-}
-
-/// The root queue discipline of a device, if it has one.
-pub fn root_qdisc(index: u32) -> Option<Qdisc> {
-    qdisc_at(index, TcHandle::ROOT)
 }
 
 /// Fails where somebody chose the root queue discipline, unless it is of the
@@ -268,15 +248,6 @@ pub fn mtu(index: u32) -> Result<u32> {
 pub fn delete_root_qdisc(index: u32) -> Result<()> {
     let message = tc_message(index, TcHandle::ROOT);
     request(RouteNetlinkMessage::DelQueueDiscipline(message), NLM_F_ACK).map(|_| ())
-}
-
-/// Whether any filter is in it.
-pub fn has_clsact_filters(index: u32) -> bool {
-    CLSACT_FILTERS.into_iter().any(|parent| {
-        let ask = RouteNetlinkMessage::GetTrafficFilter(tc_message(index, parent));
-        request(ask, NLM_F_DUMP)
-            .is_ok_and(|answer| answer.iter().any(RouteNetlinkMessage::is_new_filter))
-    })
 }
 
 const SEE_DOCTOR: &str = "see `xcp doctor`";

@@ -155,7 +155,7 @@ pub(crate) fn load(host: Option<&Path>, number: u8) -> Result<Object> {
             refused("the kernel forbids tracing programs", number)
         }
         _ => refused(
-            &format!("the kernel's socket() takes no programs ({e}); 6.6 and later with CONFIG_MPTCP does"),
+            &format!("the kernel's socket() takes no programs ({e}); it needs CONFIG_MPTCP"),
             number,
         ),
     })

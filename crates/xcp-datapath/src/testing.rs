@@ -277,7 +277,7 @@ impl Accident {
             .map_err(|e| object::failure("plan", &e))?;
         let object = object::load(&object::TEST_TC, open)?;
         let program = object::program(&object, "xcp_accident")?;
-        let link = link::attach_tcx_egress(program.as_fd(), device.index)?;
+        let link = link::attach_tcx_egress(program.as_fd(), &device)?;
         Ok(Self {
             object,
             _link: link,

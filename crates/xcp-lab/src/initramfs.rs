@@ -24,8 +24,6 @@ const MODULES: &[&str] = &[
     "sch_fq",
     "sch_fq_codel",
     "sch_cake",
-    "sch_ingress",
-    "cls_bpf",
     "tcp_bbr",
 ];
 

@@ -132,7 +132,7 @@ mod tests {
             present,
             required,
             detail: "6.6 and later".into(),
-            cost: "clsact instead".into(),
+            cost: "no router here".into(),
         }
     }
 
@@ -149,8 +149,8 @@ mod tests {
         let text = describe(&report, &Style(false));
         assert!(text.starts_with(
             "ok       tcx links  6.6 and later\n\
-             without  tcx links  6.6 and later\n           clsact instead\n\
-             MISSING  tcx links  6.6 and later\n           clsact instead\n\n"
+             without  tcx links  6.6 and later\n           no router here\n\
+             MISSING  tcx links  6.6 and later\n           no router here\n\n"
         ));
         assert!(text.contains("do not all work"));
     }

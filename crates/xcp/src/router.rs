@@ -221,7 +221,6 @@ fn describe(status: &Status, style: &Style) -> String {
                 .map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
         ),
         ("header protocol", status.ip_proto.to_string()),
-        ("attached by", status.attached.into()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),
         (
@@ -249,7 +248,6 @@ mod tests {
     fn status() -> Status {
         Status {
             device: "eth0".into(),
-            attached: "tcx",
             capacity_bps: Some(10_000_000),
             measure: true,
             capacity_in_use_bps: Some(8_200_000),

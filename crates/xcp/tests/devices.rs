@@ -11,31 +11,29 @@ use command::killed::killed_after;
 use command::{xcp, xcp_within, Ran, Space, Traces, XCP};
 use common::{pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
-use xcp_datapath::testing::{can_run, skipped};
-use xcp_datapath::{features, router};
+use xcp_datapath::router;
+use xcp_datapath::testing::{can_run, skipped, Accident, AccidentPlan};
 
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
-/// Both ways to attach, as far as this kernel has them.
-fn both_ways(test: &str, body: impl Fn(bool)) {
+/// Runs a test that leaves nothing behind.
+fn leaves_nothing(test: &str, body: impl Fn()) {
     let _turn = turn();
     if !can_run(test) {
         return;
     }
-    for tcx in [true, false] {
-        if tcx && !features::has_tcx() {
-            skipped(test, "no tcx in this kernel (6.6 and later have it)");
-            continue;
-        }
-        let Some(before) = Traces::before(test) else {
-            return;
-        };
-        println!("{test}, tcx {tcx}");
-        let off = Off;
-        body(tcx);
-        drop(off);
-        before.gone();
-    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let off = Off;
+    body();
+    drop(off);
+    before.gone();
+}
+
+/// Attaches as many programs to a device's egress as the kernel permits.
+fn fill_egress(dev: &str) -> Vec<Accident> {
+    std::iter::from_fn(|| Accident::start(dev, AccidentPlan::default()).ok()).collect()
 }
 
 /// XCP is off in the end, also where a test fails.
@@ -49,17 +47,17 @@ impl Drop for Off {
 
 #[test]
 fn only_what_differs_is_changed() {
-    both_ways("devices", |tcx| {
+    leaves_nothing("devices", || {
         let space = Space::new("dev");
         let elsewhere = Space::new("else");
         let untouched = space.devices();
         let segs = space.gso_max_segs("v0");
         assert!(segs > 1);
         let change = |args: &str| {
-            let ran = space.xcp(tcx, &format!("{args} --json")).ok();
+            let ran = space.xcp(&format!("{args} --json")).ok();
             ran.json()["change"].clone()
         };
-        let shown = |what: &str| space.xcp(tcx, "host show --json").ok().json()[what].clone();
+        let shown = |what: &str| space.xcp("host show --json").ok().json()[what].clone();
         let segments = || (space.gso_max_segs("v0"), space.gso_max_segs("v1"));
 
         assert_eq!(change(HEADER), "added");
@@ -71,7 +69,7 @@ fn only_what_differs_is_changed() {
         );
         assert_eq!(change(HEADER), "unchanged");
         // of one namespace, and nobody else's
-        let other = elsewhere.xcp(tcx, "host show --json").ok().json();
+        let other = elsewhere.xcp("host show --json").ok().json();
         assert_eq!(
             (&other["devices"], &other["wires"]),
             (&json!([]), &json!([]))
@@ -99,51 +97,45 @@ fn only_what_differs_is_changed() {
 
         // taken off from another namespace
         assert_eq!(change(&format!("{HEADER} --dev v1")), "changed");
-        elsewhere.xcp(tcx, "host off").ok();
+        elsewhere.xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
     });
 }
 
 #[test]
 fn a_namespace_without_a_name_is_found_by_its_processes() {
-    both_ways("devices of a process", |tcx| {
+    leaves_nothing("devices of a process", || {
         let mut script = Command::new("unshare");
         script.args(["--net", "sh", "-c"]).arg(
             "ip link add v0 type veth peer name v1 && \
              $XCP host on --wire header --dev v0 --peers 10.0.0.0/8 >/dev/null && \
-             ip -d -o link show v0 && tc qdisc show dev v0 && $OFF && \
-             ip -d -o link show v0 && tc qdisc show dev v0",
+             ip -d -o link show v0 && $OFF && ip -d -o link show v0",
         );
         let off = format!(
             "nsenter --net=/proc/{}/ns/net {XCP} host off",
             std::process::id()
         );
         script.env("XCP", XCP).env("OFF", off);
-        if !tcx {
-            script.env("XCP_NO_TCX", "1");
-        }
         let ran = Ran::of(&mut script).ok();
         let (on, after) = ran.out.split_once("XCP is off").unwrap();
         assert!(on.contains("gso_max_segs 1 "), "{on}");
         assert!(after.contains("gso_max_segs 65535 "), "{after}");
-        assert_eq!(on.contains("clsact"), !tcx);
-        assert!(!after.contains("clsact"), "{after}");
     });
 }
 
 #[test]
 fn a_device_that_has_gone_leaves_nothing() {
-    both_ways("device gone", |tcx| {
+    leaves_nothing("device gone", || {
         let space = Space::new("gone");
-        space.xcp(tcx, HEADER).ok();
+        space.xcp(HEADER).ok();
         space.device("del v0");
-        let shown = space.xcp(tcx, "host show --json").ok().json();
+        let shown = space.xcp("host show --json").ok().json();
         assert_eq!(shown["devices"], json!([]));
         // another of the same name is another
         space.device("add v0 type veth peer name v1");
         let untouched = space.devices();
         assert_eq!(
-            space.xcp(tcx, &format!("{HEADER} --json")).ok().json()["change"],
+            space.xcp(&format!("{HEADER} --json")).ok().json()["change"],
             "changed"
         );
         assert_eq!(space.gso_max_segs("v0"), 1);
@@ -154,10 +146,8 @@ fn a_device_that_has_gone_leaves_nothing() {
 
 #[test]
 fn what_fails_changes_nothing() {
-    both_ways("devices refused", |tcx| {
+    leaves_nothing("devices refused", || {
         let space = Space::new("bad");
-        // stands where clsact would, and has no egress
-        space.tc("qdisc add dev v1 ingress");
         let untouched = space.devices();
         let no_device = "xcp: none: no such network device here\n  \
                          help: list the devices with `ip link`\n";
@@ -221,31 +211,27 @@ fn what_fails_changes_nothing() {
         ];
         let off = Traces::before("devices refused").unwrap();
         for (args, code, told) in &lines {
-            space
-                .xcp(tcx, &format!("host on {args}"))
-                .failed(*code, told);
+            space.xcp(&format!("host on {args}")).failed(*code, told);
             off.gone();
         }
         // nor is anything different where XCP is on
-        space.xcp(tcx, "host on --dev v0").ok();
-        let (seen, shown) = (space.devices(), space.xcp(tcx, "host show").ok().out);
+        space.xcp("host on --dev v0").ok();
+        let (seen, shown) = (space.devices(), space.xcp("host show").ok().out);
         for (args, code, told) in &lines {
-            space
-                .xcp(tcx, &format!("host on {args}"))
-                .failed(*code, told);
+            space.xcp(&format!("host on {args}")).failed(*code, told);
         }
         assert_eq!(space.devices(), seen);
-        assert_eq!(space.xcp(tcx, "host show").ok().out, shown);
-        if !tcx {
-            space.xcp(tcx, "host on").ok();
-            let ran = space.xcp(tcx, &format!("{HEADER} --dev v1"));
-            ran.failed(
-                1,
-                "xcp: clsact qdisc: the device has the qdisc ingress in its place\n  \
-                 help: remove that: tc qdisc del dev DEV ingress\n",
-            );
-            assert_eq!(space.devices(), untouched, "v0 is as it was: v1 refused");
-        }
+        assert_eq!(space.xcp("host show").ok().out, shown);
+        space.xcp("host on").ok();
+        let full = space.within(|| fill_egress("v1"));
+        let ran = space.xcp(&format!("{HEADER} --dev v1"));
+        ran.failed(
+            1,
+            "xcp: attaching the program: Numerical result out of range (os error 34)\n  \
+             help: see `xcp doctor`\n",
+        );
+        assert_eq!(space.devices(), untouched, "v0 is as it was: v1 refused");
+        drop(full);
         xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
     });
@@ -258,16 +244,16 @@ fn a_killed_command_leaves_nothing_that_off_does_not_restore() {
         skipped("devices, killed", "processes may not be traced here");
         return;
     }
-    both_ways("devices, killed", |tcx| {
+    leaves_nothing("devices, killed", || {
         let space = Space::new("kill");
         let untouched = space.devices();
         let on = format!("{HEADER} --dev v1");
         let mut moments = 0;
-        while killed_after(&mut space.command(tcx, &on), moments + 1) {
+        while killed_after(&mut space.command(&on), moments + 1) {
             moments += 1;
             if moments % 3 == 0 {
                 // goes on where the other was stopped
-                space.xcp(tcx, &on).ok();
+                space.xcp(&on).ok();
                 assert_eq!((space.gso_max_segs("v0"), space.gso_max_segs("v1")), (1, 1));
             }
             let _ = xcp("host off");
@@ -279,16 +265,15 @@ fn a_killed_command_leaves_nothing_that_off_does_not_restore() {
     });
 }
 
-/// The host's program puts the header in before the router's reads it, and
-/// neither takes the other's qdisc away.
+/// The host's program puts the header in before the router's reads it.
 #[test]
 fn a_router_on_the_same_device_reads_what_the_host_puts_in() {
-    both_ways("devices and router", |tcx| {
+    leaves_nothing("devices and router", || {
         for (first, second) in [("host", "router"), ("router", "host")] {
             let net = Net::new("h");
             net.add_routers(LINK_BPS);
             let xcp =
-                |node: &str, args: &str| Ran::of(&mut xcp_within(&net.space(node), tcx, args)).ok();
+                |node: &str, args: &str| Ran::of(&mut xcp_within(&net.space(node), args)).ok();
             let tc = |args: &str| {
                 common::output(
                     "nsenter",
@@ -315,15 +300,7 @@ fn a_router_on_the_same_device_reads_what_the_host_puts_in() {
             drop((client, other));
 
             off(first);
-            if tcx {
-                assert_eq!(tc("qdisc show"), untouched);
-            } else {
-                assert!(tc("qdisc show").contains("clsact"));
-                assert!(
-                    tc("filter show dev r egress").contains("bpf"),
-                    "{second} stays"
-                );
-            }
+            assert_eq!(tc("qdisc show"), untouched);
             off(second);
             assert_eq!(tc("qdisc show"), untouched);
         }

@@ -79,19 +79,19 @@ fn the_backlog_is_that_of_all_queues() {
             "qdisc add dev m0 parent 1:{queue} tbf rate 1kbit burst 2k limit 100k"
         ));
     }
-    space.xcp(true, "router add m0 --capacity 10mbit").ok();
+    space.xcp("router add m0 --capacity 10mbit").ok();
     space.within(|| send(60));
     thread::sleep(Duration::from_millis(10));
     let held = told(&space, "tbf", "backlog");
     space.within(|| send(1));
 
     assert!(held.iter().filter(|&&b| b > 0).count() >= 2, "{held:?}");
-    let status = space.xcp(true, "router show m0 --json").ok().json();
+    let status = space.xcp("router show m0 --json").ok().json();
     let seen = status["queue_bytes"].as_u64().unwrap();
     let held: u64 = held.iter().sum();
     assert!(held >= 40 * PACKET_B, "{held}");
     assert!(seen.abs_diff(held) <= 2 * PACKET_B, "{seen} of {held}");
-    space.xcp(true, "router del m0").ok();
+    space.xcp("router del m0").ok();
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn queues_that_count_per_cpu_are_added_up() {
     multi_queue(&space);
     // it has no lock there, and counts per CPU
     space.tc("qdisc replace dev m0 root pfifo_fast");
-    space.xcp(true, "router add m0 --capacity 10mbit").ok();
+    space.xcp("router add m0 --capacity 10mbit").ok();
     let link = space.within(|| {
         send(100);
         thread::sleep(Duration::from_millis(10));
@@ -121,5 +121,5 @@ fn queues_that_count_per_cpu_are_added_up() {
         link.seen.sent_B
     );
     assert_eq!(link.seen.backlog_B, 0);
-    space.xcp(true, "router del m0").ok();
+    space.xcp("router del m0").ok();
 }

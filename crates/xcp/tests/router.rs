@@ -10,9 +10,10 @@ use common::turn;
 use serde_json::{json, Value};
 use xcp_datapath::testing::{can_run, skipped};
 
-/// Add, add again, change, show, take off: with tcx or with clsact.
-fn life(test: &str, tcx: bool) {
+#[test]
+fn a_router_is_added_changed_shown_and_taken_off() {
     let _turn = turn();
+    let test = "router";
     if !can_run(test) {
         return;
     }
@@ -21,7 +22,7 @@ fn life(test: &str, tcx: bool) {
     };
     let space = Space::new("life");
     let qdiscs = space.tc("qdisc show dev v0");
-    let xcp = |args: &str| space.xcp(tcx, args);
+    let xcp = |args: &str| space.xcp(args);
 
     let added = xcp("router add v0 --capacity 10mbit --overhead 18 --json").ok();
     assert_eq!(
@@ -38,9 +39,7 @@ fn life(test: &str, tcx: bool) {
             "ip_proto": 253,
         })
     );
-    if tcx {
-        assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
-    }
+    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
     let again = xcp("router add v0 --capacity 10mbit --overhead 18").ok();
     assert_eq!(
         again.out,
@@ -52,7 +51,6 @@ fn life(test: &str, tcx: bool) {
     let one = xcp("router show v0 --json").ok().json();
     assert_eq!(one["capacity_bps"], 2_500_000_000_u64);
     assert_eq!(one["overhead_bytes"], 0);
-    assert_eq!(one["attached"], if tcx { "tcx" } else { "clsact" });
     assert_eq!(xcp("router show --json").ok().json(), json!([one]));
     assert!(xcp("router show v0")
         .ok()
@@ -86,7 +84,7 @@ fn all_options_are_told() {
     };
     let space = Space::new("opt");
     let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33";
-    let added = space.xcp(true, &format!("router add v0 {set} --json"));
+    let added = space.xcp(&format!("router add v0 {set} --json"));
     assert_eq!(
         added.ok().json(),
         json!({
@@ -101,12 +99,12 @@ fn all_options_are_told() {
             "ip_proto": 253,
         })
     );
-    let again = space.xcp(true, &format!("router add v0 {set}")).ok().out;
+    let again = space.xcp(&format!("router add v0 {set}")).ok().out;
     assert_eq!(
         again,
         "v0: was an XCP router already, nothing changed, auto\n"
     );
-    let told = space.xcp(true, "router show v0 --json").ok().json();
+    let told = space.xcp("router show v0 --json").ok().json();
     for (name, value) in [
         ("capacity_bps", json!(null)),
         ("capacity_in_use_bps", json!(null)),
@@ -118,9 +116,9 @@ fn all_options_are_told() {
     ] {
         assert_eq!(told[name], value, "{name}");
     }
-    let believed = space.xcp(true, "router add v0 --capacity 1mbit --no-measure --ptm");
+    let believed = space.xcp("router add v0 --capacity 1mbit --no-measure --ptm");
     assert_eq!(believed.ok().out, "v0: changed, 1.0 Mb/s\n");
-    let text = space.xcp(true, "router show v0").ok().out;
+    let text = space.xcp("router show v0").ok().out;
     for line in [
         "\n  capacity             1.0 Mb/s\n",
         "\n  link carries         not measured\n",
@@ -129,7 +127,7 @@ fn all_options_are_told() {
     ] {
         assert!(text.contains(line), "{text}");
     }
-    space.xcp(true, "router del v0").ok();
+    space.xcp("router del v0").ok();
     before.gone();
 }
 
@@ -158,7 +156,7 @@ fn a_token_bucket_comes_and_goes() {
     };
     let space = Space::new("tbf");
     let none = queue_disciplines(&space);
-    let xcp = |args: &str| space.xcp(true, args);
+    let xcp = |args: &str| space.xcp(args);
     let with = |rate_bytes_per_s: u64, packets: u64, overhead: u64| {
         let told = queue_disciplines(&space);
         assert_eq!(told[0]["kind"], "tbf", "{told}");
@@ -208,61 +206,20 @@ fn a_root_that_somebody_chose_is_left_alone() {
     let space = Space::new("root");
     space.tc("qdisc add dev v0 root pfifo limit 9");
     let chosen = queue_disciplines(&space);
-    space
-        .xcp(true, "router add v0 --capacity 1mbit --shape")
-        .failed(
-            1,
-            "xcp: v0: has the root queue discipline pfifo, set by somebody\n  \
-             help: remove it (tc qdisc del dev v0 root), or leave it and be a router over it \
-             (without --shape)\n",
-        );
+    space.xcp("router add v0 --capacity 1mbit --shape").failed(
+        1,
+        "xcp: v0: has the root queue discipline pfifo, set by somebody\n  \
+         help: remove it (tc qdisc del dev v0 root), or leave it and be a router over it \
+         (without --shape)\n",
+    );
     assert_eq!(queue_disciplines(&space), chosen);
     before.gone();
     // in the place of ours, too
     space.tc("qdisc del dev v0 root");
-    space
-        .xcp(true, "router add v0 --capacity 1mbit --shape")
-        .ok();
+    space.xcp("router add v0 --capacity 1mbit --shape").ok();
     space.tc("qdisc replace dev v0 root pfifo limit 9");
-    space.xcp(true, "router del v0").ok();
+    space.xcp("router del v0").ok();
     assert_eq!(queue_disciplines(&space), chosen);
-    before.gone();
-}
-
-#[test]
-fn with_tcx() {
-    if xcp_datapath::features::has_tcx() {
-        life("router with tcx", true);
-    } else {
-        skipped(
-            "router with tcx",
-            "not in this kernel (6.6 and later have it)",
-        );
-    }
-}
-
-#[test]
-fn with_clsact() {
-    life("router with clsact", false);
-}
-
-#[test]
-fn a_clsact_qdisc_of_others_stays() {
-    let _turn = turn();
-    let test = "clsact of others";
-    if !can_run(test) {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let space = Space::new("cls");
-    space.tc("qdisc add dev v0 clsact");
-    let qdiscs = space.tc("qdisc show dev v0");
-    space.xcp(false, "router add v0 --capacity 10mbit").ok();
-    space.xcp(false, "router del v0").ok();
-    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
-    assert_eq!(space.tc("filter show dev v0 egress"), "");
     before.gone();
 }
 
@@ -270,19 +227,19 @@ fn a_clsact_qdisc_of_others_stays() {
 fn a_device_that_has_gone_leaves_nothing_for_long() {
     let _turn = turn();
     let test = "device gone";
-    if !can_run(test) || !xcp_datapath::features::has_tcx() {
+    if !can_run(test) {
         return;
     }
     let Some(before) = Traces::before(test) else {
         return;
     };
     let space = Space::new("gone");
-    space.xcp(true, "router add v0 --capacity 10mbit").ok();
+    space.xcp("router add v0 --capacity 10mbit").ok();
     space.device("del v0");
-    assert_eq!(space.xcp(true, "router show --json").ok().json(), json!([]));
+    assert_eq!(space.xcp("router show --json").ok().json(), json!([]));
     space.device("add v2 type veth peer name v3");
-    space.xcp(true, "router add v2 --capacity 10mbit").ok();
-    space.xcp(true, "router del v2").ok();
+    space.xcp("router add v2 --capacity 10mbit").ok();
+    space.xcp("router del v2").ok();
     before.gone();
 }
 

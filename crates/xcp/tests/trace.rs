@@ -26,7 +26,7 @@ fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
     for device in ["v0", "v1"] {
         space.device(&format!("set {device} up"));
     }
-    space.xcp(true, "router add v0 --capacity 10mbit").ok();
+    space.xcp("router add v0 --capacity 10mbit").ok();
     let frame = golden("forward");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
         let _over = Over(&over);
         work(&space);
     });
-    let _ = space.xcp(true, "router del v0");
+    let _ = space.xcp("router del v0");
 }
 
 /// One of the golden packets.
@@ -95,7 +95,7 @@ fn interrupt(child: &Child) {
 
 fn start(space: &Space, args: &str) -> Child {
     space
-        .command(true, args)
+        .command(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -130,7 +130,7 @@ fn intervals_are_told_in_three_forms() {
         return;
     }
     with_traffic("form", |space| {
-        let csv = space.xcp(true, "router trace v0 --csv --count 2").ok().out;
+        let csv = space.xcp("router trace v0 --csv --count 2").ok().out;
         let rows: Vec<Vec<&str>> = csv.lines().map(|l| l.split(',').collect()).collect();
         assert_eq!(rows.len(), 3, "{csv}");
         assert_eq!(
@@ -151,7 +151,7 @@ fn intervals_are_told_in_three_forms() {
         assert!((apart - value(2, "interval_s")).abs() < 1e-6, "{csv}");
 
         let begun = Instant::now();
-        let json = space.xcp(true, "router trace v0 --json --duration 1");
+        let json = space.xcp("router trace v0 --json --duration 1");
         assert!(begun.elapsed() >= Duration::from_secs(1));
         let json = json.ok().out;
         assert!(json.lines().count() >= 3, "{json}");
@@ -160,7 +160,7 @@ fn intervals_are_told_in_three_forms() {
             assert_eq!(interval["capacity_bps"], 10_000_000);
         }
 
-        let table = space.xcp(true, "router trace v0 --count 1").ok().out;
+        let table = space.xcp("router trace v0 --count 1").ok().out;
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 2, "{table}");
         assert!(lines[1].contains("10.0 Mb/s"), "{table}");
@@ -177,7 +177,7 @@ fn a_trace_ends_in_every_way() {
     with_traffic("ends", |space| {
         let mut first = start(space, "router trace v0 --json");
         line(&mut first);
-        space.xcp(true, "router trace v0").failed(
+        space.xcp("router trace v0").failed(
             1,
             "xcp: v0: its trace is being read already\n  \
              help: end the other xcp router trace, or the lab run, first\n",
@@ -194,13 +194,13 @@ fn a_trace_ends_in_every_way() {
 
         let mut removed = start(space, "router trace v0 --json");
         line(&mut removed);
-        space.xcp(true, "router del v0").ok();
+        space.xcp("router del v0").ok();
         end(removed).failed(
             1,
             "{\"error\":{\"thing\":\"v0\",\"reason\":\"its XCP router has been removed\",\
              \"remedy\":\"add it again: xcp router add v0\"}}\n",
         );
-        space.xcp(true, "router trace v0").failed(
+        space.xcp("router trace v0").failed(
             1,
             "xcp: v0: no XCP router on this device\n  \
              help: add one: xcp router add v0 --capacity 10mbit\n",
@@ -271,7 +271,7 @@ fn a_terminal_is_redrawn_and_restored() {
     }
     with_traffic("term", |space| {
         let (mut user, program) = terminal();
-        let mut command: Command = space.command(true, "router show v0 --watch");
+        let mut command: Command = space.command("router show v0 --watch");
         let child = command
             .env("TERM", "xterm")
             .stdout(program)

@@ -40,9 +40,9 @@ fn installed(program: &str) -> bool {
     found
 }
 
-/// The command in a node's namespace, with tcx where there is.
+/// The command in a node's namespace.
 fn xcp(net: &Net, node: &str, args: &str) -> Command {
-    xcp_within(&net.space(node), true, args)
+    xcp_within(&net.space(node), args)
 }
 
 /// `xcp run` in the background; ended as a user would when dropped.

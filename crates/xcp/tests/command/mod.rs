@@ -64,16 +64,13 @@ pub fn xcp(args: &str) -> Ran {
     Ran::of(Command::new(XCP).args(args.split_whitespace()))
 }
 
-/// The command in a named network namespace; with `XCP_NO_TCX` if not `tcx`.
-pub fn xcp_within(space: &str, tcx: bool, args: &str) -> Command {
+/// The command in a named network namespace.
+pub fn xcp_within(space: &str, args: &str) -> Command {
     let mut command = Command::new("nsenter");
     command
         .arg(format!("--net=/run/netns/{space}"))
         .arg(XCP)
         .args(args.split_whitespace());
-    if !tcx {
-        command.env("XCP_NO_TCX", "1");
-    }
     command
 }
 
@@ -156,13 +153,7 @@ impl Space {
 
     /// All that can be seen of its devices.
     pub fn devices(&self) -> String {
-        let mut seen = self.tool("ip -d -j link show") + &self.tc("qdisc show");
-        for device in ["v0", "v1"] {
-            for way in ["ingress", "egress"] {
-                seen += &self.tc(&format!("filter show dev {device} {way}"));
-            }
-        }
-        seen
+        self.tool("ip -d -j link show") + &self.tc("qdisc show")
     }
 
     pub fn gso_max_segs(&self, device: &str) -> u64 {
@@ -208,14 +199,14 @@ impl Space {
         self.tool(&format!("tc {args}"))
     }
 
-    /// The command in there; with `XCP_NO_TCX` if not `tcx`.
-    pub fn xcp(&self, tcx: bool, args: &str) -> Ran {
-        Ran::of(&mut self.command(tcx, args))
+    /// The command in there.
+    pub fn xcp(&self, args: &str) -> Ran {
+        Ran::of(&mut self.command(args))
     }
 
     /// The same, not started yet.
-    pub fn command(&self, tcx: bool, args: &str) -> Command {
-        xcp_within(&self.name, tcx, args)
+    pub fn command(&self, args: &str) -> Command {
+        xcp_within(&self.name, args)
     }
 }
 
