@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Error, Result};
+use crate::{depmod, Error, Result};
 
 /// The kernel that runs if none is named.
 pub const DEFAULT_SERIES: &str = "6.18";
@@ -25,8 +25,10 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Such as `6.18.15+deb13-cloud-amd64`.
     pub release: String,
-    /// The folder with modules.dep.
+    /// The folder that the paths in modules.dep start from.
     pub modules: PathBuf,
+    /// The text of modules.dep.
+    pub dependencies: String,
 }
 
 /// Finds or fetches a kernel: a series, or `IMAGE` or `IMAGE:MODULES`.
@@ -34,7 +36,7 @@ pub fn find(wanted: Option<&str>, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel
     let wanted = wanted.unwrap_or(DEFAULT_SERIES);
     match SERIES.iter().find(|(series, _)| *series == wanted) {
         Some((series, suite)) => cached(series, suite, step),
-        None => named(wanted),
+        None => named(wanted, step),
     }
 }
 
@@ -55,7 +57,7 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn named(wanted: &str) -> Result<Kernel> {
+fn named(wanted: &str, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel> {
     let (image, modules) = match wanted.split_once(':') {
         Some((image, modules)) => (PathBuf::from(image), Some(PathBuf::from(modules))),
         None => (PathBuf::from(wanted), None),
@@ -70,31 +72,48 @@ fn named(wanted: &str) -> Result<Kernel> {
         ));
     }
     let release = release_of(&image)?;
-    let root = image
-        .parent()
-        .and_then(Path::parent)
-        .unwrap_or(Path::new("/"));
-    let modules = modules
-        .into_iter()
-        .chain(
-            ["usr/lib/modules", "lib/modules"]
-                .iter()
-                .map(|below| root.join(below).join(&release)),
-        )
-        .chain([Path::new("/lib/modules").join(&release)])
-        .find(|dir| dir.join("modules.dep").exists())
-        .ok_or_else(|| {
+    let modules = match modules {
+        Some(folder) if !folder.is_dir() => {
+            return Err(Error::new(
+                folder.display().to_string(),
+                "no such folder",
+                format!("name the folder that the modules of {release} are in"),
+            ))
+        }
+        Some(folder) => folder,
+        None => beside(&image, &release).ok_or_else(|| {
             Error::new(
                 &name,
                 format!("the modules of {release} are not beside it"),
                 format!("name their folder too: --kernel {name}:FOLDER"),
             )
-        })?;
+        })?,
+    };
+    let list = modules.join(depmod::LIST);
+    let dependencies = if list.exists() {
+        fs::read_to_string(&list).map_err(|e| Error::io(list.display().to_string(), &e))?
+    } else {
+        step(&format!("listing the modules in {}", modules.display()));
+        depmod::list(&modules, &release)?
+    };
     Ok(Kernel {
         image,
         release,
         modules,
+        dependencies,
     })
+}
+
+/// The folder of a kernel's modules, by where its image is; rather one with
+/// modules.dep.
+fn beside(image: &Path, release: &str) -> Option<PathBuf> {
+    let root = image.parent()?.parent().unwrap_or(Path::new("/"));
+    let folders: Vec<PathBuf> = ["usr/lib/modules", "lib/modules", "/lib/modules"]
+        .iter()
+        .map(|below| root.join(below).join(release))
+        .collect();
+    let has = |part: &str| folders.iter().find(|dir| dir.join(part).exists()).cloned();
+    has(depmod::LIST).or_else(|| has("kernel"))
 }
 
 /// The release that a bzImage says it is (Linux boot protocol: "HdrS" at
@@ -134,7 +153,7 @@ fn cached(series: &str, suite: &str, step: &(dyn Fn(&str) + Sync)) -> Result<Ker
         fetch(series, suite, &place)?;
     }
     let image = first_file(&place.join("boot"), "vmlinuz-")?;
-    named(&image.display().to_string())
+    named(&image.display().to_string(), step)
 }
 
 /// Holds others off until dropped.
@@ -208,23 +227,9 @@ fn fetch(series: &str, suite: &str, place: &Path) -> Result<()> {
         .arg("-x")
         .arg(&deb)
         .arg(at("unpacked")))?;
-    list_modules(&at("unpacked"))?;
+    let image = first_file(&at("unpacked").join("boot"), "vmlinuz-")?;
+    depmod::write(&at("unpacked"), &release_of(&image)?)?;
     fs::rename(at("unpacked"), place).map_err(|e| Error::io(place.display().to_string(), &e))
-}
-
-/// Writes modules.dep, which installing the package would have done.
-fn list_modules(unpacked: &Path) -> Result<()> {
-    let lib = unpacked.join("lib");
-    if !lib.exists() {
-        std::os::unix::fs::symlink("usr/lib", &lib).map_err(|e| Error::io("lib", &e))?;
-    }
-    let image = first_file(&unpacked.join("boot"), "vmlinuz-")?;
-    run(Command::new("depmod")
-        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
-        .arg("-b")
-        .arg(unpacked)
-        .arg(release_of(&image)?))
-    .map(drop)
 }
 
 /// The numbers in a name, so that 6.12.107 comes after 6.12.94.
@@ -293,6 +298,7 @@ fn run(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::initramfs;
 
     #[test]
     fn newer_versions_sort_later() {
@@ -304,8 +310,41 @@ mod tests {
     fn what_is_no_kernel_is_said_so() {
         let file = tempfile::NamedTempFile::new().expect("temporary file");
         let name = file.path().display().to_string();
-        let error = named(&name).expect_err("an empty file is no kernel");
+        let error = named(&name, &|_| ()).expect_err("an empty file is no kernel");
         assert!(error.reason.contains("not a Linux kernel image"), "{error}");
-        assert!(named("/no/such/vmlinuz").is_err());
+        assert!(named("/no/such/vmlinuz", &|_| ()).is_err());
+    }
+
+    #[test]
+    fn modules_without_a_list_are_listed_and_left_alone() {
+        let fetched = find(Some("6.18"), &|_| ()).expect("a kernel of Debian's");
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for below in ["kernel/net", "kernel/drivers/net"] {
+            let place = folder.path().join(below);
+            fs::create_dir_all(&place).expect("a folder");
+            let copied = Command::new("cp")
+                .arg("-rT")
+                .args([&fetched.modules.join(below), &place])
+                .status();
+            assert!(copied.expect("cp starts").success());
+        }
+
+        let image = fetched.image.display();
+        let wanted = format!("{image}:{}", folder.path().display());
+        let kernel = named(&wanted, &|_| ()).expect("its modules are there");
+        assert_eq!(kernel.release, fetched.release);
+        let files = initramfs::modules(&kernel).expect("a list");
+        for module in ["veth.ko", "sch_netem.ko", "sch_tbf.ko"] {
+            let file = files
+                .iter()
+                .find(|f| f.display().to_string().contains(module));
+            assert!(file.is_some_and(|f| f.exists()), "{module}: {files:?}");
+        }
+        let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+
+        let wanted = format!("{image}:/no/such/folder");
+        let e = named(&wanted, &|_| ()).expect_err("no such folder");
+        assert_eq!(e.to_string(), "/no/such/folder: no such folder");
     }
 }

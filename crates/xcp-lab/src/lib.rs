@@ -6,6 +6,7 @@ mod capture;
 mod checksum;
 pub mod csv;
 mod delay;
+mod depmod;
 pub mod experiment;
 mod guest;
 mod initramfs;
