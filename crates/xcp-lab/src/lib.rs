@@ -2,6 +2,7 @@
 //! The laboratory: topologies, traffic, sampling, the virtual-time machine
 //! and reports.
 
+mod archive;
 mod capture;
 mod checksum;
 pub mod csv;
@@ -16,6 +17,7 @@ mod link;
 mod machine;
 mod metrics;
 mod native;
+mod newest;
 mod parcel;
 mod pcap;
 mod play;

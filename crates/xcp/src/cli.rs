@@ -294,7 +294,7 @@ pub struct LabRun {
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]
     pub ip: Option<u8>,
-    /// 6.12, 6.18, or the path of a kernel image
+    /// 6.12, 6.18, newest, or the path of a kernel image
     #[arg(long, conflicts_with = "native")]
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time; needs root
@@ -316,7 +316,7 @@ pub struct LabCheck {
     /// How often it is replaced, changed and deleted
     #[arg(long, value_name = "N", default_value = "1000")]
     pub cycles: u32,
-    /// 6.18, or the path of a kernel image
+    /// 6.18, newest, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
 }
@@ -325,7 +325,7 @@ pub struct LabCheck {
 pub struct LabBench {
     #[arg(value_name = "WHAT", value_parser = ["qdisc"])]
     pub what: String,
-    /// 6.18, or the path of a kernel image
+    /// 6.18, newest, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
 }
