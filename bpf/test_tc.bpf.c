@@ -2,7 +2,7 @@
 /*
  * The tests' accidents: tc programs that strip the option from handshakes as
  * a middlebox would, and that drop packets and keep account of what they
- * carried.
+ * carried; and a program that no verifier takes.
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
@@ -148,4 +148,11 @@ int xcp_accident(struct __sk_buff *skb)
 		return drop(skb, &c);
 	}
 	return XCP_TC_NEXT;
+}
+
+/* Reads a packet without a look at its end. */
+SEC("?tc")
+int xcp_refused(struct __sk_buff *skb)
+{
+	return *(__u8 *)(long)skb->data;
 }

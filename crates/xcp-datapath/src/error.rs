@@ -3,6 +3,8 @@
 
 use std::io;
 
+use crate::refusal;
+
 /// Something could not be done.
 #[derive(Debug, thiserror::Error)]
 #[error("{thing}: {reason}")]
@@ -33,14 +35,11 @@ impl Error {
     /// An operating system error on a thing, with the remedy for its most
     /// common cause.
     pub fn io(thing: impl Into<String>, err: &io::Error) -> Self {
-        let remedy = match err.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => "run it as root (sudo)",
-            Some(libc::ENODEV | libc::ENXIO) => "list the devices with `ip link`",
-            Some(libc::ENOENT) => "check the name",
-            Some(libc::EOPNOTSUPP) => "see `xcp doctor` for what this kernel lacks",
-            _ => "see `xcp doctor`",
-        };
-        Self::new(thing, err.to_string(), remedy)
+        Self::new(
+            thing,
+            err.to_string(),
+            remedy(err.raw_os_error(), is_root()),
+        )
     }
 
     /// The last operating system error of this thread.
@@ -49,10 +48,26 @@ impl Error {
     }
 }
 
+/// The remedy for the most common cause of an operating system error.
+fn remedy(errno: Option<i32>, root: bool) -> &'static str {
+    match errno {
+        Some(libc::EPERM | libc::EACCES) => refusal::denied(root),
+        Some(libc::ENODEV | libc::ENXIO) => "list the devices with `ip link`",
+        Some(libc::ENOENT) => "check the name",
+        Some(libc::EOPNOTSUPP) => "see `xcp doctor` for what this kernel lacks",
+        _ => "see `xcp doctor`",
+    }
+}
+
+/// Whether this process is root, perhaps of a container only.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// Fails unless this process may load programs.
 pub fn require_root(what: &str) -> Result<()> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
+    if is_root() {
         return Ok(());
     }
     Err(Error::new(
@@ -60,4 +75,23 @@ pub fn require_root(what: &str) -> Result<()> {
         "only root may change the network",
         "run it with sudo",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_never_told_to_become_root() {
+        for errno in [libc::EPERM, libc::EACCES] {
+            assert_eq!(remedy(Some(errno), false), "run it as root (sudo)");
+            let text = remedy(Some(errno), true);
+            assert!(text.contains("forbids it"), "{text}");
+            assert!(!text.contains("as root"), "{text}");
+        }
+        for root in [false, true] {
+            assert_eq!(remedy(Some(libc::ENOENT), root), "check the name");
+            assert!(!remedy(Some(libc::E2BIG), root).contains("root"));
+        }
+    }
 }

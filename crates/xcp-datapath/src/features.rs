@@ -7,7 +7,9 @@ use std::path::Path;
 use libbpf_rs::Btf;
 use serde::Serialize;
 
-use crate::{cgroup, object, qdisc, router, socket};
+use crate::error::is_root;
+pub use crate::refusal::kernel_release;
+use crate::{cgroup, object, qdisc, refusal, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +21,7 @@ pub struct Feature {
     /// What was seen; the reason where it is missing.
     pub detail: String,
     /// What it costs to be without, or what to do.
-    pub cost: &'static str,
+    pub cost: String,
 }
 
 /// Whether programs can be attached as tcx links (6.6 and later).
@@ -35,6 +37,7 @@ pub(crate) fn has_tcx() -> bool {
 
 /// Set to anything, makes [`has_qdisc`] say no.
 const NO_QDISC: &str = "XCP_NO_QDISC";
+const NEEDS_QDISC: &str = "6.16 and later with CONFIG_NET_SCH_BPF";
 
 /// Whether queue disciplines can be written in BPF (6.16 and later, where
 /// CONFIG_NET_SCH_BPF is set).
@@ -51,32 +54,33 @@ pub fn has_qdisc() -> bool {
 
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = is_root();
     vec![
         Feature {
             name: "root",
             present: root,
             required: true,
             detail: if root { "yes" } else { "no" }.into(),
-            cost: "hosts and routers need root (the lab does not): use sudo",
+            cost: "hosts and routers need root (the lab does not): use sudo".into(),
         },
         Feature {
             name: "kernel type information (BTF)",
             present: Path::new("/sys/kernel/btf/vmlinux").exists(),
             required: true,
             detail: "/sys/kernel/btf/vmlinux".into(),
-            cost: "programs cannot be loaded: use a kernel with CONFIG_DEBUG_INFO_BTF",
+            cost: "programs cannot be loaded: use a kernel with CONFIG_DEBUG_INFO_BTF".into(),
         },
         loads(
             &object::CC,
             object::open(&object::CC).and_then(|o| object::load(&object::CC, o)),
-            "no sender here: needs 6.6 or later with CONFIG_BPF_JIT",
+            "no sender here",
+            "needs 6.6 or later with CONFIG_BPF_JIT",
         ),
         loads(
             &object::OPTION,
             object::open(&object::OPTION).and_then(|o| object::load(&object::OPTION, o)),
-            "no host here: needs 6.6 or later with CONFIG_CGROUP_BPF",
+            "no host here",
+            "needs 6.6 or later with CONFIG_CGROUP_BPF",
         ),
         loads(
             &object::ROUTER,
@@ -87,7 +91,8 @@ pub fn probe() -> Vec<Feature> {
                     ..Default::default()
                 },
             ),
-            "no router here: needs 6.6 or later",
+            "no router here",
+            "needs 6.6 or later",
         ),
         headers(),
         control_groups(),
@@ -96,21 +101,25 @@ pub fn probe() -> Vec<Feature> {
             present: has_tcx(),
             required: true,
             detail: "6.6 and later".into(),
-            cost: "no router here, and no `xcp host on --dev`: use Linux 6.6 or later",
+            cost: "no router here, and no `xcp host on --dev`: use Linux 6.6 or later".into(),
         },
-        Feature {
-            name: "queue disciplines in BPF",
-            present: has_qdisc(),
-            required: false,
-            detail: "6.16 and later with CONFIG_NET_SCH_BPF".into(),
-            cost: "routers work on whatever qdisc the device has",
-        },
+        queue_disciplines(),
         sockets_by_number(),
         receive_memory(),
     ]
 }
 
-fn loads<T>(image: &object::Image, result: crate::Result<T>, cost: &'static str) -> Feature {
+/// Whether an object loads; what is lost if not, and what it needs.
+fn loads<T>(image: &object::Image, result: crate::Result<T>, lost: &str, needs: &str) -> Feature {
+    let what_to_do = match &result {
+        Err(e) if [refusal::REPORT, refusal::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
+        _ => needs,
+    };
+    let cost = if what_to_do.is_empty() {
+        lost.into()
+    } else {
+        format!("{lost}: {what_to_do}")
+    };
     Feature {
         name: image.feature,
         present: result.is_ok(),
@@ -123,6 +132,34 @@ fn loads<T>(image: &object::Image, result: crate::Result<T>, cost: &'static str)
     }
 }
 
+fn queue_disciplines() -> Feature {
+    let result = if has_qdisc() {
+        object::open(&object::QDISC).and_then(|o| object::load(&object::QDISC, o))
+    } else {
+        Err(Error::new("", NEEDS_QDISC, ""))
+    };
+    let row = loads(
+        &object::QDISC,
+        result,
+        "routers work on whatever qdisc the device has",
+        "",
+    );
+    Feature {
+        required: false,
+        detail: if row.present {
+            NEEDS_QDISC.into()
+        } else {
+            row.detail
+        },
+        ..row
+    }
+}
+
+/// The number of CPUs that may ever run: the programs' maps are made for it.
+pub fn processors() -> Option<u32> {
+    object::cpus().ok()
+}
+
 fn headers() -> Feature {
     let result = object::open(&object::DEVICE).and_then(|o| object::load(&object::DEVICE, o));
     Feature {
@@ -131,6 +168,7 @@ fn headers() -> Feature {
             &object::DEVICE,
             result,
             "the wire formats header and header-2004 are not possible here",
+            "",
         )
     }
 }
@@ -145,7 +183,7 @@ fn sockets_by_number() -> Feature {
             Ok(()) => "loads".into(),
             Err(e) => e.reason,
         },
-        cost: "programs choose XCP by setsockopt(TCP_CONGESTION, \"xcp\") instead",
+        cost: "programs choose XCP by setsockopt(TCP_CONGESTION, \"xcp\") instead".into(),
     }
 }
 
@@ -159,7 +197,7 @@ fn control_groups() -> Feature {
             Ok(path) => path.display().to_string(),
             Err(e) => e.reason,
         },
-        cost: "no socket can speak XCP: mount -t cgroup2 none /sys/fs/cgroup",
+        cost: "no socket can speak XCP: mount -t cgroup2 none /sys/fs/cgroup".into(),
     }
 }
 
@@ -177,6 +215,24 @@ fn receive_memory() -> Feature {
         present: largest >= 4 * LONG_PATH_BYTES,
         required: false,
         detail: format!("net.ipv4.tcp_rmem allows {largest} bytes"),
-        cost: "windows stop at half of that per RTT: raise it on long fat paths",
+        cost: "windows stop at half of that per RTT: raise it on long fat paths".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_by_the_verifier_asks_for_a_report() {
+        let row = |remedy| {
+            let refused: crate::Result<()> = Err(Error::new("router", "refused", remedy));
+            loads(&object::ROUTER, refused, "no router here", "needs 6.6")
+        };
+        assert_eq!(row("").cost, "no router here: needs 6.6");
+        assert!(row(refusal::FORBIDDEN).cost.contains("forbids"));
+        let row = row(refusal::REPORT);
+        assert!(!row.present && row.cost.contains("`xcp doctor --json`"));
+        assert_eq!(row.detail, "refused");
     }
 }

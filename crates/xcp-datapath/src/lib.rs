@@ -19,6 +19,7 @@ mod object;
 mod offload;
 mod peers;
 pub mod qdisc;
+mod refusal;
 pub mod router;
 mod rtnl;
 pub mod shape;

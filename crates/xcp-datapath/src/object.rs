@@ -11,7 +11,9 @@ use libbpf_rs::{
     PrintLevel, ProgramMut,
 };
 
+use crate::error::is_root;
 use crate::intf::Record;
+use crate::refusal::{self, Refusal};
 use crate::{Error, Result};
 
 /// One of the files in bpf/, compiled.
@@ -48,7 +50,8 @@ pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-fn print(_level: PrintLevel, text: String) {
+fn print(level: PrintLevel, text: String) {
+    refusal::hear(level, &text);
     if VERBOSE.load(Ordering::Relaxed) {
         eprint!("{text}");
     }
@@ -73,28 +76,19 @@ pub fn open(image: &Image) -> Result<OpenObject> {
 
 /// Loads what [`open`] opened; the kernel may lack what it needs.
 pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
-    object.load().map_err(|e| {
-        let refused = failure(image.feature, &e);
-        if e.kind() == libbpf_rs::ErrorKind::PermissionDenied {
-            return refused;
-        }
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Error {
-            reason: format!("Linux {} lacks what it needs ({e})", release.trim()),
-            remedy: "use Linux 6.6 or later; `xcp doctor` tells what is missing, --verbose what \
-                     the kernel says"
-                .into(),
-            ..refused
-        }
-    })
+    try_load(object).map_err(|refusal| refusal.describe(image.feature))
+}
+
+/// The same, with the kind of the failure.
+pub fn try_load(object: OpenObject) -> std::result::Result<Object, Refusal> {
+    let (loaded, said) = refusal::listen(|| object.load());
+    loaded.map_err(|e| Refusal::new(&e, said, is_root()))
 }
 
 /// What went wrong with a BPF operation, and the likely way out.
 pub fn failure(thing: &str, err: &libbpf_rs::Error) -> Error {
     let remedy = match err.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => {
-            "run it as root (sudo); `xcp doctor` tells whether the kernel forbids it"
-        }
+        libbpf_rs::ErrorKind::PermissionDenied => refusal::denied(is_root()),
         _ => "run `xcp doctor` for what this kernel lacks, and the command again with --verbose",
     };
     Error::new(thing, err.to_string(), remedy)

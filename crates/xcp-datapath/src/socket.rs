@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::Serialize;
 
 use crate::intf::ProtocolConfig;
+use crate::refusal::Refusal;
 use crate::{bpffs, link, object, Cgroup, Error, Result};
 
 /// IPPROTO_XCP of the first implementation of XCP (ISI's), which IANA has
@@ -150,14 +151,15 @@ pub(crate) fn load(host: Option<&Path>, number: u8) -> Result<Object> {
     if let Some(host) = host {
         object::reuse(&mut open, &["chosen"], host)?;
     }
-    open.load().map_err(|e| match e.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => {
+    object::try_load(open).map_err(|e| match e {
+        Refusal::NotRoot | Refusal::Forbidden => {
             refused("the kernel forbids tracing programs", number)
         }
-        _ => refused(
-            &format!("the kernel's socket() takes no programs ({e}); it needs CONFIG_MPTCP"),
+        Refusal::Lacks(what) => refused(
+            &format!("the kernel's socket() takes no programs ({what}); it needs CONFIG_MPTCP"),
             number,
         ),
+        Refusal::Verifier { .. } => refused(&e.describe("").reason, number),
     })
 }
 

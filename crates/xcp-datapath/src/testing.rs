@@ -13,6 +13,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
 
+use crate::error::is_root;
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::rtnl::Device;
 use crate::trace::Interval;
@@ -294,6 +295,16 @@ impl Accident {
     }
 }
 
+/// Loads a program that every verifier refuses: it reads past a packet's end.
+pub fn load_refused() -> Result<()> {
+    let mut open = object::open(&object::TEST_TC)?;
+    for mut program in open.progs_mut() {
+        let refused = program.name() == "xcp_refused";
+        program.set_autoload(refused);
+    }
+    object::load(&object::TEST_TC, open).map(drop)
+}
+
 /// What the router of a device keeps of its link.
 pub fn router_link(dev: &str) -> Result<RouterLink> {
     router::link(&Device::find(dev)?)
@@ -318,8 +329,7 @@ pub fn skipped(test: &str, reason: &str) {
 /// Whether the tests that load programs can run here; says so if not. A
 /// program that the kernel turns down is no reason to skip.
 pub fn can_run(test: &str) -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         skipped(test, "not root: run `sudo ./x test`");
         return false;
     }

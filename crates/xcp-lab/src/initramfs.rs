@@ -145,10 +145,9 @@ fn program(archive: &mut Archive, path: &Path, name: &str) -> Result<()> {
 }
 
 /// The files of [`MODULES`] and of what they need, in loading order.
-fn modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
-    let path = kernel.modules.join("modules.dep");
-    let text = String::from_utf8_lossy(&read(&path)?).into_owned();
-    let lines: Vec<(&str, Vec<&str>)> = text
+pub fn modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
+    let lines: Vec<(&str, Vec<&str>)> = kernel
+        .dependencies
         .lines()
         .filter_map(|l| l.split_once(':'))
         .map(|(file, needs)| (file, needs.split_whitespace().collect()))

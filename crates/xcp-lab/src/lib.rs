@@ -2,11 +2,13 @@
 //! The laboratory: topologies, traffic, sampling, the virtual-time machine
 //! and reports.
 
+mod archive;
 mod capture;
 mod checksum;
 mod cost;
 pub mod csv;
 mod delay;
+mod depmod;
 pub mod experiment;
 mod guest;
 mod initramfs;
@@ -17,6 +19,7 @@ mod link;
 mod machine;
 mod metrics;
 mod native;
+mod newest;
 mod parcel;
 mod pcap;
 mod play;

@@ -54,7 +54,7 @@ pub struct Options {
     pub wire: Option<Wire>,
     /// Internet protocol version, in place of the experiment's.
     pub ip: Option<u8>,
-    /// `6.12`, `6.18`, or the path of a kernel image (its modules beside it).
+    /// `6.12`, `6.18`, `newest`, or the path of a kernel image (its modules beside it).
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
     pub native: bool,

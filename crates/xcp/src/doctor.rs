@@ -14,6 +14,10 @@ const QEMU: &str = "qemu-system-x86_64";
 
 #[derive(Serialize)]
 struct Report {
+    /// What a report of a bug needs.
+    version: &'static str,
+    kernel: String,
+    processors: Option<u32>,
     /// Nothing that is required is missing.
     ok: bool,
     features: Vec<Finding>,
@@ -31,10 +35,13 @@ struct Finding {
 }
 
 pub fn act(out: &Out) -> Result<ExitCode, Failure> {
-    let features = findings();
+    let findings = findings();
     let report = Report {
-        ok: features.iter().all(|f| f.present || !f.required),
-        features,
+        version: env!("CARGO_PKG_VERSION"),
+        kernel: features::kernel_release(),
+        processors: features::processors(),
+        ok: findings.iter().all(|f| f.present || !f.required),
+        features: findings,
     };
     out.print(&report, |style| describe(&report, style))?;
     Ok(if report.ok {
@@ -50,7 +57,7 @@ fn findings() -> Vec<Finding> {
         present: f.present,
         required: f.required,
         detail: f.detail,
-        cost: f.cost.into(),
+        cost: f.cost,
     });
     let qdiscs = xcp_lab::native_qdiscs()
         .into_iter()
@@ -139,6 +146,9 @@ mod tests {
     #[test]
     fn the_cost_is_told_of_what_is_missing() {
         let report = Report {
+            version: "1.0",
+            kernel: "6.18.5".into(),
+            processors: Some(2),
             ok: false,
             features: vec![
                 finding(true, true),

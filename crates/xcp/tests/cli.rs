@@ -194,6 +194,10 @@ fn without_root_it_says_so() {
 #[test]
 fn doctor_tells_of_headers_what_is_lost_without() {
     let report = xcp("doctor --json").json();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(report["kernel"], release.trim());
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["processors"].as_u64().unwrap() >= 1);
     let features = report["features"].as_array().unwrap();
     let headers = features
         .iter()

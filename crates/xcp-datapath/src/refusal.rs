@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Why the kernel did not load an object: told from what libbpf prints
+//! meanwhile, because the error number alone does not say. The verifier
+//! answers EACCES, EINVAL, E2BIG and others (seen: EACCES on Linux 7.2 as
+//! root, E2BIG with 40 CPUs), and so do a kernel without a feature and a
+//! container that forbids BPF.
+
+use std::cell::RefCell;
+use std::fs;
+
+use libbpf_rs::{ErrorKind, PrintLevel};
+
+use crate::Error;
+
+/// What to do where the verifier refused a program.
+pub const REPORT: &str = "report it as a bug, with the output of `xcp doctor --json` and the last \
+                          lines of this command with --verbose";
+
+/// What libbpf said while it loaded an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The last warning that names a reason.
+    warning: Option<String>,
+    /// The program that failed to load, and the name of the error.
+    failed: Option<(String, String)>,
+    /// What the verifier's log of that program ends with.
+    verifier: Option<String>,
+}
+
+thread_local! {
+    static SAID: RefCell<Option<Said>> = const { RefCell::new(None) };
+}
+
+/// Does something with libbpf, and keeps what libbpf says meanwhile. libbpf
+/// calls back on the thread that called it.
+pub fn listen<T>(act: impl FnOnce() -> T) -> (T, Said) {
+    SAID.set(Some(Said::default()));
+    let result = act();
+    (result, SAID.take().unwrap_or_default())
+}
+
+/// Takes a message of libbpf's.
+pub fn hear(level: PrintLevel, text: &str) {
+    if level == PrintLevel::Warn {
+        SAID.with_borrow_mut(|said| {
+            if let Some(said) = said {
+                said.hear(text);
+            }
+        });
+    }
+}
+
+impl Said {
+    fn hear(&mut self, text: &str) {
+        let text = text.strip_prefix("libbpf: ").unwrap_or(text).trim_end();
+        if let Some((program, error)) = text
+            .strip_prefix("prog '")
+            .and_then(|t| t.split_once("': BPF program load failed: "))
+        {
+            let error = error.trim_start_matches('-');
+            self.failed = Some((program.to_owned(), error.to_owned()));
+            self.verifier = None;
+        } else if text.contains("-- BEGIN PROG LOAD LOG --") {
+            self.verifier = verdict(text);
+            return;
+        } else if is_summary(text) {
+            return;
+        }
+        self.warning = text.lines().last().map(str::to_owned);
+    }
+}
+
+/// What libbpf says at the end of every failure.
+fn is_summary(text: &str) -> bool {
+    text.contains(": failed to load: ") || text.starts_with("failed to load object")
+}
+
+/// What the verifier says behind the last instruction that it looked at; none
+/// if only how long its work was.
+fn verdict(log: &str) -> Option<String> {
+    const MOST_LINES: usize = 3;
+    let is_statistics = |line: &str| {
+        ["processed ", "verification time ", "stack depth "]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let mut lines: Vec<&str> = log
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.contains("PROG LOAD LOG --"))
+        .filter(|line| !is_statistics(line))
+        .take_while(|line| !is_trace(line))
+        .take(MOST_LINES)
+        .collect();
+    lines.reverse();
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+/// Whether a line shows an instruction, its source or the registers.
+fn is_trace(line: &str) -> bool {
+    let number = line.split(':').next().unwrap_or_default();
+    line.starts_with("; ")
+        || line.starts_with("from ")
+        || line.starts_with("func#")
+        || !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// What the verifier says of programs for which the kernel lacks something.
+const LACKS: &[&str] = &[
+    "func unknown#",
+    "unknown func ",
+    "cannot use helper",
+    "CO-RE relocation",
+    "kfunc '",
+    "calling kernel function",
+    "JIT does not support",
+    "is not modifiable",
+    "unsupported member",
+];
+
+/// Why an object was not loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    NotRoot,
+    /// Root may not either.
+    Forbidden,
+    /// The verifier turned a program down that it should have taken.
+    Verifier {
+        program: String,
+        error: String,
+        line: String,
+    },
+    /// The kernel has not got what a program needs, in libbpf's words.
+    Lacks(String),
+}
+
+impl Refusal {
+    pub fn new(err: &libbpf_rs::Error, said: Said, root: bool) -> Self {
+        let denied = err.kind() == ErrorKind::PermissionDenied;
+        match (said.failed, said.verifier) {
+            _ if denied && !root => Self::NotRoot,
+            (_, Some(line)) if LACKS.iter().any(|words| line.contains(words)) => Self::Lacks(line),
+            (Some((program, error)), Some(line)) => Self::Verifier {
+                program,
+                error,
+                line,
+            },
+            _ if denied => Self::Forbidden,
+            _ => Self::Lacks(said.warning.unwrap_or_else(|| err.to_string())),
+        }
+    }
+
+    pub fn describe(self, thing: &str) -> Error {
+        match self {
+            Self::NotRoot => Error::new(thing, "only root may load BPF programs", NOT_ROOT),
+            Self::Forbidden => Error::new(
+                thing,
+                "the kernel (lockdown) or the container that this runs in forbids BPF",
+                FORBIDDEN,
+            ),
+            Self::Verifier {
+                program,
+                error,
+                line,
+            } => Error::new(
+                thing,
+                format!("this kernel's verifier refused the program ({program}, {error}): {line}"),
+                REPORT,
+            ),
+            Self::Lacks(what) => Error::new(
+                thing,
+                format!("Linux {} lacks what it needs ({what})", kernel_release()),
+                "use Linux 6.6 or later; `xcp doctor` tells what is missing, --verbose what the \
+                 kernel says",
+            ),
+        }
+    }
+}
+
+const NOT_ROOT: &str = "run it as root (sudo)";
+pub const FORBIDDEN: &str =
+    "the kernel or a container forbids it, even to root: run it outside of \
+                         containers and sandboxes; `xcp doctor` tells what the kernel permits";
+
+/// The way out where the kernel denied something to this process.
+pub fn denied(root: bool) -> &'static str {
+    if root {
+        FORBIDDEN
+    } else {
+        NOT_ROOT
+    }
+}
+
+/// Such as `6.18.15+deb13-cloud-amd64`.
+pub fn kernel_release() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "libbpf: prog 'xcp_router': -- BEGIN PROG LOAD LOG --\n\
+        0: R1=ctx() R10=fp0\n\
+        5: (71) r0 = *(u8 *)(r1 +0)\n\
+        invalid access to packet, off=0 size=1, R1(id=0,off=0,r=0)\n\
+        R1 offset is outside of the packet\n\
+        processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0\n\
+        -- END PROG LOAD LOG --\n";
+    const SUMMARY: [&str; 2] = [
+        "libbpf: prog 'xcp_router': failed to load: -EACCES\n",
+        "libbpf: failed to load object 'router'\n",
+    ];
+
+    fn said(lines: &[&str]) -> Said {
+        let ((), said) = listen(|| {
+            for line in lines.iter().chain(&SUMMARY) {
+                hear(PrintLevel::Warn, line);
+            }
+        });
+        said
+    }
+
+    fn told(errno: i32, root: bool, lines: &[&str]) -> String {
+        let err = libbpf_rs::Error::from_raw_os_error(errno);
+        let e = Refusal::new(&err, said(lines), root).describe("router");
+        format!("{e}; {}", e.remedy)
+    }
+
+    #[test]
+    fn the_verifier_is_named_whatever_its_error() {
+        for (errno, name) in [
+            (libc::EACCES, "EACCES"),
+            (libc::EPERM, "EPERM"),
+            (libc::EINVAL, "EINVAL"),
+            (libc::E2BIG, "E2BIG"),
+        ] {
+            let failed = format!("libbpf: prog 'xcp_router': BPF program load failed: -{name}\n");
+            let text = told(errno, true, &[&failed, LOG]);
+            assert!(
+                text.starts_with(&format!(
+                    "router: this kernel's verifier refused the program (xcp_router, {name}): \
+                     invalid access to packet, off=0 size=1, R1(id=0,off=0,r=0); \
+                     R1 offset is outside of the packet; "
+                )),
+                "{text}"
+            );
+            assert!(
+                text.contains("`xcp doctor --json`") && text.contains("--verbose"),
+                "{text}"
+            );
+            assert!(!text.contains("root"), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_root_is_told_so_and_root_never() {
+        for errno in [libc::EPERM, libc::EACCES] {
+            let text = told(errno, false, &[]);
+            assert!(text.contains("run it as root"), "{text}");
+            let text = told(errno, true, &[]);
+            assert!(text.contains("forbids BPF"), "{text}");
+            assert!(!text.contains("as root"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named() {
+        let missing = "extern (func ksym) 'bpf_qdisc_x': not found in kernel or module BTFs";
+        for errno in [libc::EINVAL, libc::ESRCH, libc::ENOTSUP] {
+            let text = told(errno, true, &[&format!("libbpf: {missing}\n")]);
+            assert!(
+                text.contains(&format!("lacks what it needs ({missing})")),
+                "{text}"
+            );
+            assert!(!text.contains("root"), "{text}");
+        }
+        let failed = "libbpf: prog 'p': BPF program load failed: -EINVAL\n";
+        for line in [
+            "unknown func bpf_sk_x#999",
+            "kfunc 'bpf_qdisc_x' is referenced but wasn't resolved",
+            "failed to resolve CO-RE relocation <byte_off> [7] struct tcp_sock.x (0:1)",
+        ] {
+            let log = format!(
+                "prog 'p': -- BEGIN PROG LOAD LOG --\n0: (85)\n{line}\n-- END PROG LOAD LOG --\n"
+            );
+            let text = told(libc::EINVAL, true, &[failed, &log]);
+            assert!(
+                text.contains(&format!("lacks what it needs ({line})")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_log_of_statistics_alone_is_no_refusal_by_the_verifier() {
+        let failed = "libbpf: prog 'p': BPF program load failed: -ENOMEM\n";
+        let log = "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\nprocessed 3 insns\n-- END PROG LOAD LOG --\n";
+        let text = told(libc::ENOMEM, true, &[failed, log]);
+        assert!(
+            text.contains("(prog 'p': BPF program load failed: -ENOMEM)"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A program that the kernel's verifier refuses is told as such.
+
+use xcp_datapath::testing::{can_run, load_refused};
+
+#[test]
+fn a_refusal_by_the_verifier_names_it_and_the_program() {
+    if !can_run("a_refusal_by_the_verifier_names_it_and_the_program") {
+        return;
+    }
+    let e = load_refused().expect_err("no verifier takes it");
+    let reason = "this kernel's verifier refused the program (xcp_refused, EACCES): ";
+    assert!(e.reason.starts_with(reason), "{e}");
+    // the verifier's own words, not those that it says of every program
+    let line = &e.reason[reason.len()..];
+    assert!(line.contains("packet"), "{e}");
+    for part in ["`xcp doctor --json`", "--verbose"] {
+        assert!(e.remedy.contains(part), "{e:?}");
+    }
+    assert!(!format!("{e:?}").contains("root"), "{e:?}");
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Kernel packages from Debian's archive, by a private apt configuration.
+//! Nothing of the system's is touched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::{Error, Result};
+
+/// Debian's own address, for machines that have no Debian mirror configured.
+const DEBIAN: &str = "http://deb.debian.org/debian";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const IMAGE: &str = "linux-image-";
+/// The kernels for virtual machines: few drivers, so small.
+const FLAVOUR: &str = "-cloud-amd64";
+
+/// The packages of one suite, as the archive lists them now.
+pub struct Archive {
+    suite: &'static str,
+    work: TempDir,
+}
+
+impl Archive {
+    /// Fetches the list; what is unpacked goes to the same file system as
+    /// `near`.
+    pub fn open(suite: &'static str, near: &Path) -> Result<Self> {
+        let work = tempfile::Builder::new()
+            .prefix("fetch-")
+            .tempdir_in(near)
+            .map_err(|e| Error::io("cache folder", &e))?;
+        let archive = Self { suite, work };
+        for below in ["lists/partial", "cache/archives/partial", "unpacked"] {
+            fs::create_dir_all(archive.at(below)).map_err(|e| Error::io(below, &e))?;
+        }
+        let sources = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror());
+        fs::write(archive.at("sources.list"), sources)
+            .map_err(|e| Error::io("sources.list", &e))?;
+        archive.apt("apt-get", &["-q", "update"])?;
+        Ok(archive)
+    }
+
+    /// The newest version of a series such as `6.18`, or of all.
+    pub fn newest(&self, series: Option<&str>) -> Result<String> {
+        let pattern = format!("^{IMAGE}.*{FLAVOUR}$");
+        let found = self.apt("apt-cache", &["search", "--names-only", &pattern])?;
+        newest_of(&found, series).ok_or_else(|| {
+            Error::new(
+                format!("kernel {}", series.unwrap_or("image")),
+                format!("Debian's {} has none any more", self.suite),
+                "name an image instead: --kernel IMAGE:MODULES",
+            )
+        })
+    }
+
+    /// Downloads a version and unpacks it; the folder is gone with this.
+    pub fn fetch(&self, version: &str) -> Result<PathBuf> {
+        let package = format!("{IMAGE}{version}{FLAVOUR}");
+        let about = self.apt("apt-cache", &["show", "--no-all-versions", &package])?;
+        let parts = parts_of(&about, version);
+        let names = [package].into_iter().chain(parts);
+        let arguments: Vec<String> = ["-q", "download"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(names)
+            .collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.apt("apt-get", &arguments)?;
+        let files = fs::read_dir(self.work.path()).map_err(|e| Error::io("cache folder", &e))?;
+        for file in files.flatten().map(|e| e.path()) {
+            if file.extension().is_some_and(|e| e == "deb") {
+                run(Command::new("dpkg-deb")
+                    .arg("-x")
+                    .arg(&file)
+                    .arg(self.at("unpacked")))?;
+            }
+        }
+        Ok(self.at("unpacked"))
+    }
+
+    fn at(&self, below: &str) -> PathBuf {
+        self.work.path().join(below)
+    }
+
+    fn apt(&self, tool: &str, args: &[&str]) -> Result<String> {
+        let set = |option: &str, value: PathBuf| format!("{option}={}", value.display());
+        run(Command::new(tool)
+            .current_dir(self.work.path())
+            .env("LC_ALL", "C.UTF-8")
+            .args(["-o", &set("Dir::Etc::sourcelist", self.at("sources.list"))])
+            .args(["-o", "Dir::Etc::sourceparts=/dev/null"])
+            .args(["-o", &set("Dir::State::lists", self.at("lists"))])
+            // what is installed here is no part of the suite
+            .args(["-o", "Dir::State::status=/dev/null"])
+            .args(["-o", &set("Dir::Cache", self.at("cache"))])
+            .args(["-o", "APT::Sandbox::User=root"])
+            // without a network, update is content with no list
+            .args(["-o", "APT::Update::Error-Mode=any"])
+            .args(args))
+    }
+}
+
+/// The newest version of a series, or of all, in what apt-cache found.
+fn newest_of(found: &str, series: Option<&str>) -> Option<String> {
+    let is_wanted = |version: &&str| match series {
+        Some(series) => version
+            .strip_prefix(series)
+            .is_some_and(|rest| rest.starts_with('.')),
+        // neither `unsigned-7.2.3` nor the package that depends on the newest
+        None => version.starts_with(|c: char| c.is_ascii_digit()),
+    };
+    found
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter_map(|name| name.strip_prefix(IMAGE)?.strip_suffix(FLAVOUR))
+        .filter(is_wanted)
+        .max_by_key(|version| version_key(version))
+        .map(str::to_owned)
+}
+
+/// The packages that a kernel's image package needs of the same version, by
+/// `apt-cache show`: 7.2 has its files in linux-binary-*, linux-modules-* and
+/// linux-base-*, 6.18 has all in linux-image-*.
+fn parts_of(about: &str, version: &str) -> Vec<String> {
+    let end = format!("-{version}{FLAVOUR}");
+    about
+        .lines()
+        .filter_map(|line| line.strip_prefix("Depends: "))
+        .flat_map(|line| line.split([',', '|']))
+        .filter_map(|wanted| wanted.split_whitespace().next())
+        .filter(|name| name.ends_with(&end))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The numbers in a version, so that 6.12.107 comes after 6.12.94.
+pub fn version_key(version: &str) -> Vec<u64> {
+    version
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok())
+        .collect()
+}
+
+/// The Debian mirror that this machine is configured for.
+fn mirror() -> String {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    let more = fs::read_dir("/etc/apt/sources.list.d")
+        .into_iter()
+        .flatten();
+    files.extend(more.flatten().map(|e| e.path()));
+    files.sort();
+    files
+        .iter()
+        .filter_map(|f| fs::read_to_string(f).ok())
+        .flat_map(|text| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
+        .unwrap_or_else(|| DEBIAN.to_owned())
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.output().map_err(|e| {
+        Error::new(
+            &name,
+            e.to_string(),
+            "kernels are fetched with apt; elsewhere name one: --kernel IMAGE:MODULES",
+        )
+    })?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    Err(Error::new(
+        format!("fetching a kernel ({name})"),
+        said.trim().to_owned(),
+        "check the network and that debian-archive-keyring is installed, or name one: --kernel IMAGE:MODULES",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUND: &str = "\
+linux-image-7.2.3+deb14-cloud-amd64 - Linux 7.2.3 for x86-64 cloud
+linux-image-6.12.94+deb13-cloud-amd64 - Linux 6.12.94 for x86-64 cloud
+linux-image-7.2.13+deb14-cloud-amd64 - Linux 7.2.13 for x86-64 cloud
+linux-image-6.12.107+deb13-cloud-amd64 - Linux 6.12.107 for x86-64 cloud
+linux-image-7.3.1+deb14-cloud-amd64-dbg - Linux 7.3.1 for x86-64 cloud (debug symbols)
+linux-image-unsigned-7.3.2+deb14-cloud-amd64 - Linux 7.3.2 for x86-64 cloud
+linux-image-7.3.3+deb14-amd64 - Linux 7.3.3 for 64-bit PCs
+linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
+";
+
+    #[test]
+    fn the_newest_image_of_a_series_or_of_all_is_chosen() {
+        let newest = |series| newest_of(FOUND, series);
+        assert_eq!(newest(None).as_deref(), Some("7.2.13+deb14"));
+        assert_eq!(newest(Some("6.12")).as_deref(), Some("6.12.107+deb13"));
+        assert_eq!(newest(Some("6.1")), None);
+    }
+
+    #[test]
+    fn a_kernel_in_several_packages_is_put_together() {
+        let about = "Package: linux-image-7.2.13+deb14-cloud-amd64\n\
+            Depends: dracut | initramfs-tools (>= 0.120), \
+            linux-binary-7.2.13+deb14-cloud-amd64 (= 7.2.13-1), \
+            linux-modules-7.2.13+deb14-cloud-amd64 (= 7.2.13-1)\n\
+            Pre-Depends: linux-base (>= 4.17~)\n";
+        assert_eq!(
+            parts_of(about, "7.2.13+deb14"),
+            [
+                "linux-binary-7.2.13+deb14-cloud-amd64",
+                "linux-modules-7.2.13+deb14-cloud-amd64"
+            ]
+        );
+        assert!(parts_of("Depends: kmod, linux-base (>= 4.12~)\n", "6.18.5").is_empty());
+    }
+}
