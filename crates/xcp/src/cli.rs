@@ -358,6 +358,7 @@ mod tests {
             include_str!("../../../docs/use.md"),
             include_str!("../../../docs/sockets.md"),
             include_str!("../../../docs/lab.md"),
+            include_str!("../../../docs/costs.md"),
         );
         let blocks = documents.split("```").skip(1).step_by(2);
         let lines = blocks

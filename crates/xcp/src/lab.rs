@@ -109,7 +109,7 @@ fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
             }))
             .collect();
         let title = format!(
-            "Linux {}, {} processors; each program loaded for {} processors",
+            "Linux {}, processors: {}; each program loaded for {}",
             report.kernel, report.processors, report.loaded_for
         );
         format!(
