@@ -26,7 +26,10 @@ fn validated(kernel: &str) -> (Lab, String) {
     let result = ran.json();
     assert_eq!(result["experiment"], "zh-validation");
     let release = result["kernel"].as_str().unwrap();
-    assert!(release.starts_with(kernel) || kernel == "newest", "{release}");
+    assert!(
+        release.starts_with(kernel) || kernel == "newest",
+        "{release}"
+    );
     assert_eq!(result["ok"], true);
     let xcp = &result["variants"][0];
     assert_eq!(xcp["name"], "xcp");

@@ -49,11 +49,7 @@ fn nothing_costs_more_instructions_than_its_limit() {
 /// fewer bounds: both kept it from loading once.
 #[test]
 fn every_program_loads_and_carries_traffic_on_every_kernel() {
-    let runs = vec![
-        ("6.12", "1", 16),
-        ("newest", "1", 20),
-        ("6.18", "40", 20),
-    ];
+    let runs = vec![("6.12", "1", 16), ("newest", "1", 20), ("6.18", "40", 20)];
     in_parallel(runs, |(kernel, processors, least)| {
         let ran = lab(&[
             "check",
