@@ -18,7 +18,7 @@ use crate::report::{self, ReportInput};
 use crate::result::{CaptureFile, RunResult, Series};
 use xcp_datapath::Wire;
 
-use crate::{csv, initramfs, interrupt, kernel, native, Error, Result};
+use crate::{csv, initramfs, interrupt, kernel, metrics, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
 #[derive(Clone, Debug, Serialize)]
@@ -105,11 +105,14 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         .clone()
         .unwrap_or_else(|| Path::new("report").join(&experiment.name));
     require_writable(&out)?;
-    let played = if options.native {
+    let mut played = if options.native {
         native::play_all(&experiment, options.seed, &points, progress)?
     } else {
         in_machines(&experiment, options, &points, progress)?
     };
+    for variant in &mut played {
+        variant.result.checks = metrics::checks(&experiment, &variant.result);
+    }
     let result = RunResult {
         experiment: experiment.name.clone(),
         seed: options.seed,
@@ -169,11 +172,7 @@ fn in_machines(
                 let play = || {
                     fs::create_dir(&place)
                         .map_err(|e| Error::io(place.display().to_string(), &e))?;
-                    let request = Request {
-                        experiment: experiment.keep(std::slice::from_ref(name))?,
-                        seed: options.seed,
-                        points: points.to_vec(),
-                    };
+                    let request = Request::new(experiment, name, options.seed, points)?;
                     machine::play(kernel, base, &request, &place, &tell)
                 };
                 let outcome = play();
