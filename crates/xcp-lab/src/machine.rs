@@ -19,7 +19,7 @@ use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
-const QEMU: &str = "qemu-system-x86_64";
+pub const QEMU: &str = "qemu-system-x86_64";
 /// A machine that has said nothing for so long will not boot.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 /// A kernel that says this on its console has given up.
@@ -39,6 +39,8 @@ const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
 /// memory cleared backwards, and a panic at boot for one archive in many).
 const CPU: &str = "max,rdrand=off,rdseed=off,cx16=off";
 
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off";
+
 /// What a machine gave: its kernel's release, the figures and the samples.
 pub struct Played {
     pub kernel: String,
@@ -56,14 +58,7 @@ pub fn play(
     work: &Path,
     progress: &dyn Fn(f64),
 ) -> Result<Played> {
-    let mut memory_mb = MEMORY_MB;
-    if !request.points.is_empty() {
-        memory_mb += MEMORY_FOR_CAPTURES_MB;
-    }
-    let setup = Setup {
-        seed: request.seed,
-        memory_mb,
-    };
+    let setup = Setup::of(request);
     let task = Task::Play(Box::new(request.clone()));
     let mut release = None;
     let mut unpacker = Unpacker::default();
@@ -96,6 +91,40 @@ pub fn play(
 pub struct Setup {
     pub seed: u64,
     pub memory_mb: u32,
+}
+
+impl Setup {
+    /// The setup that a request needs.
+    pub fn of(request: &Request) -> Self {
+        let mut memory_mb = MEMORY_MB;
+        if !request.points.is_empty() {
+            memory_mb += MEMORY_FOR_CAPTURES_MB;
+        }
+        Self {
+            seed: request.seed,
+            memory_mb,
+        }
+    }
+
+    /// QEMU's arguments, except for the paths of files.
+    pub fn arguments(&self) -> Vec<String> {
+        let memory_mb = self.memory_mb.to_string();
+        let seed = (self.seed as u32).to_string();
+        let voice = format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice");
+        let arguments: &[&[&str]] = &[
+            &["-nodefaults", "-no-user-config", "-no-reboot"],
+            &["-display", "none", "-smp", "1"],
+            &["-m", &memory_mb],
+            &["-accel", "tcg", "-icount", CLOCK],
+            &["-cpu", CPU],
+            &["-seed", &seed],
+            &["-rtc", "base=2026-01-01,clock=vm"],
+            &["-append", KERNEL_ARGUMENTS],
+            &["-chardev", "stdio,id=voice,signal=off"],
+            &["-device", &voice],
+        ];
+        arguments.concat().into_iter().map(str::to_owned).collect()
+    }
 }
 
 impl Default for Setup {
@@ -172,28 +201,13 @@ impl Drop for Running {
 fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result<Child> {
     let mut command = Command::new(QEMU);
     command
-        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-        .args(["-display", "none", "-smp", "1"])
-        .args(["-m", &setup.memory_mb.to_string()])
-        .args(["-accel", "tcg", "-icount", CLOCK])
-        .args(["-cpu", CPU])
-        .args(["-seed", &(setup.seed as u32).to_string()])
-        .args(["-rtc", "base=2026-01-01,clock=vm"])
+        .args(setup.arguments())
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(initrd)
-        .args([
-            "-append",
-            "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off",
-        ])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
-        .args(["-chardev", "stdio,id=voice,signal=off"])
-        .args([
-            "-device",
-            &format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice"),
-        ])
         .process_group(0) // Ctrl-C is for us, who end it
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -205,13 +219,16 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
             Ok(())
         });
     }
-    command.spawn().map_err(|e| {
-        Error::new(
-            QEMU,
-            e.to_string(),
-            "install it: apt-get install qemu-system-x86",
-        )
-    })
+    command.spawn().map_err(|e| missing(&e))
+}
+
+/// The error if QEMU cannot be started.
+pub fn missing(e: &std::io::Error) -> Error {
+    Error::new(
+        QEMU,
+        e.to_string(),
+        "install it: apt-get install qemu-system-x86",
+    )
 }
 
 /// Reads the machine's words in a thread of its own.
