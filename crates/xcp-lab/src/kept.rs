@@ -9,6 +9,7 @@
 
 mod entry;
 mod key;
+mod session;
 
 use std::env;
 use std::fs::{self, File};
@@ -25,6 +26,7 @@ use crate::machine::Played;
 use crate::{kernel, Error, Result};
 pub use entry::Label;
 use key::Key;
+pub(crate) use session::Session;
 
 /// Names the folder, in place of `results` in the cache folder.
 const FOLDER: &str = "XCP_KEPT_DIR";

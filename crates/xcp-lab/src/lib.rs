@@ -6,17 +6,16 @@ mod capture;
 mod checksum;
 pub mod csv;
 mod delay;
-#[expect(dead_code)] // runs use it next
 mod emulator;
 pub mod experiment;
 mod guest;
 mod initramfs;
 pub mod interrupt;
-#[cfg_attr(not(test), expect(dead_code))] // runs use it next
 pub mod kept;
 mod kernel;
 mod link;
 mod machine;
+mod machines;
 mod metrics;
 mod native;
 mod parcel;
