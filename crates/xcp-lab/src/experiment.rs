@@ -344,6 +344,16 @@ impl Experiment {
         Ok(kept)
     }
 
+    /// The same without what cannot change a run: the texts for people, and
+    /// the checks, which the figures are compared with afterwards.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.about.clear();
+        self.source.clear();
+        self.checks.clear();
+        self
+    }
+
     /// Where packets can be captured: `r-d` is what node r sends towards d, and
     /// the name of the device that it leaves by.
     fn points(&self) -> impl Iterator<Item = String> + '_ {

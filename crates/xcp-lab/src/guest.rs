@@ -40,11 +40,27 @@ pub enum Task {
 /// A play that the machine is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// With the one variant to play.
+    /// With the one variant to play, and bare.
     pub experiment: Experiment,
     pub seed: u64,
     /// Where to capture packets.
     pub points: Vec<String>,
+}
+
+impl Request {
+    /// A request for one variant, without what cannot change its result.
+    pub fn new(
+        experiment: &Experiment,
+        variant: &str,
+        seed: u64,
+        points: &[String],
+    ) -> Result<Self> {
+        Ok(Self {
+            experiment: experiment.keep(&[variant.to_owned()])?.bare(),
+            seed,
+            points: points.to_vec(),
+        })
+    }
 }
 
 /// What the machine says, one JSON line each.
@@ -221,4 +237,22 @@ fn load_modules() -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_variant_and_no_checks_or_texts() {
+        let whole = Experiment::find("zh-validation").expect("is built in");
+        assert!(!whole.checks.is_empty() && whole.variants.len() > 1);
+        let request = Request::new(&whole, "xcp", 1, &[]).expect("it has this variant");
+        let asked = request.experiment;
+        assert_eq!(asked.variants.len(), 1);
+        assert_eq!(asked.variants[0].name, "xcp");
+        assert!(asked.checks.is_empty());
+        assert_eq!((asked.about.as_str(), asked.source.as_str()), ("", ""));
+        assert!(Request::new(&whole, "vegas", 1, &[]).is_err());
+    }
 }

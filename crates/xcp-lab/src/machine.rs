@@ -19,7 +19,7 @@ use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
-const QEMU: &str = "qemu-system-x86_64";
+pub const QEMU: &str = "qemu-system-x86_64";
 /// A machine that has said nothing for so long will not boot.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 /// A kernel that says this on its console has given up.
@@ -65,15 +65,7 @@ pub fn play(
     work: &Path,
     progress: &dyn Fn(f64),
 ) -> Result<Played> {
-    let mut memory_mb = MEMORY_MB;
-    if !request.points.is_empty() {
-        memory_mb += MEMORY_FOR_CAPTURES_MB;
-    }
-    let setup = Setup {
-        seed: request.seed,
-        memory_mb,
-        ..Setup::default()
-    };
+    let setup = Setup::of(request);
     let task = Task::Play(Box::new(request.clone()));
     let mut release = None;
     let mut unpacker = Unpacker::default();
@@ -107,6 +99,49 @@ pub struct Setup {
     pub seed: u64,
     pub memory_mb: u32,
     pub processors: u32,
+}
+
+impl Setup {
+    /// The setup that a request needs.
+    pub fn of(request: &Request) -> Self {
+        let mut memory_mb = MEMORY_MB;
+        if !request.points.is_empty() {
+            memory_mb += MEMORY_FOR_CAPTURES_MB;
+        }
+        Self {
+            seed: request.seed,
+            memory_mb,
+            ..Self::default()
+        }
+    }
+
+    /// QEMU's arguments, except for the paths of files, for a kernel of this
+    /// release.
+    pub fn arguments(&self, release: &str) -> Vec<String> {
+        let processors = self.processors.to_string();
+        let clock = if self.processors > 1 {
+            CLOCK_OF_MANY
+        } else {
+            CLOCK
+        };
+        let parameters = parameters(release);
+        let memory_mb = self.memory_mb.to_string();
+        let seed = (self.seed as u32).to_string();
+        let voice = format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice");
+        let arguments: &[&[&str]] = &[
+            &["-nodefaults", "-no-user-config", "-no-reboot"],
+            &["-display", "none", "-smp", &processors],
+            &["-m", &memory_mb],
+            &["-accel", "tcg", "-icount", clock],
+            &["-cpu", CPU],
+            &["-seed", &seed],
+            &["-rtc", "base=2026-01-01,clock=vm"],
+            &["-append", &parameters],
+            &["-chardev", "stdio,id=voice,signal=off"],
+            &["-device", &voice],
+        ];
+        arguments.concat().into_iter().map(str::to_owned).collect()
+    }
 }
 
 impl Default for Setup {
@@ -184,31 +219,13 @@ impl Drop for Running {
 fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result<Child> {
     let mut command = Command::new(QEMU);
     command
-        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-        .args(["-display", "none"])
-        .args(["-smp", &setup.processors.to_string()])
-        .args(["-m", &setup.memory_mb.to_string()])
-        .args(["-accel", "tcg", "-icount"])
-        .arg(if setup.processors > 1 {
-            CLOCK_OF_MANY
-        } else {
-            CLOCK
-        })
-        .args(["-cpu", CPU])
-        .args(["-seed", &(setup.seed as u32).to_string()])
-        .args(["-rtc", "base=2026-01-01,clock=vm"])
+        .args(setup.arguments(&kernel.release))
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(initrd)
-        .args(["-append", &parameters(&kernel.release)])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
-        .args(["-chardev", "stdio,id=voice,signal=off"])
-        .args([
-            "-device",
-            &format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice"),
-        ])
         .process_group(0) // Ctrl-C is for us, who end it
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -220,13 +237,16 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
             Ok(())
         });
     }
-    command.spawn().map_err(|e| {
-        Error::new(
-            QEMU,
-            e.to_string(),
-            "install it: apt-get install qemu-system-x86",
-        )
-    })
+    command.spawn().map_err(|e| missing(&e))
+}
+
+/// The error if QEMU cannot be started.
+pub fn missing(e: &std::io::Error) -> Error {
+    Error::new(
+        QEMU,
+        e.to_string(),
+        "install it: apt-get install qemu-system-x86",
+    )
 }
 
 fn parameters(release: &str) -> String {

@@ -5,20 +5,16 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
-use std::thread;
 
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Link};
-use crate::guest::Request;
-use crate::machine::{self, Played};
+use crate::machine::Played;
 use crate::report::{self, ReportInput};
 use crate::result::{CaptureFile, RunResult, Series};
 use xcp_datapath::Wire;
 
-use crate::{csv, initramfs, interrupt, kernel, native, Error, Result};
+use crate::{csv, interrupt, machines, metrics, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +54,8 @@ pub struct Options {
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time, rather than in the machine.
     pub native: bool,
+    /// Runs also the variants whose results are kept from an earlier run.
+    pub fresh: bool,
     /// Where to capture packets, such as `r-d`: what r sends towards d.
     pub points: Vec<String>,
     /// Folder for the report, the CSV and pcap files; `report/NAME` if absent.
@@ -69,6 +67,8 @@ pub struct Options {
 pub enum Progress<'a> {
     /// A step before the run, such as fetching a kernel.
     Step(&'a str),
+    /// These variants, of so many, are kept from an earlier run.
+    Kept { names: &'a [&'a str], of: usize },
     /// A variant has got this far, 0 to 1.
     Variant { name: &'a str, done: f64 },
 }
@@ -81,7 +81,7 @@ pub struct Outcome {
     pub report: PathBuf,
 }
 
-type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
+pub(crate) type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// All experiments of the house.
 pub fn list() -> Vec<Entry> {
@@ -111,11 +111,14 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         .clone()
         .unwrap_or_else(|| Path::new("report").join(&experiment.name));
     require_writable(&out)?;
-    let played = if options.native {
+    let mut played = if options.native {
         native::play_all(&experiment, options.seed, &points, progress)?
     } else {
-        in_machines(&experiment, options, &points, progress)?
+        machines::play_all(&experiment, options, &points, progress)?
     };
+    for variant in &mut played {
+        variant.result.checks = metrics::checks(&experiment, &variant.result);
+    }
     let result = RunResult {
         experiment: experiment.name.clone(),
         seed: options.seed,
@@ -138,62 +141,6 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
 /// Whether the last run ended because the user asked for it.
 pub fn interrupted() -> bool {
     interrupt::requested()
-}
-
-fn in_machines(
-    experiment: &Experiment,
-    options: &Options,
-    points: &[String],
-    progress: Tell,
-) -> Result<Vec<Played>> {
-    let kernel = kernel::find(options.kernel.as_deref(), &|step| {
-        progress(Progress::Step(step))
-    })?;
-    progress(Progress::Step(&format!("booting Linux {}", kernel.release)));
-    let base = initramfs::base(&kernel)?.finish();
-    let work = tempfile::Builder::new()
-        .prefix("xcp-lab-")
-        .tempdir()
-        .map_err(|e| Error::io("temporary folder", &e))?;
-    let count = experiment.variants.len();
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<Played>>>> =
-        Mutex::new((0..count).map(|_| None).collect());
-    let workers = thread::available_parallelism().map_or(1, |n| n.get().min(count));
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            let (next, results, work) = (&next, &results, &work);
-            let (kernel, base) = (&kernel, &base);
-            scope.spawn(move || loop {
-                let variant = next.fetch_add(1, Ordering::Relaxed);
-                if variant >= count {
-                    return;
-                }
-                let name = &experiment.variants[variant].name;
-                let place = work.path().join(variant.to_string());
-                let tell = |done| progress(Progress::Variant { name, done });
-                let play = || {
-                    fs::create_dir(&place)
-                        .map_err(|e| Error::io(place.display().to_string(), &e))?;
-                    let request = Request {
-                        experiment: experiment.keep(std::slice::from_ref(name))?,
-                        seed: options.seed,
-                        points: points.to_vec(),
-                    };
-                    machine::play(kernel, base, &request, &place, &tell)
-                };
-                let outcome = play();
-                if outcome.is_err() {
-                    next.store(count, Ordering::Relaxed);
-                }
-                if let Ok(mut all) = results.lock() {
-                    all[variant] = Some(outcome);
-                }
-            });
-        }
-    });
-    let results = results.into_inner().unwrap_or_default();
-    results.into_iter().flatten().collect()
 }
 
 /// Fails if a folder cannot be made or written, before the run rather than

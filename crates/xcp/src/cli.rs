@@ -265,6 +265,8 @@ pub enum LabAction {
     List,
     /// Run an experiment and check what it must show
     Run(LabRun),
+    /// List the results kept from earlier runs, which are not run again
+    Kept(LabKept),
     /// Check the programs, or the queue discipline xcp, in a virtual machine
     Check(LabCheck),
     /// Count the instructions that the data path costs, in a virtual machine
@@ -300,6 +302,9 @@ pub struct LabRun {
     /// In namespaces of this host, in real time; needs root
     #[arg(long)]
     pub native: bool,
+    /// Run also the variants whose results are kept from an earlier run
+    #[arg(long)]
+    pub fresh: bool,
     /// Write what node R sends towards D to a pcap file; may be given several
     /// times
     #[arg(long = "pcap", value_name = "R-D")]
@@ -307,6 +312,13 @@ pub struct LabRun {
     /// Folder for the report, the CSV and pcap files [default: report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct LabKept {
+    /// Remove them all
+    #[arg(long)]
+    pub clear: bool,
 }
 
 #[derive(Args)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp lab`: experiments in the virtual-time machine.
 
+mod kept;
+
 use std::iter;
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         LabAction::Run(asked) => run(asked, out),
+        LabAction::Kept(asked) => kept::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),
     }
@@ -35,6 +38,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         ip: asked.ip,
         kernel: asked.kernel,
         native: asked.native,
+        fresh: asked.fresh,
         points: asked.points,
         out: asked.out,
     };

@@ -39,6 +39,7 @@ impl Progress {
         let text = match news {
             News::Step(step) if self.live => step_above(step, &variants),
             News::Step(step) => format!("{step}\n"),
+            News::Kept { names, of } => kept(names, of),
             News::Variant { name, done } => {
                 let drawn = variants.len();
                 let Some(before) = update(&mut variants, name, done) else {
@@ -100,6 +101,15 @@ fn step_above(step: &str, variants: &[Variant]) -> String {
     format!("{up}\r\x1b[K{step}\n{}", redraw(0, variants))
 }
 
+/// The variants that are not run again. They come before those that are.
+fn kept(names: &[&str], of: usize) -> String {
+    let lines: String = names.iter().map(|name| format!("{name}: kept\n")).collect();
+    let count = names.len();
+    format!(
+        "{lines}xcp: {count} of {of} variants kept from an earlier run (--fresh runs them again)\n"
+    )
+}
+
 fn plain(name: &str, before: Option<u32>, percent: u32) -> String {
     let step = |percent: u32| percent / PLAIN_STEP_PERCENT;
     match before {
@@ -125,6 +135,15 @@ mod tests {
         assert_eq!(
             text,
             "XCP: 0 %\nXCP: 25 %\nXCP: 50 %\nXCP: 75 %\nXCP: 100 %\n"
+        );
+    }
+
+    #[test]
+    fn kept_variants_are_told() {
+        assert_eq!(
+            kept(&["xcp", "bbr"], 3),
+            "xcp: kept\nbbr: kept\n\
+             xcp: 2 of 3 variants kept from an earlier run (--fresh runs them again)\n"
         );
     }
 

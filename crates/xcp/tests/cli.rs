@@ -228,6 +228,7 @@ fn man_pages_for_all_subcommands() {
         "xcp-host-on",
         "xcp-router-add",
         "xcp-lab-run",
+        "xcp-lab-kept",
         "xcp-run",
     ] {
         let page = fs::read_to_string(dir.0.join(format!("{name}.1"))).unwrap();
