@@ -9,6 +9,8 @@ const PROGRAMS: [&str; 8] = [
     "cc", "device", "medium", "option", "qdisc", "router", "socket", "test_tc",
 ];
 const OLDEST_CLANG: u32 = 16;
+const TARGET: [&str; 4] = ["-target", "bpf", "-mcpu=v3", "-ffreestanding"];
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
 
 fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
@@ -21,22 +23,35 @@ fn main() {
     }
     println!("cargo:rerun-if-env-changed=CLANG");
     for name in PROGRAMS {
-        let status = Command::new(&clang)
-            .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-ffreestanding"])
-            .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
-            .arg(format!("-I{libbpf}"))
-            .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
-            .arg("-c")
-            .arg(root.join(format!("bpf/{name}.bpf.c")))
-            .arg("-o")
-            .arg(out.join(format!("{name}.bpf.o")))
-            .status()
-            .expect("clang starts: it did a moment ago");
-        assert!(
-            status.success(),
-            "{clang} could not compile bpf/{name}.bpf.c"
-        );
+        let source = root.join(format!("bpf/{name}.bpf.c"));
+        let text = format!("{name}.i");
+        let object = format!("{name}.bpf.o");
+        let clang = || {
+            let mut command = Command::new(&clang);
+            command.current_dir(&out).args(TARGET);
+            command
+        };
+        let from_source = || {
+            let mut command = clang();
+            command
+                .arg(format!("-I{libbpf}"))
+                .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
+                .arg(&source);
+            command
+        };
+        run(from_source().args(WARNINGS).arg("-fsyntax-only"));
+        // BTF names folders and lines: with the text alone they change when the
+        // code does, and so does the object
+        run(from_source().args(["-E", "-P", "-o", &text]));
+        run(clang()
+            .args(["-g", "-O2", "-w", "-fdebug-compilation-dir=/"])
+            .args(["-x", "cpp-output", "-c", &text, "-o", &object]));
     }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().expect("clang starts: it did a moment ago");
+    assert!(status.success(), "{command:?} failed");
 }
 
 /// $CLANG, or the newest clang there is.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The machine's file system: this very program as init, the libraries it
-//! needs, ip and tc, the kernel's modules, and the request. A cpio archive
+//! The machine's file system: the player as init, the libraries it needs, ip and tc, the kernel's modules, and the request. A cpio archive
 //! (newc), not compressed: unpacking costs virtual time.
 
 use std::collections::BTreeMap;
@@ -8,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::guest::MODULE_DIR;
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 
@@ -27,9 +27,10 @@ const MODULES: &[&str] = &[
     "tcp_bbr",
 ];
 
-/// Where init finds the modules to load, numbered in order.
-pub const MODULE_DIR: &str = "modules";
-pub const REQUEST: &str = "request.json";
+/// The player, which is the machine's init.
+const GUEST: &str = "xcp-guest";
+/// Where it is, from the folder of the command: as built, and as installed.
+const GUEST_FOLDERS: &[&str] = &[".", "../libexec/xcp"];
 const TOOLS: &[&str] = &["ip", "tc"];
 const MODE_DIR: u32 = 0o040_755;
 const MODE_PROGRAM: u32 = 0o100_755;
@@ -101,8 +102,7 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
     for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
         archive.dir(dir);
     }
-    let me = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
-    program(&mut archive, &me, "init")?;
+    program(&mut archive, &guest()?, "init")?;
     for tool in TOOLS {
         let path = which(tool).ok_or_else(|| {
             Error::new(*tool, "not found", "install it: apt-get install iproute2")
@@ -114,6 +114,19 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
         archive.file(&name, false, &decompressed(module)?);
     }
     Ok(archive)
+}
+
+fn guest() -> Result<PathBuf> {
+    let me = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
+    let here = me.parent().unwrap_or(Path::new("/"));
+    let mut places = GUEST_FOLDERS.iter().map(|f| here.join(f).join(GUEST));
+    places.find(|path| path.exists()).ok_or_else(|| {
+        Error::new(
+            GUEST,
+            format!("not beside {}", me.display()),
+            "build or install all of it: ./x build, ./x install",
+        )
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use xcp_player::cost::{Cost, Subject};
 
-use crate::cost::{Cost, Subject};
 use crate::{Error, Result};
 
 const TEXT: &str = include_str!("../../../bpf/limits.toml");

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::capture::{Recording, ROOM_BYTES};
-use crate::guest::{Request, Task, Word, DEBUG_PORT};
-use crate::initramfs::{Archive, REQUEST};
+use crate::guest::{Request, Task, Word, DEBUG_PORT, REQUEST};
+use crate::initramfs::Archive;
 use crate::kernel::Kernel;
 use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};

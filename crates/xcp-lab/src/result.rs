@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What a run of an experiment yields: the object that `xcp lab run --json`
-//! prints, and the time series that go to CSV and to the report.
+//! prints, and its table.
 
 use serde::{Deserialize, Serialize};
-use xcp_datapath::trace::Interval;
 use xcp_datapath::Wire;
+
+pub use xcp_player::result::*;
 
 /// One run of one experiment, all its variants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,32 +39,6 @@ pub struct CaptureFile {
     pub missing: u64,
 }
 
-/// One way of running the experiment, such as XCP, or CUBIC over a FIFO.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct VariantResult {
-    pub name: String,
-    /// Bytes the bottleneck carried after the warm-up, headers and framing
-    /// counted, by what it could have carried. Both directions of a
-    /// half-duplex link count.
-    pub link_utilisation: f64,
-    pub queue_packets: QueueStats,
-    /// The queue that XCP's packets wait in: the same, unless they have one of
-    /// their own.
-    pub xcp_queue_packets: QueueStats,
-    /// Of the bytes that left the queue after the warm-up, milliseconds.
-    pub queue_delay_ms: DelayStats,
-    /// Packets dropped at the bottleneck in the whole run.
-    pub drops: u64,
-    /// Segments retransmitted by all flows in the whole run.
-    pub retransmissions: u64,
-    /// Jain's index of the TCP flows' goodputs.
-    pub jain: f64,
-    /// The flows by what controls them.
-    pub kinds: Vec<KindResult>,
-    pub flows: Vec<FlowResult>,
-    pub checks: Vec<CheckResult>,
-}
-
 /// More flows than that are told by their range.
 pub const FLOWS_IN_FULL: usize = 8;
 
@@ -86,7 +61,7 @@ type Cell = fn(&VariantResult) -> String;
 const COLUMNS: [(&str, Cell); 7] = [
     ("", |v| v.name.clone()),
     ("utilisation", |v| format!("{:.3}", v.link_utilisation)),
-    ("goodput per flow (Mb/s)", VariantResult::goodputs),
+    ("goodput per flow (Mb/s)", goodputs),
     ("Jain", |v| format!("{:.4}", v.jain)),
     ("queue mean / p99 / max (packets)", |v| {
         let queue = &v.queue_packets;
@@ -97,7 +72,7 @@ const COLUMNS: [(&str, Cell); 7] = [
 ];
 
 /// Where several kinds of flows share the bottleneck.
-const SHARES: (&str, Cell) = ("share of goodput", VariantResult::shares);
+const SHARES: (&str, Cell) = ("share of goodput", shares);
 
 /// Where the bottleneck's rate changes.
 const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", |v| {
@@ -124,224 +99,20 @@ impl RunResult {
     }
 }
 
-impl VariantResult {
-    fn shares(&self) -> String {
-        let each = self.kinds.iter();
-        let each: Vec<String> = each.map(|k| format!("{} {:.3}", k.kind, k.share)).collect();
-        each.join(", ")
+fn shares(variant: &VariantResult) -> String {
+    let each = variant.kinds.iter();
+    let each: Vec<String> = each.map(|k| format!("{} {:.3}", k.kind, k.share)).collect();
+    each.join(", ")
+}
+
+fn goodputs(variant: &VariantResult) -> String {
+    let flows = &variant.flows;
+    let mbps = flows.iter().map(|flow| flow.goodput_bps / 1e6);
+    if flows.len() <= FLOWS_IN_FULL {
+        let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();
+        return each.join(" ");
     }
-
-    fn goodputs(&self) -> String {
-        let mbps = self.flows.iter().map(|flow| flow.goodput_bps / 1e6);
-        if self.flows.len() <= FLOWS_IN_FULL {
-            let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();
-            return each.join(" ");
-        }
-        let least = mbps.clone().fold(f64::INFINITY, f64::min);
-        let most = mbps.fold(0.0, f64::max);
-        format!("{least:.2} to {most:.2} ({} flows)", self.flows.len())
-    }
-}
-
-/// The bottleneck's queue in packets, sampled after the warm-up.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct QueueStats {
-    pub mean: f64,
-    pub p99: f64,
-    pub max: f64,
-}
-
-/// The delay in the bottleneck's queue, weighted by bytes.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct DelayStats {
-    pub mean: f64,
-    pub p95: f64,
-    pub max: f64,
-}
-
-/// All flows of one kind, measured after the warm-up.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct KindResult {
-    /// The congestion control that they were to have, or `udp`.
-    pub kind: String,
-    pub flows: usize,
-    /// Of all of them, bits per second.
-    pub goodput_bps: f64,
-    /// Their part of the goodput of all kinds.
-    pub share: f64,
-    /// The mean goodput of one of them, by that of one of all TCP flows.
-    pub flow_share: f64,
-}
-
-/// One flow, measured after the warm-up.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FlowResult {
-    pub name: String,
-    /// The congestion control that its sender had at the end; absent if it
-    /// never started.
-    pub control: Option<String>,
-    /// Bits per second read by the receiving application.
-    pub goodput_bps: f64,
-    /// Mean congestion window, packets.
-    pub cwnd_packets: f64,
-    /// Mean smoothed RTT, milliseconds.
-    pub rtt_ms: f64,
-    /// Seconds from the flow's start until it is within 10 % of its fair
-    /// share and stays there; absent if it never does.
-    pub convergence_s: Option<f64>,
-}
-
-/// A requirement of the experiment's file, and what was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CheckResult {
-    /// Such as `link_utilisation >= 0.98`.
-    pub name: String,
-    pub required: f64,
-    pub measured: f64,
-    /// The check does not fail the run: its verdict passes.
-    pub ok: bool,
-    pub verdict: Verdict,
-    /// Why the file marks the check as a known gap, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known_gap: Option<String>,
-}
-
-/// The state of a check after a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The figure meets the requirement.
-    Ok,
-    /// The figure misses the requirement.
-    Failed,
-    /// The figure misses the requirement, and the file says why.
-    KnownGap,
-    /// The figure meets the requirement, but the file still marks the check as
-    /// a known gap. The run fails until the mark is removed, so that a mark
-    /// cannot hide a later miss.
-    GapClosed,
-}
-
-impl Verdict {
-    /// Whether a run with it succeeds.
-    #[must_use]
-    pub fn passes(self) -> bool {
-        match self {
-            Self::Ok | Self::KnownGap => true,
-            Self::Failed | Self::GapClosed => false,
-        }
-    }
-
-    /// The word that tables and reports put before the check.
-    #[must_use]
-    pub fn mark(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed | Self::GapClosed => "FAILED",
-            Self::KnownGap => "gap",
-        }
-    }
-}
-
-impl CheckResult {
-    /// The result of a check whose requirement is met or not; `known_gap` is
-    /// the reason in its mark.
-    #[must_use]
-    pub fn new(
-        name: String,
-        required: f64,
-        measured: f64,
-        met: bool,
-        known_gap: Option<String>,
-    ) -> Self {
-        let verdict = match (met, known_gap.is_some()) {
-            (true, false) => Verdict::Ok,
-            (false, false) => Verdict::Failed,
-            (false, true) => Verdict::KnownGap,
-            (true, true) => Verdict::GapClosed,
-        };
-        Self {
-            name,
-            required,
-            measured,
-            ok: verdict.passes(),
-            verdict,
-            known_gap,
-        }
-    }
-
-    /// What to say of a known gap: why it is there, or what to do when it has
-    /// closed.
-    #[must_use]
-    pub fn note(&self) -> Option<String> {
-        match self.verdict {
-            Verdict::Ok | Verdict::Failed => None,
-            Verdict::KnownGap => self
-                .known_gap
-                .as_ref()
-                .map(|why| format!("known gap: {why}")),
-            Verdict::GapClosed => {
-                Some("the known gap has closed: remove known_gap from the check".into())
-            }
-        }
-    }
-}
-
-/// The samples of one variant, for the CSV and the report.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Series {
-    pub samples: Vec<Sample>,
-    /// What the bottleneck's router decided, in the measured direction; times
-    /// since the start of the run.
-    #[serde(default)]
-    pub router: Vec<Interval>,
-}
-
-/// One moment of one variant.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Sample {
-    /// Seconds since the start of the run.
-    pub time_s: f64,
-    pub queue_packets: u32,
-    pub queue_bytes: u32,
-    /// Bytes sent by the bottleneck so far.
-    pub sent_bytes: u64,
-    /// Bytes that the link carried so far: with its framing, and if only one
-    /// end can send at a time, those of both.
-    pub carried_bytes: u64,
-    pub drops: u64,
-    pub flows: Vec<FlowSample>,
-}
-
-/// One flow at one moment; all zero before it starts.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct FlowSample {
-    /// Bytes read by the receiving application so far.
-    pub received_bytes: u64,
-    pub cwnd_packets: u32,
-    pub rtt_us: u32,
-    pub retransmissions: u32,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_check_is_the_same_after_a_trip_through_json() {
-        for (met, why, verdict, ok) in [
-            (true, None, "ok", true),
-            (false, None, "failed", false),
-            (false, Some("why"), "known_gap", true),
-            (true, Some("why"), "gap_closed", false),
-        ] {
-            let check = CheckResult::new("x".into(), 1.0, 2.0, met, why.map(String::from));
-            let sent = serde_json::to_value(&check).expect("serialises");
-            assert_eq!(sent["verdict"], verdict);
-            assert_eq!(sent["ok"], ok);
-            assert_eq!(sent.get("known_gap").and_then(|w| w.as_str()), why);
-            let got: CheckResult = serde_json::from_value(sent).expect("parses");
-            assert_eq!(format!("{got:?}"), format!("{check:?}"));
-        }
-    }
+    let least = mbps.clone().fold(f64::INFINITY, f64::min);
+    let most = mbps.fold(0.0, f64::max);
+    format!("{least:.2} to {most:.2} ({} flows)", flows.len())
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Tasks for the machine other than experiments.
 
-use crate::cost::{Bill, Subject};
+use crate::bill::Bill;
 use crate::guest::{Task, Word};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Setup};
-use crate::programs::Report;
-use crate::qdisc::Check;
+use crate::verified::Report;
+use xcp_player::cost::Subject;
+use xcp_player::qdisc::Check;
+
 use crate::{initramfs, interrupt, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);

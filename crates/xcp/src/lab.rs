@@ -6,7 +6,7 @@ mod kept;
 use std::iter;
 use std::process::ExitCode;
 
-use xcp_lab::{Bill, Check, Cost, Entry, Options, Subject};
+use xcp_lab::{Bill, Check, Entry, Options, Row, Subject};
 
 use crate::cli::{LabAction, LabBench, LabCheck, LabRun};
 use crate::failure::Failure;
@@ -150,8 +150,9 @@ fn itemised(bill: &Bill, style: &Style) -> String {
         format!("to {}", bill.baseline),
         "at most".to_owned(),
     ];
-    let row = |c: &Cost| {
-        let limit = c.limit.as_ref().map(|l| {
+    let row = |row: &Row| {
+        let c = &row.cost;
+        let limit = row.limit.as_ref().map(|l| {
             let most = match l.of.as_str() {
                 "ratio" => format!("{:.2} times", l.max),
                 _ => l.max.to_string(),

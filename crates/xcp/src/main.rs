@@ -27,13 +27,7 @@ use cli::{Action, Cli};
 use failure::Failure;
 use out::Out;
 
-/// Where the lab's machine finds this very program.
-const LAB_INIT: &str = "/init";
-
 fn main() -> ExitCode {
-    if is_lab_init() {
-        xcp_lab::guest_main();
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return failure::usage(&e),
@@ -41,14 +35,6 @@ fn main() -> ExitCode {
     xcp_datapath::set_verbose(cli.verbose);
     let out = Out::new(cli.json);
     act(cli.action, &out).unwrap_or_else(|failure| failure.report(cli.json))
-}
-
-/// A container may start `xcp` as its process 1, too, but not by this name.
-fn is_lab_init() -> bool {
-    std::process::id() == 1
-        && std::env::args_os()
-            .next()
-            .is_some_and(|name| name == LAB_INIT)
 }
 
 fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {

@@ -73,6 +73,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
+    use crate::house;
     use crate::machine::Setup;
 
     struct Whole {
@@ -96,7 +97,7 @@ mod tests {
                     firmware: vec![b"bios".to_vec(), b"boot".to_vec()],
                 },
                 arguments: Setup::default().arguments("6.18.15"),
-                experiment: Experiment::find("zh-validation").expect("is built in"),
+                experiment: house::find("zh-validation").expect("is built in"),
                 variant: "xcp".into(),
                 seed: 1,
                 points: Vec::new(),

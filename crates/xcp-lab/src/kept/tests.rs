@@ -11,8 +11,8 @@ use super::key::Ingredients;
 use super::*;
 use crate::capture::Recording;
 use crate::emulator::Emulator;
-use crate::experiment::Experiment;
 use crate::guest::Request;
+use crate::house;
 use crate::result::{FlowResult, FlowSample, QueueStats, Sample, Series, VariantResult};
 
 /// Set for the process that a test kills: the folder it writes to.
@@ -26,7 +26,7 @@ fn store(limit_bytes: u64) -> (TempDir, Store) {
 
 /// Keys differ by the seed, and so do their results.
 fn key(seed: u64) -> Key {
-    let experiment = Experiment::find("zh-validation").expect("is built in");
+    let experiment = house::find("zh-validation").expect("is built in");
     let request = Request::new(&experiment, "xcp", seed, &[]).expect("it has this variant");
     let all = Ingredients::new(b"archive", b"kernel", &Emulator::default());
     all.key(&[], &request).expect("it can be serialised")

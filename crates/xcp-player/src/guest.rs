@@ -11,13 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, Cost, Subject};
 use crate::experiment::Experiment;
-use crate::initramfs::{MODULE_DIR, REQUEST};
 use crate::parcel::{self, Parcel};
 use crate::play;
 use crate::programs::{self, Loaded};
 use crate::qdisc::{self, Check};
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
+
+/// Where the machine finds the modules to load, numbered in order.
+pub const MODULE_DIR: &str = "modules";
+/// And what it is asked to do.
+pub const REQUEST: &str = "request.json";
 
 /// I/O port of the machine's debug console.
 pub const DEBUG_PORT: u16 = 0xe9;
@@ -113,8 +117,8 @@ impl Voice {
     }
 }
 
-/// What `xcp` does as the first process of the machine. Never returns.
-pub fn guest_main() -> ! {
+/// What the first process of the machine does. Never returns.
+pub fn main() -> ! {
     match Voice::open() {
         Ok(voice) => {
             if let Err(e) = mount_all().and_then(|()| work(&voice)) {
@@ -245,7 +249,10 @@ mod tests {
 
     #[test]
     fn a_request_has_one_variant_and_no_checks_or_texts() {
-        let whole = Experiment::find("zh-validation").expect("is built in");
+        let whole = {
+            let text = include_str!("../../../experiments/zh-validation.toml");
+            Experiment::parse("zh-validation", text).expect("is well")
+        };
         assert!(!whole.checks.is_empty() && whole.variants.len() > 1);
         let request = Request::new(&whole, "xcp", 1, &[]).expect("it has this variant");
         let asked = request.experiment;

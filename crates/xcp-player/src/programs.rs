@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use xcp_datapath::{router, testing, Wire};
 
 use crate::experiment::{Experiment, Socket};
-use crate::limits::Limits;
 use crate::play::HostOn;
 use crate::qdisc::Check;
 use crate::stage::{address, Stage};
@@ -22,7 +21,7 @@ use crate::{Error, Result};
 
 /// Of the machines that the programs are loaded for: what loops over
 /// processors must not cost the verifier more with each.
-const PROCESSORS: [u32; 5] = [1, 2, 31, 64, 1024];
+pub const PROCESSORS: [u32; 5] = [1, 2, 31, 64, 1024];
 const PORT: u16 = 5001;
 const TRANSFER_BYTES: usize = 2_000_000;
 const NETWORK: &str = r#"
@@ -47,61 +46,6 @@ pub struct Loaded {
     /// Instructions that the verifier looked at, for the number of processors
     /// for which they were most.
     pub verified: u32,
-}
-
-/// A loaded program and its limit.
-#[derive(Clone, Debug, Serialize)]
-pub struct Program {
-    pub name: String,
-    /// Instructions that the verifier looked at.
-    pub verified: u32,
-    /// The limit in `bpf/limits.toml`.
-    pub most: u64,
-    pub ok: bool,
-}
-
-/// What came of a check of all programs.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    pub kernel: String,
-    /// Of the machine.
-    pub processors: u32,
-    /// The numbers of processors that each program was loaded for.
-    pub loaded_for: String,
-    pub ok: bool,
-    pub programs: Vec<Program>,
-    pub checks: Vec<Check>,
-}
-
-impl Report {
-    pub(crate) fn new(
-        kernel: String,
-        processors: u32,
-        loaded: Vec<Loaded>,
-        checks: Vec<Check>,
-    ) -> Result<Self> {
-        let limits = Limits::house()?;
-        let programs = loaded
-            .into_iter()
-            .map(|p| {
-                let most = limits.of_program(&p.name);
-                Program {
-                    ok: u64::from(p.verified) <= most,
-                    name: p.name,
-                    verified: p.verified,
-                    most,
-                }
-            })
-            .collect::<Vec<_>>();
-        Ok(Self {
-            kernel,
-            processors,
-            loaded_for: PROCESSORS.map(|n| n.to_string()).join(", "),
-            ok: programs.iter().all(|p| p.ok) && checks.iter().all(|c| c.ok),
-            programs,
-            checks,
-        })
-    }
 }
 
 /// Loads all programs for every number of processors.

@@ -2,8 +2,6 @@
 //! Experiment files: topology, flows, variants and checks in TOML.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -249,51 +247,7 @@ impl Metric {
     }
 }
 
-/// The experiments of the house.
-macro_rules! house {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../experiments/", $name, ".toml"))),)*]
-    };
-}
-
-const HOUSE: &[(&str, &str)] = house![
-    "thesis-queue",
-    "thesis-capacity",
-    "thesis-halfduplex",
-    "zh-fractions",
-    "zh-validation",
-    "zh-overhead",
-    "zh-contention",
-    "isi-overestimate",
-    "mixed-formats",
-    "sharing",
-    "varying",
-    "varying-trace",
-    "varying-jumps",
-];
-
 impl Experiment {
-    /// The experiment with this name, or in this file.
-    pub fn find(name: &str) -> Result<Self> {
-        if let Some((_, text)) = HOUSE.iter().find(|(n, _)| *n == name) {
-            return Self::parse(name, text);
-        }
-        if !name.ends_with(".toml") {
-            return Err(Error::new(
-                name,
-                "no such experiment",
-                "list them with `xcp lab list`, or name a .toml file",
-            ));
-        }
-        let text = fs::read_to_string(Path::new(name)).map_err(|e| Error::io(name, &e))?;
-        Self::parse(name, &text)
-    }
-
-    /// All experiments of the house, in the papers' order.
-    pub fn house() -> impl Iterator<Item = Result<Self>> {
-        HOUSE.iter().map(|(name, text)| Self::parse(name, text))
-    }
-
     /// Reads a file's text; `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
         let experiment: Self = toml::from_str(text).map_err(|e| {
@@ -443,22 +397,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_of_the_house_are_well_and_have_their_names() {
-        for (name, text) in HOUSE {
-            let experiment = Experiment::parse(name, text).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(experiment.name, *name);
-        }
-        let order = |paper: &str| HOUSE.iter().position(|(name, _)| name.starts_with(paper));
-        assert!(order("thesis").is_some() && order("thesis") < order("zh"));
-        assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
-    }
-
-    #[test]
     fn a_variant_has_the_flows_that_it_names() {
-        let (_, text) = HOUSE
-            .iter()
-            .find(|(name, _)| *name == "sharing")
-            .expect("is there");
+        let text = include_str!("../../../experiments/sharing.toml");
         let sharing = Experiment::parse("sharing", text).expect("is well");
         let variant = sharing.variants.iter().find(|v| v.name == "one-nine");
         let variant = variant.expect("is there");

@@ -8,7 +8,6 @@ mod spare;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{self, Limits};
 use crate::{qdisc, Result};
 
 /// What is counted.
@@ -53,63 +52,27 @@ impl Subject {
     }
 }
 
-/// One row of a [`Bill`].
+/// What was counted of one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub name: String,
     pub instructions: f64,
     /// To the baseline's instructions.
     pub ratio: f64,
-    /// The limit in `bpf/limits.toml` that it keeps or exceeds, if it has one.
-    #[serde(default)]
-    pub limit: Option<limits::Limit>,
 }
 
 impl Cost {
-    pub(crate) fn new(name: impl Into<String>, instructions: f64, baseline: f64) -> Self {
+    pub fn new(name: impl Into<String>, instructions: f64, baseline: f64) -> Self {
         Self {
             name: name.into(),
             instructions: crate::metrics::round(instructions, 1),
             ratio: crate::metrics::round(instructions / baseline, 3),
-            limit: None,
         }
-    }
-}
-
-/// Everything that was counted of a subject.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bill {
-    pub what: Subject,
-    pub kernel: String,
-    /// What the instructions are counted for: a packet, a MB.
-    pub per: &'static str,
-    /// What the ratios are to.
-    pub baseline: &'static str,
-    /// All limits are kept.
-    pub ok: bool,
-    pub costs: Vec<Cost>,
-}
-
-impl Bill {
-    /// Holds what was counted against the limits.
-    pub(crate) fn new(what: Subject, kernel: String, mut costs: Vec<Cost>) -> Result<Self> {
-        let limits = Limits::house()?;
-        for cost in &mut costs {
-            cost.limit = limits.of_cost(what, cost);
-        }
-        Ok(Self {
-            what,
-            kernel,
-            per: what.per(),
-            baseline: what.baseline(),
-            ok: costs.iter().all(|c| c.limit.as_ref().is_none_or(|l| l.ok)),
-            costs,
-        })
     }
 }
 
 /// Counts, in the machine.
-pub(crate) fn count(what: Subject, progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
+pub fn count(what: Subject, progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     match what {
         Subject::Router => router::count(progress),
         Subject::Qdisc => qdisc::bench(progress),

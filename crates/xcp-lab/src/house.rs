@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The experiments that are built in, by their names.
+
+use std::fs;
+use std::path::Path;
+
+use crate::experiment::Experiment;
+use crate::{Error, Result};
+
+/// The files in `experiments/`.
+macro_rules! house {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../experiments/", $name, ".toml"))),)*]
+    };
+}
+
+const HOUSE: &[(&str, &str)] = house![
+    "thesis-queue",
+    "thesis-capacity",
+    "thesis-halfduplex",
+    "zh-fractions",
+    "zh-validation",
+    "zh-overhead",
+    "zh-contention",
+    "isi-overestimate",
+    "mixed-formats",
+    "sharing",
+    "varying",
+    "varying-trace",
+    "varying-jumps",
+];
+
+/// The experiment with this name, or in this file.
+pub fn find(name: &str) -> Result<Experiment> {
+    if let Some((_, text)) = HOUSE.iter().find(|(n, _)| *n == name) {
+        return Experiment::parse(name, text);
+    }
+    if !name.ends_with(".toml") {
+        return Err(Error::new(
+            name,
+            "no such experiment",
+            "list them with `xcp lab list`, or name a .toml file",
+        ));
+    }
+    let text = fs::read_to_string(Path::new(name)).map_err(|e| Error::io(name, &e))?;
+    Experiment::parse(name, &text)
+}
+
+/// All of them, in the papers' order.
+pub fn all() -> impl Iterator<Item = Result<Experiment>> {
+    let parse = |(name, text): &(&str, &str)| Experiment::parse(name, text);
+    HOUSE.iter().map(parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_the_house_are_well_and_have_their_names() {
+        for (name, text) in HOUSE {
+            let experiment = Experiment::parse(name, text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(experiment.name, *name);
+        }
+        let order = |paper: &str| HOUSE.iter().position(|(name, _)| name.starts_with(paper));
+        assert!(order("thesis").is_some() && order("thesis") < order("zh"));
+        assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The player: plays one variant of an experiment on a stage of namespaces,
+//! samples it and makes the figures; counts costs; checks the data path. What
+//! runs in the virtual-time machine, and nothing else: a result is kept until
+//! this changes.
+
+pub mod capture;
+mod checksum;
+pub mod cost;
+mod delay;
+pub mod experiment;
+pub mod guest;
+pub mod interrupt;
+pub mod link;
+pub mod metrics;
+pub mod parcel;
+mod pcap;
+pub mod play;
+mod probe;
+pub mod programs;
+pub mod qdisc;
+pub mod result;
+mod shaper;
+pub mod stage;
+mod tap;
+mod traffic;
+mod udp;
+mod validate;
+
+pub use xcp_datapath::{Error, Result};

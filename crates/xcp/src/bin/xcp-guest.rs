@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The first process of the lab's machine: the player alone, so that a kept
+//! result stays valid while the command and its reports change.
+
+fn main() {
+    xcp_player::guest::main()
+}
