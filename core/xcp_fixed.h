@@ -34,6 +34,15 @@
 #include <stdint.h>
 
 #define XCP_INLINE static inline __attribute__((always_inline))
+/*
+ * Functions of numbers that are called often and have many paths: where a
+ * verifier follows each path, it need not follow theirs at each call.
+ */
+#ifdef __bpf__
+#define XCP_CALL __attribute__((noinline))
+#else
+#define XCP_CALL XCP_INLINE
+#endif
 #define XCP_LIKELY(c) __builtin_expect(!!(c), 1)
 #define XCP_UNLIKELY(c) __builtin_expect(!!(c), 0)
 
@@ -129,7 +138,7 @@ XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)
 }
 
 /* Number of bits of v: floor(log2(v)) + 1, and 0 for 0. */
-XCP_INLINE uint32_t xcp_bits(uint64_t v)
+XCP_CALL uint32_t xcp_bits(uint64_t v)
 {
 	uint64_t step, bits;
 
@@ -218,7 +227,7 @@ XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
 }
 
 /* Bytes in a time as bytes per second, and back; the time that bytes take. */
-XCP_INLINE uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
+XCP_CALL uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
 {
 	return xcp_num_fixed(
 		xcp_num_mul(xcp_num_div(xcp_num_of(bytes), xcp_num_of(ns)),
@@ -226,7 +235,7 @@ XCP_INLINE uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
 		0, 1ULL << 62);
 }
 
-XCP_INLINE uint64_t xcp_bytes(uint64_t Bps, uint64_t ns)
+XCP_CALL uint64_t xcp_bytes(uint64_t Bps, uint64_t ns)
 {
 	return xcp_num_fixed(
 		xcp_num_div(xcp_num_mul(xcp_num_of(Bps), xcp_num_of(ns)),
@@ -234,7 +243,7 @@ XCP_INLINE uint64_t xcp_bytes(uint64_t Bps, uint64_t ns)
 		0, 1ULL << 62);
 }
 
-XCP_INLINE uint64_t xcp_time(uint64_t bytes, uint64_t Bps)
+XCP_CALL uint64_t xcp_time(uint64_t bytes, uint64_t Bps)
 {
 	return xcp_min(xcp_rate(bytes, Bps), XCP_NS_MAX);
 }

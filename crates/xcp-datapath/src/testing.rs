@@ -111,9 +111,9 @@ pub struct Verified {
     pub instructions: u32,
 }
 
-/// Loads every program that this kernel can have, as for a machine of so many
-/// processors.
-pub fn load_all(processors: u32) -> Result<Vec<Verified>> {
+/// Loads every program that this kernel can have, the router's as for machines
+/// of so many processors.
+pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
     let plain = |image| object::load(image, object::open(image)?);
     let mut objects = vec![
         plain(&object::CC)?,
@@ -123,9 +123,15 @@ pub fn load_all(processors: u32) -> Result<Vec<Verified>> {
             device::open(netns::cookie()?, 14, wire::IP_PROTO)?,
         )?,
         plain(&object::MEDIUM)?,
-        router::load_for(processors, 14, router::Options::default())?,
         plain(&object::TEST_TC)?,
     ];
+    for processors in processors {
+        objects.push(router::load_for(
+            *processors,
+            14,
+            router::Options::default(),
+        )?);
+    }
     if features::has_qdisc() {
         objects.push(plain(&object::QDISC)?);
     }

@@ -9,6 +9,7 @@
 
 mod entry;
 mod key;
+mod played;
 mod session;
 
 use std::env;
@@ -22,8 +23,8 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::machine::Played;
 use crate::{kernel, Error, Result};
+use entry::Keep;
 pub use entry::Label;
 use key::Key;
 pub(crate) use session::Session;
@@ -129,23 +130,23 @@ impl Store {
     }
 
     /// The result of this key. A damaged entry is removed.
-    fn get(&self, key: &Key) -> Option<Played> {
+    fn get<T: Keep>(&self, key: &Key) -> Option<T> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
-        let played = entry::decode(key, &bytes);
+        let value = entry::decode(key, &bytes);
         // if the folder may only be read, neither can be noted
-        if played.is_some() {
+        if value.is_some() {
             let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         } else {
             let _ = fs::remove_file(&path);
         }
-        played
+        value
     }
 
     /// Keeps a result, in place of one that has the same key.
-    fn put(&self, key: &Key, label: &Label, played: &Played) -> Result<()> {
+    fn put(&self, key: &Key, label: &Label, value: &impl Keep) -> Result<()> {
         let path = self.path(key);
-        let bytes = entry::encode(key, label, played).map_err(|e| describe(&path, &e))?;
+        let bytes = entry::encode(key, label, value).map_err(|e| describe(&path, &e))?;
         if bytes.len() as u64 > self.limit_bytes {
             return Err(Error::new(
                 format!("{}, {}", label.experiment, label.variant),

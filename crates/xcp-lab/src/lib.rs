@@ -26,7 +26,7 @@ pub use bill::{Bill, Row};
 pub use limits::Limit;
 pub use native::native_qdiscs;
 pub use run::{interrupted, list, run, Entry, Options, Outcome, Progress};
-pub use task::{bench, check_programs, check_qdisc};
+pub use task::{bench, check_programs, check_qdisc, TaskOptions};
 pub use verified::{Program, Report};
 pub use xcp_datapath::{Error, Result};
 pub use xcp_player::cost::Subject;

@@ -10,9 +10,9 @@ use std::thread;
 
 use crate::experiment::Experiment;
 use crate::guest::Request;
-use crate::kept::Session;
+use crate::kept::{Label, Session};
 use crate::kernel::Kernel;
-use crate::machine::{self, Played};
+use crate::machine::{self, Played, Setup};
 use crate::run::{Options, Progress, Tell};
 use crate::{initramfs, kernel, Error, Result};
 
@@ -36,7 +36,7 @@ pub fn play_all(
     let kept = Session::open(&kernel, &base, options.fresh, &say)?;
     let look_up = |name| {
         let request = Request::new(experiment, name, options.seed, points)?;
-        let outcome = kept.find(&request)?.map(Ok);
+        let outcome = kept.find(Setup::of(&request), &request)?.map(Ok);
         Ok(Play {
             name,
             request,
@@ -92,7 +92,8 @@ fn boot(
             let run = || {
                 fs::create_dir(&place).map_err(|e| Error::io(place.display().to_string(), &e))?;
                 let played = machine::play(kernel, base, request, &place, &tell)?;
-                kept.keep(request, &played);
+                let label = Label::of_play(request, &played);
+                kept.keep(Setup::of(request), request, &label, &played);
                 Ok(played)
             };
             let result = run();

@@ -1,103 +1,123 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tasks for the machine other than experiments.
+//! Tasks for the machine other than experiments. What it said in an earlier run
+//! is kept, as the results of experiments are.
 
-use crate::bill::Bill;
-use crate::guest::{Task, Word};
-use crate::kernel::{self, Kernel};
-use crate::machine::{self, Setup};
-use crate::verified::Report;
 use xcp_player::cost::Subject;
 use xcp_player::qdisc::Check;
 
+use crate::bill::Bill;
+use crate::guest::{Task, Word};
+use crate::kept::{Label, Session};
+use crate::kernel::{self, Kernel};
+use crate::machine::{self, Setup};
+use crate::verified::Report;
 use crate::{initramfs, interrupt, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
+/// How to do a task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskOptions {
+    /// `6.12`, `6.18`, `newest`, or the path of a kernel image.
+    pub kernel: Option<String>,
+    /// Even if the result of an earlier run is kept.
+    pub fresh: bool,
+}
+
 /// Replaces, changes and deletes the queue discipline `xcp` so often under
 /// load, and tells what held.
-pub fn check_qdisc(kernel: Option<&str>, cycles: u32, progress: Tell) -> Result<Vec<Check>> {
-    run(
-        &find(kernel, progress)?,
-        "qdisc",
-        &Task::CheckQdisc { cycles },
-        Setup::default(),
-        progress,
-        |word| match word {
-            Word::Checks(checks) => Some(checks),
-            _ => None,
-        },
-    )
+pub fn check_qdisc(options: &TaskOptions, cycles: u32, progress: Tell) -> Result<Vec<Check>> {
+    let task = Task::CheckQdisc { cycles };
+    let (_, words) = run(options, "qdisc", &task, Setup::default(), progress)?;
+    find(words, |word| match word {
+        Word::Checks(checks) => Some(checks),
+        _ => None,
+    })
 }
 
 /// Loads every program, and sends traffic through them, on a machine of so
 /// many processors.
-pub fn check_programs(kernel: Option<&str>, processors: u32, progress: Tell) -> Result<Report> {
-    let kernel = find(kernel, progress)?;
+pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) -> Result<Report> {
     let setup = Setup {
         processors,
         ..Setup::default()
     };
+    let (kernel, words) = run(options, "programs", &Task::CheckPrograms, setup, progress)?;
     let mut loaded = Vec::new();
-    let checks = run(
-        &kernel,
-        "programs",
-        &Task::CheckPrograms,
-        setup,
-        progress,
-        |word| match word {
-            Word::Loaded(programs) => {
-                loaded = programs;
-                None
-            }
-            Word::Checks(checks) => Some(checks),
-            _ => None,
-        },
-    )?;
+    let checks = find(words, |word| match word {
+        Word::Loaded(programs) => {
+            loaded = programs;
+            None
+        }
+        Word::Checks(checks) => Some(checks),
+        _ => None,
+    })?;
     Report::new(kernel.release, processors, loaded, checks)
 }
 
 /// Counts the instructions that a part of the data path costs, and holds them
 /// against the limits.
-pub fn bench(what: Subject, kernel: Option<&str>, progress: Tell) -> Result<Bill> {
-    let kernel = find(kernel, progress)?;
-    let costs = run(
-        &kernel,
-        what.name(),
-        &Task::Bench(what),
-        Setup::default(),
-        progress,
-        |word| match word {
-            Word::Costs(costs) => Some(costs),
-            _ => None,
-        },
-    )?;
+pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<Bill> {
+    let task = Task::Bench(what);
+    let (kernel, words) = run(options, what.name(), &task, Setup::default(), progress)?;
+    let costs = find(words, |word| match word {
+        Word::Costs(costs) => Some(costs),
+        _ => None,
+    })?;
     Bill::new(what, kernel.release, costs)
 }
 
-fn find(wanted: Option<&str>, progress: Tell) -> Result<Kernel> {
-    interrupt::watch();
-    kernel::find(wanted, &|step| progress(Progress::Step(step)))
+fn find<T>(words: Vec<Word>, wanted: impl FnMut(Word) -> Option<T>) -> Result<T> {
+    let mut found = words.into_iter().filter_map(wanted);
+    found
+        .next()
+        .ok_or_else(|| Error::new("the machine", "did not say what came of it", "report this"))
 }
 
-fn run<T>(
-    kernel: &Kernel,
+/// All that the machine says until it is done.
+fn run(
+    options: &TaskOptions,
     name: &str,
     task: &Task,
     setup: Setup,
     progress: Tell,
-    mut wanted: impl FnMut(Word) -> Option<T>,
-) -> Result<T> {
-    progress(Progress::Step(&format!("booting Linux {}", kernel.release)));
-    let base = initramfs::base(kernel)?.finish();
+) -> Result<(Kernel, Vec<Word>)> {
+    interrupt::watch();
+    let say = |step: &str| progress(Progress::Step(step));
+    let kernel = kernel::find(options.kernel.as_deref(), &say)?;
+    let base = initramfs::base(&kernel)?.finish();
+    // runs on several processors may differ
+    let fresh = options.fresh || setup.processors > 1;
+    let kept = Session::open(&kernel, &base, fresh, &say)?;
+    if let Some(words) = kept.find(setup, task)? {
+        progress(Progress::Kept {
+            names: &[name],
+            of: 1,
+        });
+        return Ok((kernel, words));
+    }
+    say(&format!("booting Linux {}", kernel.release));
     let work = tempfile::Builder::new()
         .prefix("xcp-lab-")
         .tempdir()
         .map_err(|e| Error::io("temporary folder", &e))?;
-    machine::converse(kernel, &base, task, setup, work.path(), &mut |word| {
-        if let Word::Done(done) = word {
-            progress(Progress::Variant { name, done });
-            return Ok(None);
+    let mut words = Vec::new();
+    machine::converse(&kernel, &base, task, setup, work.path(), &mut |word| {
+        match word {
+            Word::Done(done) => progress(Progress::Variant { name, done }),
+            Word::Finished => return Ok(Some(())),
+            word => words.push(word),
         }
-        Ok(wanted(word))
-    })
+        Ok(None)
+    })?;
+    if setup.processors == 1 {
+        let label = Label {
+            experiment: "task".into(),
+            variant: name.into(),
+            seed: setup.seed,
+            kernel: kernel.release.clone(),
+        };
+        kept.keep(setup, task, &label, &words);
+    }
+    Ok((kernel, words))
 }

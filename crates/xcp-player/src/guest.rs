@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Inside the machine: this program as init. It mounts what is needed, loads
-//! the modules, does its task and says what came of it through the debug port, which costs no interrupts and no buffering.
+//! Inside the machine: its init. It mounts what is needed, loads the modules,
+//! does its task and says what came of it through the debug port, which costs
+//! no interrupts and no buffering.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -80,6 +81,8 @@ pub enum Word {
     Loaded(Vec<Loaded>),
     Checks(Vec<Check>),
     Costs(Vec<Cost>),
+    /// Nothing more will be said.
+    Finished,
     Failed {
         thing: String,
         reason: String,
@@ -166,6 +169,7 @@ fn work(voice: &Voice) -> Result<()> {
             voice.say(&Word::Costs(cost::count(subject, &mut progress)?));
         }
     }
+    voice.say(&Word::Finished);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Whether a kernel takes the programs: each is loaded as on machines of one
-//! to many processors, then real connections go through them in every wire
+//! Whether a kernel takes the programs: each is loaded, the router's as on
+//! machines of one to many processors; then real connections go through them in every wire
 //! format.
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::stage::{address, Stage};
 use crate::traffic::{self, socket_address};
 use crate::{Error, Result};
 
-/// Of the machines that the programs are loaded for: what loops over
-/// processors must not cost the verifier more with each.
+/// Of the machines that the router is loaded for: it loops over processors,
+/// which must not cost the verifier more with each.
 pub const PROCESSORS: [u32; 5] = [1, 2, 31, 64, 1024];
 const PORT: u16 = 5001;
 const TRANSFER_BYTES: usize = 2_000_000;
@@ -48,14 +48,12 @@ pub struct Loaded {
     pub verified: u32,
 }
 
-/// Loads all programs for every number of processors.
+/// Loads all programs; the router's for every number of processors.
 pub fn load() -> Result<Vec<Loaded>> {
     let mut most: BTreeMap<String, u32> = BTreeMap::new();
-    for processors in PROCESSORS {
-        for program in testing::load_all(processors)? {
-            let seen = most.entry(program.name).or_default();
-            *seen = program.instructions.max(*seen);
-        }
+    for program in testing::load_all(&PROCESSORS)? {
+        let seen = most.entry(program.name).or_default();
+        *seen = program.instructions.max(*seen);
     }
     let loaded = |(name, verified)| Loaded { name, verified };
     Ok(most.into_iter().map(loaded).collect())

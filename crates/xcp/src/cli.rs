@@ -341,6 +341,9 @@ pub struct LabCheck {
     /// 6.12, 6.18, newest, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
+    /// Run it even if the result of an earlier run is kept
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 #[derive(Args)]
@@ -351,6 +354,9 @@ pub struct LabBench {
     /// 6.12, 6.18, newest, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
+    /// Run it even if the result of an earlier run is kept
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 #[cfg(test)]

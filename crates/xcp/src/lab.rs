@@ -6,7 +6,7 @@ mod kept;
 use std::iter;
 use std::process::ExitCode;
 
-use xcp_lab::{Bill, Check, Entry, Options, Row, Subject};
+use xcp_lab::{Bill, Check, Entry, Options, Row, Subject, TaskOptions};
 
 use crate::cli::{LabAction, LabBench, LabCheck, LabRun};
 use crate::failure::Failure;
@@ -71,13 +71,16 @@ fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
         return check_programs(asked, out);
     }
     let progress = Progress::new();
-    let checks = xcp_lab::check_qdisc(asked.kernel.as_deref(), asked.cycles, &|news| {
-        progress.hear(news)
-    })
-    .map_err(interruptible)?;
+    let options = task_options(asked.kernel.clone(), asked.fresh);
+    let checks = xcp_lab::check_qdisc(&options, asked.cycles, &|news| progress.hear(news))
+        .map_err(interruptible)?;
     drop(progress);
     out.print(&checks, |_| described(&checks))?;
     Ok(judged(checks.iter().all(|c| c.ok)))
+}
+
+fn task_options(kernel: Option<String>, fresh: bool) -> TaskOptions {
+    TaskOptions { kernel, fresh }
 }
 
 fn described(checks: &[Check]) -> String {
@@ -98,10 +101,9 @@ fn judged(ok: bool) -> ExitCode {
 
 fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
-    let report = xcp_lab::check_programs(asked.kernel.as_deref(), asked.processors, &|news| {
-        progress.hear(news)
-    })
-    .map_err(interruptible)?;
+    let options = task_options(asked.kernel.clone(), asked.fresh);
+    let report = xcp_lab::check_programs(&options, asked.processors, &|news| progress.hear(news))
+        .map_err(interruptible)?;
     drop(progress);
     out.print(&report, |style| {
         let head = ["", "verified instructions", "at most"].map(String::from);
@@ -131,9 +133,8 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
     let mut bills = Vec::new();
     for subject in Subject::ALL.into_iter().filter(chosen) {
         let progress = Progress::new();
-        let bill = xcp_lab::bench(subject, asked.kernel.as_deref(), &|news| {
-            progress.hear(news)
-        });
+        let options = task_options(asked.kernel.clone(), asked.fresh);
+        let bill = xcp_lab::bench(subject, &options, &|news| progress.hear(news));
         bills.push(bill.map_err(interruptible)?);
     }
     out.print(&bills, |style| {

@@ -5,11 +5,11 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::entry::FORMAT;
 use crate::emulator::Emulator;
-use crate::guest::Request;
 use crate::{Error, Result};
 
 /// Names a result: 64 hex digits.
@@ -40,8 +40,8 @@ impl Ingredients {
         all
     }
 
-    /// The key of one request, played with these arguments of QEMU.
-    pub fn key(&self, arguments: &[String], request: &Request) -> Result<Key> {
+    /// The key of one request or task, done with these arguments of QEMU.
+    pub fn key(&self, arguments: &[String], request: &impl Serialize) -> Result<Key> {
         let mut all = self.clone();
         for argument in arguments {
             all.add("argument", argument.as_bytes());
@@ -73,6 +73,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
+    use crate::guest::Request;
     use crate::house;
     use crate::machine::Setup;
 

@@ -5,11 +5,13 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::Serialize;
+
+use super::entry::Keep;
 use super::key::{Ingredients, Key};
 use super::{Label, Store};
-use crate::guest::Request;
 use crate::kernel::Kernel;
-use crate::machine::{Played, Setup};
+use crate::machine::Setup;
 use crate::{emulator, Error, Result};
 
 /// The kept results of one kernel and one archive.
@@ -51,26 +53,25 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    fn key(&self, request: &Request) -> Result<Key> {
-        let arguments = Setup::of(request).arguments(&self.release);
-        self.ingredients.key(&arguments, request)
-    }
-
-    /// What an earlier run of this request gave.
-    pub fn find(&self, request: &Request) -> Result<Option<Played>> {
+    /// What an earlier machine of this setup gave for this request or task.
+    pub fn find<T: Keep>(&self, setup: Setup, request: &impl Serialize) -> Result<Option<T>> {
         let store = self.store.as_ref().filter(|_| !self.fresh);
         let Some(store) = store else { return Ok(None) };
-        Ok(store.get(&self.key(request)?))
+        Ok(store.get(&self.key(setup, request)?))
     }
 
-    /// Keeps what a run of this request gave.
-    pub fn keep(&self, request: &Request, played: &Played) {
+    /// Keeps what a machine gave.
+    pub fn keep(&self, setup: Setup, request: &impl Serialize, label: &Label, value: &impl Keep) {
         let Some(store) = &self.store else { return };
-        let label = Label::new(request, played);
-        let put = |key| store.put(&key, &label, played);
-        if let Err(e) = self.key(request).and_then(put) {
+        let put = |key| store.put(&key, label, value);
+        if let Err(e) = self.key(setup, request).and_then(put) {
             self.complain(&e);
         }
+    }
+
+    fn key(&self, setup: Setup, request: &impl Serialize) -> Result<Key> {
+        let arguments = setup.arguments(&self.release);
+        self.ingredients.key(&arguments, request)
     }
 
     fn complain(&self, e: &Error) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+use crate::machine::Played;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -134,7 +135,7 @@ fn names(store: &Store) -> Vec<String> {
 #[test]
 fn a_result_comes_back_to_the_bit() {
     let (_dir, store) = store(u64::MAX);
-    assert!(store.get(&key(1)).is_none());
+    assert!(store.get::<Played>(&key(1)).is_none());
     put(&store, 1);
     put(&store, 2);
     for seed in [1, 2] {
@@ -168,16 +169,16 @@ fn a_damaged_entry_is_removed() {
     let longer = [whole.as_slice(), b"x"].concat();
     for bytes in damages.chain(cuts).chain([longer]) {
         fs::write(&path, bytes).expect("written");
-        assert!(store.get(&key(1)).is_none());
+        assert!(store.get::<Played>(&key(1)).is_none());
         assert!(!path.exists());
     }
     // a whole entry under another's name
     fs::write(&path, &whole).expect("written");
     fs::rename(&path, store.path(&key(2))).expect("renamed");
-    assert!(store.get(&key(2)).is_none());
+    assert!(store.get::<Played>(&key(2)).is_none());
     assert_eq!(names(&store), Vec::<String>::new());
     put(&store, 1);
-    assert!(store.get(&key(1)).is_some());
+    assert!(store.get::<Played>(&key(1)).is_some());
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn entries_not_used_for_longest_go_first() {
     let paths: Vec<PathBuf> = (0..=6).map(|seed| store.path(&key(seed))).collect();
     let size = |seed: usize| fs::metadata(&paths[seed]).map_or(0, |about| about.len());
     let three = size(1) + size(4) + size(4) + 100;
-    assert!(store.get(&key(1)).is_some(), "it is used again");
+    assert!(store.get::<Played>(&key(1)).is_some(), "it is used again");
     store.limit_bytes = three;
     put(&store, 5);
     let left: Vec<usize> = (1..=5).filter(|seed| size(*seed) > 0).collect();
@@ -238,8 +239,8 @@ fn a_killed_writer_loses_its_entry_only() {
     victim.kill().expect("it is killed");
     victim.wait().expect("it ends");
     assert_eq!(names(&store).len(), 3);
-    assert!(store.get(&key(2)).is_none());
-    assert!(store.get(&key(1)).is_some());
+    assert!(store.get::<Played>(&key(2)).is_none());
+    assert!(store.get::<Played>(&key(1)).is_some());
     put(&store, 2);
     let whole = names(&store);
     assert!(
@@ -247,7 +248,7 @@ fn a_killed_writer_loses_its_entry_only() {
         "{whole:?}"
     );
     assert_eq!(whole.len(), 3);
-    assert!(store.get(&key(2)).is_some());
+    assert!(store.get::<Played>(&key(2)).is_some());
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn an_entry_is_whole_while_it_is_replaced() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| (0..5).for_each(|_| put(&store, 1)));
         while !writer.is_finished() {
-            assert!(store.get(&key(1)).is_some());
+            assert!(store.get::<Played>(&key(1)).is_some());
         }
     });
 }
@@ -314,5 +315,5 @@ fn a_list_tells_what_is_kept_without_reading_it_all() {
     let cleared = store.clear().expect("cleared");
     assert_eq!((cleared.entries, cleared.bytes), (3, sum));
     assert_eq!(names(&store), ["README"]);
-    assert!(store.get(&key(1)).is_none());
+    assert!(store.get::<Played>(&key(1)).is_none());
 }
