@@ -2,13 +2,15 @@
 //! For tests and benches: the router on single packets without a device, and
 //! accidents on a real one.
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
@@ -318,12 +320,85 @@ pub fn router_link(dev: &str) -> Result<RouterLink> {
 
 /// Number of BPF programs and maps loaded in the whole system.
 pub fn loaded() -> Result<(usize, usize)> {
+    let ids = loaded_ids()?;
+    Ok((ids.programs.len(), ids.maps.len()))
+}
+
+/// The BPF objects of the whole system. The kernel gives no id twice.
+#[derive(Debug)]
+pub struct Loaded {
+    pub programs: BTreeSet<u32>,
+    pub maps: BTreeSet<u32>,
+}
+
+/// What is loaded now.
+pub fn loaded_ids() -> Result<Loaded> {
     use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
     crate::error::require_root("counting BPF objects")?;
-    Ok((
-        ProgInfoIter::default().count(),
-        MapInfoIter::default().count(),
-    ))
+    Ok(Loaded {
+        programs: ProgInfoIter::default().map(|p| p.id).collect(),
+        maps: MapInfoIter::default().map(|m| m.id).collect(),
+    })
+}
+
+/// How long a test waits for what must happen. It only bounds a test that
+/// fails: on a busy machine everything takes longer, but not that long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds; false if it does not within [`PATIENCE`].
+pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        // read first: a thread that did not run for long looks once more
+        let over = Instant::now() >= end;
+        if holds() {
+            return true;
+        }
+        if over {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Programs, pins and namespaces belong to the whole system, so tests take
+/// turns, also those of other processes.
+const TURN: &str = "/run/xcp-tests.lock";
+
+/// A test's turn, over when dropped.
+pub struct Turn {
+    _lock: Option<File>,
+}
+
+/// Waits until no other test has a turn.
+pub fn turn() -> Result<Turn> {
+    lock(libc::LOCK_EX)
+}
+
+/// The turn of a test that only loads programs: beside others of its kind,
+/// but not while a test looks at what is loaded.
+pub fn shared_turn() -> Result<Turn> {
+    lock(libc::LOCK_SH)
+}
+
+fn lock(operation: libc::c_int) -> Result<Turn> {
+    if !is_root() {
+        // such tests are skipped
+        return Ok(Turn { _lock: None });
+    }
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(TURN);
+    let file = file.map_err(|e| Error::io(TURN, &e))?;
+    loop {
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+            return Ok(Turn { _lock: Some(file) });
+        }
+        let e = std::io::Error::last_os_error();
+        if e.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Error::io(TURN, &e));
+        }
+    }
 }
 
 /// Says that a test does not run here, and why, past the test runner's

@@ -25,6 +25,7 @@ fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
             for address in addresses {
                 ip(&format!("addr add {address} dev lo"));
             }
+            let _turn = testing::shared_turn().expect("the lock of the tests");
             work(Ingress::new().expect("it loads"));
         });
     });

@@ -166,8 +166,11 @@ mod tests {
         let sender = Blast::connect(receiver.local_addr().expect("bound")).expect("connects");
         let mut flow = Blast::new(sender, receiver, 1e6, 1000, Duration::ZERO);
         flow.send(Duration::from_millis(80)).expect("sends");
-        flow.receive().expect("receives");
         // 8 ms apart, the first at once
+        xcp_datapath::testing::eventually(|| {
+            flow.receive().expect("receives");
+            flow.sample().received_bytes >= 11_000
+        });
         assert_eq!(flow.sample().received_bytes, 11_000);
         assert_eq!(flow.next(), Some(Duration::from_millis(88)));
         flow.stop();

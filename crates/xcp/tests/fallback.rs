@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{control, default_control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use common::{
+    control, default_control, pattern, transfer, turn, wait_for_control, HostOn, Net, LINK_BPS,
+};
 use xcp_datapath::host;
 use xcp_datapath::testing::can_run;
 use xcp_datapath::testing::{Accident, AccidentPlan};
@@ -73,13 +75,13 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
     let _host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
-    assert_eq!(control(&a), default_control());
+    wait_for_control(&a, &default_control());
     net.add_routers(LINK_BPS);
     transfer(&mut a, &mut b, &pattern(BYTES));
-    assert_eq!(control(&a), "xcp");
+    wait_for_control(&a, "xcp");
     net.del_routers();
     transfer(&mut a, &mut b, &pattern(BYTES));
-    assert_eq!(control(&a), default_control());
+    wait_for_control(&a, &default_control());
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn the_system_goes_on_when_xcp_is_switched_off_under_a_flow() {
     let host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
-    assert_eq!(control(&a), "xcp");
+    wait_for_control(&a, "xcp");
     drop(host);
     net.del_routers();
     transfer(&mut a, &mut b, &pattern(BYTES));

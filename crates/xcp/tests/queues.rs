@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use command::Space;
-use common::turn;
+use common::{turn, wait_until};
 use serde_json::Value;
 use xcp_datapath::testing::{self, can_run};
 
@@ -18,6 +18,8 @@ const QUEUES: usize = 4;
 /// UDP payload, and what a packet is with its headers.
 const PAYLOAD_B: usize = 958;
 const PACKET_B: u64 = 1000;
+/// After this time at least, the router looks at the link again.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A device `m0` with several queues, and a neighbour to send to.
 fn multi_queue(space: &Space) {
@@ -74,14 +76,14 @@ fn the_backlog_is_that_of_all_queues() {
     multi_queue(&space);
     space.tc("qdisc replace dev m0 root handle 1: mq");
     for queue in 1..=QUEUES {
-        // what is queued leaves in a minute
+        // of what is queued, a packet leaves every 100 s
         space.tc(&format!(
-            "qdisc add dev m0 parent 1:{queue} tbf rate 1kbit burst 2k limit 100k"
+            "qdisc add dev m0 parent 1:{queue} tbf rate 80bit burst 2k limit 100k"
         ));
     }
     space.xcp("router add m0 --capacity 10mbit").ok();
     space.within(|| send(60));
-    thread::sleep(Duration::from_millis(10));
+    thread::sleep(LOOK);
     let held = told(&space, "tbf", "backlog");
     space.within(|| send(1));
 
@@ -105,14 +107,16 @@ fn queues_that_count_per_cpu_are_added_up() {
     // it has no lock there, and counts per CPU
     space.tc("qdisc replace dev m0 root pfifo_fast");
     space.xcp("router add m0 --capacity 10mbit").ok();
+    let sent = || told(&space, "pfifo_fast", "bytes").iter().sum::<u64>();
     let link = space.within(|| {
         send(100);
-        thread::sleep(Duration::from_millis(10));
+        wait_until("100 packets sent", || sent() >= 100 * PACKET_B);
+        thread::sleep(LOOK);
         send(1);
         testing::router_link("m0").unwrap()
     });
-    let sent: u64 = told(&space, "pfifo_fast", "bytes").iter().sum();
-    assert!(sent >= 101 * PACKET_B, "{sent}");
+    wait_until("the last packet sent", || sent() >= 101 * PACKET_B);
+    let sent = sent();
     // the last packet was not there yet when the router looked
     assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.seen.sent_B);
     assert!(

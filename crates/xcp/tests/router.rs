@@ -245,6 +245,7 @@ fn a_device_that_has_gone_leaves_nothing_for_long() {
 
 #[test]
 fn unknown_devices_are_named() {
+    let _turn = turn();
     if !can_run("unknown device") {
         return;
     }

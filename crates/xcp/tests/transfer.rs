@@ -7,14 +7,12 @@ mod command;
 mod common;
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use command::{xcp_within, Ran, Traces};
-use common::{output, pattern, turn, Net, CLIENT, CLIENT6, LINK_BPS};
+use common::{output, pattern, turn, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
 use tempfile::TempDir;
 use xcp_datapath::host::Counters;
 use xcp_datapath::testing::{can_run, skipped};
@@ -63,23 +61,18 @@ fn serve(net: &Net, address: &str, dir: &Path) -> Background {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let server = Background(run.spawn().unwrap());
-    wait_for_port(net, SocketAddr::new(address.parse().unwrap(), PORT));
+    wait_for_listener(net, address);
     server
 }
 
-fn wait_for_port(net: &Net, to: SocketAddr) {
-    for _ in 0..200 {
-        let open = net.within("s", || {
-            TcpStream::connect_timeout(&to, Duration::from_millis(500)).is_ok()
-        });
-        if open {
-            // what that connection counts is counted before what follows
-            thread::sleep(Duration::from_millis(200));
-            return;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the web server does not answer");
+/// By the kernel's table: a connection would count.
+fn wait_for_listener(net: &Net, address: &str) {
+    let family = if address.contains(':') { 6 } else { 4 };
+    let listening = format!("--net=/run/netns/{} ss -ltnH{family}", net.space("c"));
+    let port = format!(":{PORT} ");
+    wait_until("the web server", || {
+        output("nsenter", &listening).contains(&port)
+    });
 }
 
 /// What is sent, and where to put what arrives.

@@ -11,13 +11,25 @@ pub mod pin;
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xcp_datapath::intf::{Record, RouterCounters, RouterLink};
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::{self, Bench};
+use xcp_datapath::testing::{self, Bench, Turn};
+
+/// Repeats an attempt whose packets must meet in one control interval, until
+/// they do.
+pub fn until_in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut result = None;
+    testing::eventually(|| {
+        result = attempt();
+        result.is_some()
+    });
+    result.expect("the packets meet in one control interval")
+}
 
 /// "Not mine to judge: ask the next program" (TCX_NEXT).
 const NEXT: i32 = -1;
 
 pub struct Router {
     bench: Bench,
+    _turn: Turn,
 }
 
 impl Router {
@@ -32,11 +44,12 @@ impl Router {
 
     /// The same with other options.
     pub fn with(options: Options) -> Option<Self> {
+        let turn = testing::shared_turn().expect("the lock of the tests");
         if !testing::can_run("router on single packets") {
             return None;
         }
         let bench = Bench::new(options).expect("the router loads");
-        Some(Self { bench })
+        Some(Self { bench, _turn: turn })
     }
 
     pub fn bench(&self) -> &Bench {
@@ -77,6 +90,11 @@ impl Router {
             .expect("readable")
             .expect("one record");
         RouterLink::from_bytes(&bytes).expect("its size")
+    }
+
+    /// Control intervals that have ended.
+    pub fn intervals(&self) -> u64 {
+        self.link().state.intervals
     }
 
     /// Back to the state in which nothing has been seen.

@@ -5,6 +5,7 @@
 
 pub mod killed;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -13,7 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use xcp_datapath::{cgroup_mount_point, testing};
+use xcp_datapath::cgroup_mount_point;
+use xcp_datapath::testing::{self, Loaded};
 
 pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
 const PINS: &str = "/sys/fs/bpf/xcp";
@@ -75,20 +77,20 @@ pub fn xcp_within(space: &str, args: &str) -> Command {
 }
 
 /// Everything that the command could leave behind.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Traces {
-    programs: usize,
-    maps: usize,
+    loaded: Loaded,
     pins: bool,
-    groups: Vec<String>,
+    groups: BTreeSet<String>,
 }
 
 impl Traces {
-    /// Waits for other users of XCP on this host; None if they stay.
+    /// None while XCP is in use on this host by others than tests, which take
+    /// turns. Users of a moment are waited for.
     pub fn before(test: &str) -> Option<Self> {
         for _ in 0..5 {
             if !Path::new(PINS).exists() {
-                return Some(Self::settled());
+                return Some(Self::now());
             }
             thread::sleep(Duration::from_secs(1));
         }
@@ -96,44 +98,29 @@ impl Traces {
         None
     }
 
-    /// What there is when the kernel has freed what was given up earlier.
-    fn settled() -> Self {
-        let mut last = Self::now();
-        loop {
-            thread::sleep(Duration::from_millis(500));
-            let now = Self::now();
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
-    }
-
     fn now() -> Self {
-        let (programs, maps) = testing::loaded().unwrap();
-        let mut groups: Vec<String> = fs::read_dir(cgroup_mount_point().unwrap())
-            .unwrap()
-            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
-            .filter(|name| name.starts_with("xcp"))
-            .collect();
-        groups.sort();
         Self {
-            programs,
-            maps,
+            loaded: testing::loaded_ids().unwrap(),
             pins: Path::new(PINS).exists(),
-            groups,
+            groups: fs::read_dir(cgroup_mount_point().unwrap())
+                .unwrap()
+                .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+                .filter(|name| name.starts_with("xcp"))
+                .collect(),
         }
     }
 
-    /// Fails unless all is as it was. The kernel frees in its own time.
+    /// Fails if there is anything that was not there before. The kernel frees
+    /// in its own time: also what was given up before.
     pub fn gone(&self) {
-        for _ in 0..100 {
-            if Self::now() == *self {
-                return;
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        assert_eq!(Self::now(), *self);
+        let all_gone = testing::eventually(|| {
+            let now = Self::now();
+            now.loaded.programs.is_subset(&self.loaded.programs)
+                && now.loaded.maps.is_subset(&self.loaded.maps)
+                && now.pins <= self.pins
+                && now.groups.is_subset(&self.groups)
+        });
+        assert!(all_gone, "left: {:?}, before: {self:?}", Self::now());
     }
 }
 

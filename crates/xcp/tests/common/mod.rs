@@ -9,19 +9,22 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
 
 use xcp_datapath::host::Speech;
+use xcp_datapath::testing::{self, Turn};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
 
-/// Tests of one binary that change the host's programs take turns; several
-/// binaries do, because cargo runs one after the other.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+/// Tests that change the host's programs take turns, also those of several
+/// processes.
+pub fn turn() -> Turn {
+    testing::turn().unwrap()
+}
+
+/// Waits until a condition holds, which `what` describes.
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(testing::eventually(holds), "waited for: {what}");
 }
 
 /// client (c) - router (r) - server (s). The router's link to the server is
@@ -246,13 +249,10 @@ pub fn output(tool: &str, args: &str) -> String {
 
 /// Neighbours that have just come up may not be found at once.
 fn wait_for_path(server: &str) {
-    for _ in 0..100 {
-        match TcpStream::connect((server, 1)) {
-            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => return,
-            _ => thread::sleep(Duration::from_millis(50)),
-        }
-    }
-    panic!("no path to {server}");
+    wait_until(&format!("a path to {server}"), || {
+        let refused = TcpStream::connect((server, 1)).map_err(|e| e.kind());
+        matches!(refused, Err(std::io::ErrorKind::ConnectionRefused))
+    });
 }
 
 /// A socket that chooses its congestion control before it connects.
@@ -345,13 +345,31 @@ pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     let sent = bytes.to_vec();
     let thread = thread::spawn(move || sender.write_all(&sent).unwrap());
     let mut got = vec![0; bytes.len()];
-    to.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    to.set_read_timeout(Some(testing::PATIENCE)).unwrap();
     to.read_exact(&mut got).unwrap();
     thread.join().unwrap();
     assert!(got == bytes, "what arrived differs from what was sent");
 }
 
-/// Waits until nothing is on its way any more.
-pub fn settle() {
-    thread::sleep(Duration::from_millis(500));
+/// Waits until all that the sockets have sent is acknowledged, which takes
+/// delayed ACKs some time.
+pub fn wait_for_acks(sockets: [&TcpStream; 2]) {
+    let unacknowledged = |socket: &TcpStream| {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and the number lives through the call.
+        let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        bytes
+    };
+    wait_until("ACKs for all data", || {
+        sockets.iter().all(|socket| unacknowledged(socket) == 0)
+    });
+}
+
+/// Waits until a socket has this congestion control: what it sent last tells
+/// of the path when the ACK arrives.
+pub fn wait_for_control(socket: &TcpStream, name: &str) {
+    wait_until(&format!("the congestion control {name}"), || {
+        control(socket) == name
+    });
 }
