@@ -36,7 +36,7 @@ impl Limits {
     /// Those of the house.
     pub fn house() -> Result<Self> {
         toml::from_str(TEXT)
-            .map_err(|e| Error::new("bpf/limits.toml", e.to_string(), "mend the file"))
+            .map_err(|e| Error::new("bpf/limits.toml", e.to_string(), "correct the file"))
     }
 
     /// The limit of a row, if it has one.

@@ -83,7 +83,7 @@ impl Books {
 /// away by the receiver's TCP before anyone sees its option: it is lost, but
 /// nobody can tell what it carried. So is an ACK that data of the same host has
 /// overtaken. Such runs are made again.
-const RUNS: usize = 5;
+const RUNS: usize = 20;
 
 /// Runs transfers with an accident on the router's link to the server (data)
 /// or to the client (ACKs), and reads all the books when all is quiet.
