@@ -59,7 +59,9 @@ impl Archive {
     pub fn fetch(&self, version: &str) -> Result<PathBuf> {
         let package = format!("{IMAGE}{version}{FLAVOUR}");
         let about = self.apt("apt-cache", &["show", "--no-all-versions", &package])?;
-        let parts = parts_of(&about, version);
+        let pattern = format!("{version}{FLAVOUR}$").replace('+', "\\+");
+        let there = self.apt("apt-cache", &["search", "--names-only", &pattern])?;
+        let parts = parts_of(&about, version, &there);
         let names = [package].into_iter().chain(parts);
         let arguments: Vec<String> = ["-q", "download"]
             .map(str::to_owned)
@@ -122,8 +124,16 @@ fn newest_of(found: &str, series: Option<&str>) -> Option<String> {
 
 /// The packages that a kernel's image package needs of the same version, by
 /// `apt-cache show`: 7.2 has its files in linux-binary-*, linux-modules-* and
-/// linux-base-*, 6.18 has all in linux-image-*.
-fn parts_of(about: &str, version: &str) -> Vec<String> {
+/// linux-base-*, 6.18 has all in linux-image-*. Only those that are `there`, as
+/// apt-cache found them: in trixie-backports 6.18 asks for a linux-base-* that
+/// the suite does not have, and nothing here needs.
+fn parts_of(about: &str, version: &str, there: &str) -> Vec<String> {
+    let is_there = |name: &&str| {
+        let mut names = there
+            .lines()
+            .filter_map(|line| line.split_whitespace().next());
+        names.any(|n| n == *name)
+    };
     let end = format!("-{version}{FLAVOUR}");
     about
         .lines()
@@ -131,6 +141,7 @@ fn parts_of(about: &str, version: &str) -> Vec<String> {
         .flat_map(|line| line.split([',', '|']))
         .filter_map(|wanted| wanted.split_whitespace().next())
         .filter(|name| name.ends_with(&end))
+        .filter(is_there)
         .map(str::to_owned)
         .collect()
 }
@@ -213,13 +224,16 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
             linux-binary-7.2.13+deb14-cloud-amd64 (= 7.2.13-1), \
             linux-modules-7.2.13+deb14-cloud-amd64 (= 7.2.13-1)\n\
             Pre-Depends: linux-base (>= 4.17~)\n";
-        assert_eq!(
-            parts_of(about, "7.2.13+deb14"),
-            [
-                "linux-binary-7.2.13+deb14-cloud-amd64",
-                "linux-modules-7.2.13+deb14-cloud-amd64"
-            ]
-        );
-        assert!(parts_of("Depends: kmod, linux-base (>= 4.12~)\n", "6.18.5").is_empty());
+        let there = "linux-binary-7.2.13+deb14-cloud-amd64 - Linux 7.2.13\n\
+            linux-modules-7.2.13+deb14-cloud-amd64 - modules of Linux 7.2.13\n";
+        let parts = [
+            "linux-binary-7.2.13+deb14-cloud-amd64",
+            "linux-modules-7.2.13+deb14-cloud-amd64",
+        ];
+        assert_eq!(parts_of(about, "7.2.13+deb14", there), parts);
+        let binary = there.lines().next().unwrap_or_default();
+        assert_eq!(parts_of(about, "7.2.13+deb14", binary), parts[..1]);
+        let old = "Depends: kmod, linux-base (>= 4.12~)\n";
+        assert!(parts_of(old, "6.18.5", there).is_empty());
     }
 }

@@ -20,6 +20,7 @@ const HOUSE: &[(&str, &str)] = house![
     "thesis-halfduplex",
     "zh-fractions",
     "zh-validation",
+    "zh-formats",
     "zh-overhead",
     "zh-contention",
     "isi-overestimate",

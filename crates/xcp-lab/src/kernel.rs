@@ -25,6 +25,12 @@ const SERIES: &[(&str, &str)] = &[
     (NEWEST, "sid"),
 ];
 
+/// Whether this names a series of Debian's.
+#[cfg(test)]
+pub fn is_series(name: &str) -> bool {
+    SERIES.iter().any(|(series, _)| *series == name)
+}
+
 /// A bootable kernel and its modules.
 #[derive(Clone, Debug)]
 pub struct Kernel {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The laboratory: kernels, the virtual-time machine, kept results, and
-//! reports. What is played in the machine is xcp-player.
+//! The laboratory: kernels, the virtual-time machine, kept results, reports,
+//! and the document of all results. What is played in the machine is xcp-player.
 
+pub mod all;
 mod archive;
 mod bill;
 pub mod csv;
@@ -18,9 +19,12 @@ mod native;
 mod newest;
 pub mod report;
 pub mod result;
+mod results;
+mod rig;
 mod run;
 mod task;
 mod verified;
+pub mod verify;
 
 pub use bill::{Bill, Row};
 pub use limits::Limit;

@@ -63,10 +63,7 @@ const COLUMNS: [(&str, Cell); 7] = [
     ("utilisation", |v| format!("{:.3}", v.link_utilisation)),
     ("goodput per flow (Mb/s)", goodputs),
     ("Jain", |v| format!("{:.4}", v.jain)),
-    ("queue mean / p99 / max (packets)", |v| {
-        let queue = &v.queue_packets;
-        format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max)
-    }),
+    ("queue mean / p99 / max (packets)", queue),
     ("drops", |v| v.drops.to_string()),
     ("retransmissions", |v| v.retransmissions.to_string()),
 ];
@@ -75,10 +72,7 @@ const COLUMNS: [(&str, Cell); 7] = [
 const SHARES: (&str, Cell) = ("share of goodput", shares);
 
 /// Where the bottleneck's rate changes.
-const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", |v| {
-    let delay = &v.queue_delay_ms;
-    format!("{:.0} / {:.0} / {:.0}", delay.mean, delay.p95, delay.max)
-});
+const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", queue_delay);
 
 impl RunResult {
     /// A table for people: its head, then a row per variant.
@@ -99,13 +93,23 @@ impl RunResult {
     }
 }
 
-fn shares(variant: &VariantResult) -> String {
+pub(crate) fn queue(variant: &VariantResult) -> String {
+    let queue = &variant.queue_packets;
+    format!("{:.1} / {:.0} / {:.0}", queue.mean, queue.p99, queue.max)
+}
+
+pub(crate) fn queue_delay(variant: &VariantResult) -> String {
+    let delay = &variant.queue_delay_ms;
+    format!("{:.0} / {:.0} / {:.0}", delay.mean, delay.p95, delay.max)
+}
+
+pub(crate) fn shares(variant: &VariantResult) -> String {
     let each = variant.kinds.iter();
     let each: Vec<String> = each.map(|k| format!("{} {:.3}", k.kind, k.share)).collect();
     each.join(", ")
 }
 
-fn goodputs(variant: &VariantResult) -> String {
+pub(crate) fn goodputs(variant: &VariantResult) -> String {
     let flows = &variant.flows;
     let mbps = flows.iter().map(|flow| flow.goodput_bps / 1e6);
     if flows.len() <= FLOWS_IN_FULL {

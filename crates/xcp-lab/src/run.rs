@@ -71,6 +71,8 @@ pub enum Progress<'a> {
     Kept { names: &'a [&'a str], of: usize },
     /// A variant has got this far, 0 to 1.
     Variant { name: &'a str, done: f64 },
+    /// A variant has ended; what to say of it.
+    Ended { name: &'a str, said: &'a str },
 }
 
 /// What a run gave, and where its files are.
@@ -104,7 +106,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         experiment = experiment.speaking(wire);
     }
     if let Some(ip) = options.ip {
-        experiment.ip = ip;
+        experiment = experiment.over(ip);
     }
     let out = options
         .out

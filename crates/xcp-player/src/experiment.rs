@@ -81,6 +81,14 @@ fn payload_bytes() -> usize {
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     pub name: String,
+    /// Runs in every test, for it takes seconds and shows one mechanism.
+    #[serde(default, skip_serializing)]
+    pub quick: bool,
+    /// The kernels that it is shown on; the lab's default one if there are none.
+    #[serde(default, skip_serializing)]
+    pub kernels: Vec<String>,
+    /// Internet protocol version, in place of the experiment's.
+    pub ip: Option<u8>,
     /// Congestion control of all flows.
     pub control: String,
     #[serde(default)]
@@ -176,11 +184,12 @@ impl Queue {
     }
 }
 
-/// A requirement on one variant.
+/// A requirement on one variant, or on each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    pub variant: String,
+    /// All of them if absent.
+    pub variant: Option<String>,
     pub metric: Metric,
     /// The flows that a metric of a kind is about: a congestion control, or
     /// `udp`.
@@ -294,7 +303,8 @@ impl Experiment {
         }
         let mut kept = self.clone();
         kept.variants.retain(|v| names.contains(&v.name));
-        kept.checks.retain(|c| names.contains(&c.variant));
+        kept.checks
+            .retain(|c| names.iter().any(|name| c.is_of(name)));
         Ok(kept)
     }
 
@@ -349,10 +359,22 @@ impl Experiment {
         self
     }
 
-    /// The same with the flows of a variant only.
+    /// The same over this version of the Internet protocol, all variants.
+    #[must_use]
+    pub fn over(mut self, ip: u8) -> Self {
+        self.ip = ip;
+        for variant in &mut self.variants {
+            variant.ip = None;
+        }
+        self
+    }
+
+    /// The same with the flows of a variant only, and over its version of the
+    /// Internet protocol.
     #[must_use]
     pub fn of_variant(&self, variant: &Variant) -> Self {
         let mut kept = self.clone();
+        kept.ip = variant.ip.unwrap_or(self.ip);
         match &variant.flows {
             None => {}
             Some(Chosen::First(count)) => kept.flows.truncate(*count),
@@ -376,6 +398,13 @@ impl Experiment {
     pub fn capacity_bps(&self) -> f64 {
         let link = self.bottleneck_link();
         link.and_then(Link::highest_bps).unwrap_or(0.0)
+    }
+}
+
+impl Check {
+    /// Whether it is a requirement on this variant.
+    pub fn is_of(&self, variant: &str) -> bool {
+        self.variant.as_ref().is_none_or(|name| name == variant)
     }
 }
 

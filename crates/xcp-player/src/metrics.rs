@@ -118,7 +118,7 @@ pub fn evaluate(
 pub fn checks(experiment: &Experiment, result: &VariantResult) -> Vec<CheckResult> {
     let checks = experiment.checks.iter();
     checks
-        .filter(|c| c.variant == result.name)
+        .filter(|c| c.is_of(&result.name))
         .map(|c| check(c, result))
         .collect()
 }

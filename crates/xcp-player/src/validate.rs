@@ -33,8 +33,8 @@ fn fault(experiment: &Experiment) -> Option<String> {
     {
         return Some("duration_s must be more than warmup_s, and at most 3600".into());
     }
-    if experiment.ip != 4 && experiment.ip != 6 {
-        return Some(format!("ip must be 4 or 6, not {}", experiment.ip));
+    if let Some(reason) = ip_fault(experiment.ip) {
+        return Some(reason);
     }
     if experiment.links.len() > 250 {
         return Some("at most 250 links".into());
@@ -78,6 +78,11 @@ fn fault(experiment: &Experiment) -> Option<String> {
         .map(|reason| format!("check: {reason}"))
 }
 
+fn ip_fault(version: u8) -> Option<String> {
+    let known = version == 4 || version == 6;
+    (!known).then(|| format!("ip must be 4 or 6, not {version}"))
+}
+
 fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) -> Option<String> {
     if !nodes.contains(&flow.from) || !nodes.contains(&flow.to) || flow.from == flow.to {
         return Some("from and to must be two nodes".into());
@@ -115,6 +120,9 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
         }
         _ => {}
     }
+    if let Some(reason) = variant.ip.and_then(ip_fault) {
+        return Some(reason);
+    }
     if variant.socket == Socket::Protocol {
         let own = |f: &Flow| f.udp_mbit.is_none() && f.kind(variant) != "xcp";
         if variant.control != "xcp" || experiment.flows.iter().any(own) {
@@ -139,9 +147,14 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
 }
 
 fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
-    let Some(variant) = experiment.variants.iter().find(|v| v.name == check.variant) else {
-        return Some(format!("no variant {:?}", check.variant));
-    };
+    let variants = experiment.variants.iter().filter(|v| check.is_of(&v.name));
+    let variants: Vec<&Variant> = variants.collect();
+    if variants.is_empty() {
+        return Some(format!(
+            "no variant {:?}",
+            check.variant.as_deref().unwrap_or_default()
+        ));
+    }
     if check.min.is_some() == check.max.is_some() {
         return Some("give either min or max".into());
     }
@@ -151,14 +164,9 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
         return Some("known_gap must say why, in one line".into());
     }
     match (&check.kind, check.metric.of_kind()) {
-        (Some(kind), true) => {
-            let flows = experiment.of_variant(variant).flows;
-            let kinds: BTreeSet<&str> = flows.iter().map(|f| f.kind(variant)).collect();
-            (!kinds.contains(kind.as_str())).then(|| {
-                let known: Vec<&str> = kinds.into_iter().collect();
-                format!("no flow of kind {kind:?}: there are {}", known.join(", "))
-            })
-        }
+        (Some(kind), true) => variants
+            .into_iter()
+            .find_map(|variant| kind_fault(experiment, variant, kind)),
         (None, true) => Some(format!(
             "{} is of one kind of flows: kind = \"xcp\", \"cubic\" or \"{UDP}\"",
             check.metric.name()
@@ -166,6 +174,15 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
         (Some(_), false) => Some(format!("{} is of all flows", check.metric.name())),
         (None, false) => None,
     }
+}
+
+fn kind_fault(experiment: &Experiment, variant: &Variant, kind: &str) -> Option<String> {
+    let flows = experiment.of_variant(variant).flows;
+    let kinds: BTreeSet<&str> = flows.iter().map(|f| f.kind(variant)).collect();
+    (!kinds.contains(kind)).then(|| {
+        let known: Vec<&str> = kinds.into_iter().collect();
+        format!("no flow of kind {kind:?}: there are {}", known.join(", "))
+    })
 }
 
 #[cfg(test)]
@@ -237,11 +254,14 @@ min = 0.45
             "by_departures = true",
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50",
+            "quick = true\nkernels = [\"6.12\"]\nip = 6",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
             assert_eq!(variant(more), "", "{more}");
         }
+        let check = "[[check]]\nvariant = \"v\"\n";
+        assert_eq!(said(check, "[[check]]\n"), "", "of all variants");
         let marked = "min = 0.45\nknown_gap = \"CUBIC backs off\"";
         assert_eq!(said("min = 0.45", marked), "");
         let link = |more: &str| said("rate_mbit = 10", more);
@@ -314,6 +334,11 @@ min = 0.45
             ),
             (
                 "queue = \"xcp\"",
+                "ip = 5",
+                "variant v: ip must be 4 or 6, not 5",
+            ),
+            (
+                "queue = \"xcp\"",
                 "overhead_bytes = -65",
                 "variant v: overhead_bytes must be -64 to 4096",
             ),
@@ -321,6 +346,11 @@ min = 0.45
                 "queue = \"xcp\"",
                 "socket = \"protocol\"",
                 "variant v: the protocol number is XCP's",
+            ),
+            (
+                "[[check]]\nvariant = \"v\"",
+                "[[check]]\nvariant = \"w\"",
+                "check: no variant \"w\"",
             ),
             ("kind = \"cubic\"", "", "check: share is of one kind"),
             (

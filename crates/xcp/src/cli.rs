@@ -265,6 +265,14 @@ pub enum LabAction {
     List,
     /// Run an experiment and check what it must show
     Run(LabRun),
+    /// Run all experiments, each variant on each kernel that it is shown on
+    ///
+    /// What is kept from earlier runs is not run again, so that it goes on
+    /// where it was interrupted. A run that fails does not stop the others.
+    All(LabAll),
+    /// Run some rows of the document of all results again, to see that it is
+    /// honest
+    Verify(LabVerify),
     /// List the results kept from earlier runs, which are not run again
     Kept(LabKept),
     /// Check the programs, or the queue discipline xcp, in a virtual machine
@@ -312,6 +320,32 @@ pub struct LabRun {
     /// Folder for the report, the CSV and pcap files [default: report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct LabAll {
+    /// Run only the quick variants; check the others if their results are kept
+    #[arg(long)]
+    pub quick: bool,
+    /// Run also what is kept from an earlier run
+    #[arg(long)]
+    pub fresh: bool,
+    /// Write a table of all results to this document
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct LabVerify {
+    /// The document
+    #[arg(value_name = "FILE", default_value = "docs/results.md")]
+    pub document: PathBuf,
+    /// How many rows
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub rows: usize,
+    /// Text that decides which rows are drawn, such as the hash of a commit
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub draw: String,
 }
 
 #[derive(Args)]

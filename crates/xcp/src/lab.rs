@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp lab`: experiments in the virtual-time machine.
 
+mod all;
 mod kept;
 
 use std::iter;
@@ -23,6 +24,8 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         LabAction::Run(asked) => run(asked, out),
+        LabAction::All(asked) => all::act(asked, out),
+        LabAction::Verify(asked) => all::verify(&asked, out),
         LabAction::Kept(asked) => kept::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),

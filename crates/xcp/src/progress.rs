@@ -16,6 +16,8 @@ const PLAIN_STEP_PERCENT: u32 = 25;
 /// Tells how far each variant has got.
 pub struct Progress {
     live: bool,
+    /// Of many variants: without lines on a terminal, their ends are enough.
+    many: bool,
     variants: Mutex<Vec<Variant>>,
 }
 
@@ -28,7 +30,16 @@ impl Progress {
     pub fn new() -> Self {
         Self {
             live: io::stderr().is_terminal() && !out::is_dumb(),
+            many: false,
             variants: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Of more variants than anyone follows.
+    pub fn of_many() -> Self {
+        Self {
+            many: true,
+            ..Self::new()
         }
     }
 
@@ -37,7 +48,7 @@ impl Progress {
         // a panic elsewhere leaves the list usable
         let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
         let text = match news {
-            News::Step(step) if self.live => step_above(step, &variants),
+            News::Step(step) if self.live => in_place_of(variants.len(), step, &variants),
             News::Step(step) => format!("{step}\n"),
             News::Kept { names, of } => kept(names, of),
             News::Variant { name, done } => {
@@ -45,10 +56,19 @@ impl Progress {
                 let Some(before) = update(&mut variants, name, done) else {
                     return;
                 };
+                match (self.live, self.many) {
+                    (true, _) => redraw(drawn, &variants),
+                    (false, true) => String::new(),
+                    (false, false) => plain(name, before, (done * 100.0) as u32),
+                }
+            }
+            News::Ended { name, said } => {
+                let drawn = variants.len();
+                variants.retain(|v| v.name != name);
                 if self.live {
-                    redraw(drawn, &variants)
+                    in_place_of(drawn, said, &variants)
                 } else {
-                    plain(name, before, (done * 100.0) as u32)
+                    format!("{said}\n")
                 }
             }
         };
@@ -92,13 +112,13 @@ fn redraw(drawn: usize, variants: &[Variant]) -> String {
     up + &lines
 }
 
-/// A step's line in the place of the variants' first, and these below it.
-fn step_above(step: &str, variants: &[Variant]) -> String {
-    if variants.is_empty() {
-        return format!("{step}\n");
+/// A line in the place of the first of the `drawn` variants, and those that
+/// there are now below it.
+fn in_place_of(drawn: usize, line: &str, variants: &[Variant]) -> String {
+    if drawn == 0 {
+        return format!("{line}\n");
     }
-    let up = format!("\x1b[{}A", variants.len());
-    format!("{up}\r\x1b[K{step}\n{}", redraw(0, variants))
+    format!("\x1b[{drawn}A\r\x1b[K{line}\n{}\x1b[J", redraw(0, variants))
 }
 
 /// The variants that are not run again. They come before those that are.
@@ -161,6 +181,9 @@ mod tests {
             name: name.into(),
             percent,
         });
+        let ended = in_place_of(3, "BBR: ok", &variants);
+        assert!(ended.starts_with("\x1b[3A\r\x1b[KBBR: ok\n\r\x1b[KXCP "));
+        assert!(ended.ends_with("\n\x1b[J") && ended.lines().count() == 4);
         let text = redraw(1, &variants);
         assert!(text.starts_with("\x1b[1A\r\x1b[KXCP    [###############...............]  50 %\n"));
         assert_eq!(text.lines().count(), 2);

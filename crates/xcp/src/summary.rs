@@ -27,20 +27,23 @@ fn checks(result: &RunResult, style: &Style) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let marks = all().flat_map(|v| &v.checks).map(|c| {
-        let mark = format!("{:<6}", c.verdict.mark());
-        match c.verdict {
-            Verdict::Ok => style.good(&mark),
-            Verdict::Failed | Verdict::GapClosed => style.bad(&mark),
-            Verdict::KnownGap => style.weak(&mark),
-        }
-    });
+    let marks = all().flat_map(|v| &v.checks).map(|c| mark(c, style));
     let lines = table::columns(&rows, usize::MAX);
     let lines: Vec<String> = marks
         .zip(lines.lines())
         .map(|(mark, line)| format!("{mark}  {line}\n"))
         .collect();
     format!("\n{}", lines.concat())
+}
+
+/// The word before a check, as wide as any.
+pub fn mark(check: &CheckResult, style: &Style) -> String {
+    let mark = format!("{:<6}", check.verdict.mark());
+    match check.verdict {
+        Verdict::Ok => style.good(&mark),
+        Verdict::Failed | Verdict::GapClosed => style.bad(&mark),
+        Verdict::KnownGap => style.weak(&mark),
+    }
 }
 
 fn captures(result: &RunResult) -> String {
@@ -58,11 +61,15 @@ fn captures(result: &RunResult) -> String {
 }
 
 fn line(variant: &str, check: &CheckResult) -> Vec<String> {
-    let mut cells = vec![
-        variant.to_owned(),
-        check.name.clone(),
-        format!("measured {}", short(check.measured)),
-    ];
+    let mut cells = vec![variant.to_owned()];
+    cells.extend(described(check));
+    cells
+}
+
+/// What a check asks for, what was measured, and what else there is to say.
+pub fn described(check: &CheckResult) -> Vec<String> {
+    let measured = format!("measured {}", short(check.measured));
+    let mut cells = vec![check.name.clone(), measured];
     cells.extend(check.note());
     cells
 }

@@ -143,6 +143,9 @@ mod tests {
             ("rate", |w| w.experiment.links[0].rate_mbit = Some(1.5)),
             ("flow", |w| w.experiment.flows[0].start_s += 1e-9),
             ("IPv6", |w| w.experiment.ip = 6),
+            ("IPv6 of the variant", |w| {
+                w.experiment.variants[0].ip = Some(6);
+            }),
             ("variant", |w| w.variant = "cubic".into()),
             ("option of the variant", |w| {
                 w.experiment.variants[0].measure ^= true;
@@ -181,6 +184,10 @@ mod tests {
             }),
             ("a check less", |w| {
                 w.experiment.checks.pop();
+            }),
+            ("when and where it is shown", |w| {
+                w.experiment.variants[0].quick ^= true;
+                w.experiment.variants[0].kernels = vec!["6.12".into()];
             }),
             ("another variant", |w| {
                 w.experiment.variants[1].control = "bbr".into();

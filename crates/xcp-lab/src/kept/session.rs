@@ -69,6 +69,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The name that a result has in the folder: 64 hex digits.
+    pub fn name(&self, setup: Setup, request: &impl Serialize) -> Result<String> {
+        Ok(self.key(setup, request)?.as_str().to_owned())
+    }
+
     fn key(&self, setup: Setup, request: &impl Serialize) -> Result<Key> {
         let arguments = setup.arguments(&self.release);
         self.ingredients.key(&arguments, request)

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! All experiments of the house: each variant on each kernel that it is shown
+//! on is a case. What is kept is not run again, the longest runs come first,
+//! and one that fails does not stop the others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::experiment::{Experiment, Link};
+use crate::guest::Request;
+use crate::kernel::DEFAULT_SERIES;
+use crate::machines::{side_by_side, workplace};
+use crate::result::{CheckResult, VariantResult, Verdict};
+use crate::rig::Rig;
+use crate::run::{Progress, Tell};
+use crate::{house, interrupt, metrics, results, Error, Result};
+
+/// All runs of the lab that are compared with each other.
+const SEED: u64 = 1;
+
+/// What to do with all experiments.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Runs only the variants that are quick, and checks those of the others
+    /// whose results are kept.
+    pub quick: bool,
+    /// Runs also what is kept.
+    pub fresh: bool,
+    /// The document to write the figures to.
+    pub results: Option<PathBuf>,
+}
+
+/// What came of all experiments.
+#[derive(Clone, Debug, Serialize)]
+pub struct All {
+    pub rows: Vec<Row>,
+    /// Every row that was judged passes.
+    pub ok: bool,
+}
+
+/// What a row is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Case {
+    pub experiment: String,
+    pub variant: String,
+    /// A series, such as 6.18.
+    pub kernel: String,
+}
+
+/// One case, and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    #[serde(flatten)]
+    pub case: Case,
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// What is known of a case.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum State {
+    /// Its figures are here.
+    Judged(Box<Judged>),
+    /// It could not be run.
+    Failed { reason: String },
+    /// It is neither kept nor quick, and only quick ones were asked for.
+    Unchecked,
+}
+
+/// The figures of a case, with its checks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// Release of the kernel.
+    pub release: String,
+    /// Names the result: SHA-256 of all that can change it.
+    pub key: String,
+    /// Not run this time.
+    pub kept: bool,
+    /// The rate of the bottleneck changes.
+    #[serde(skip)]
+    pub varies: bool,
+    pub result: VariantResult,
+}
+
+impl Case {
+    pub fn title(&self) -> String {
+        let Self {
+            experiment,
+            variant,
+            kernel,
+        } = self;
+        format!("{experiment}, {variant}, Linux {kernel}")
+    }
+}
+
+impl Row {
+    /// Whether nothing is wrong with it, as far as is known.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        match &self.state {
+            State::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
+            State::Failed { .. } => false,
+            State::Unchecked => true,
+        }
+    }
+
+    /// The checks that are not simply met.
+    pub fn remarks(&self) -> impl Iterator<Item = &CheckResult> {
+        let checks = match &self.state {
+            State::Judged(judged) => &judged.result.checks[..],
+            State::Failed { .. } | State::Unchecked => &[],
+        };
+        checks.iter().filter(|c| c.verdict != Verdict::Ok)
+    }
+}
+
+/// A case that can be played.
+pub(crate) struct Planned {
+    pub case: Case,
+    pub quick: bool,
+    /// With the one variant.
+    experiment: Experiment,
+}
+
+impl Planned {
+    pub fn request(&self) -> Result<Request> {
+        Request::new(&self.experiment, &self.case.variant, SEED, &[])
+    }
+
+    /// The figures of a run, with the checks of the experiment.
+    pub fn judge(&self, release: String, key: String, mut result: VariantResult) -> Judged {
+        result.checks = metrics::checks(&self.experiment, &result);
+        Judged {
+            release,
+            key,
+            kept: false,
+            varies: self.experiment.bottleneck_link().is_some_and(Link::varies),
+            result,
+        }
+    }
+}
+
+/// All cases, in the order of the house.
+pub(crate) fn plan() -> Result<Vec<Planned>> {
+    let mut all = Vec::new();
+    for experiment in house::all() {
+        let experiment = experiment?;
+        for variant in &experiment.variants {
+            let name = || variant.name.clone();
+            let mut kernels = variant.kernels.clone();
+            if kernels.is_empty() {
+                kernels.push(DEFAULT_SERIES.to_owned());
+            }
+            for kernel in kernels {
+                all.push(Planned {
+                    case: Case {
+                        experiment: experiment.name.clone(),
+                        variant: name(),
+                        kernel,
+                    },
+                    quick: variant.quick,
+                    experiment: experiment.keep(&[name()])?,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A rig for each kernel that these cases want, or why there is none.
+pub(crate) fn rigs<'a>(
+    cases: impl Iterator<Item = &'a Planned>,
+    fresh: bool,
+    say: &'a (dyn Fn(&str) + Sync),
+) -> BTreeMap<&'a str, Result<Rig<'a>>> {
+    let mut rigs = BTreeMap::new();
+    for planned in cases {
+        let kernel = planned.case.kernel.as_str();
+        rigs.entry(kernel)
+            .or_insert_with(|| Rig::new(Some(kernel), fresh, say));
+    }
+    rigs
+}
+
+/// A case to be run.
+struct Job<'a> {
+    number: usize,
+    planned: &'a Planned,
+    rig: &'a Rig<'a>,
+    request: Request,
+    state: &'a mut State,
+}
+
+/// Runs or looks up all of them, and writes the document, if one is named.
+///
+/// # Errors
+/// An experiment is broken, the document cannot be written, the user has
+/// interrupted it. What fails in one case is told in its row.
+pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
+    interrupt::watch();
+    let say = |step: &str| progress(Progress::Step(step));
+    let planned = plan()?;
+    let rigs = rigs(planned.iter(), options.fresh, &say);
+    let mut states = Vec::new();
+    for one in &planned {
+        states.push(match &rigs[one.case.kernel.as_str()] {
+            Ok(rig) => look_up(one, rig)?,
+            Err(e) => failed(e),
+        });
+    }
+    let mut jobs = Vec::new();
+    for ((number, planned), state) in planned.iter().enumerate().zip(&mut states) {
+        let rig = &rigs[planned.case.kernel.as_str()];
+        let wanted = planned.quick || !options.quick;
+        if let (State::Unchecked, Ok(rig), true) = (&*state, rig, wanted) {
+            jobs.push(Job {
+                number,
+                planned,
+                rig,
+                request: planned.request()?,
+                state,
+            });
+        }
+    }
+    let count = jobs.len();
+    say(&format!("{count} of {} cases to run", planned.len()));
+    run(jobs, progress)?;
+    if interrupt::requested() {
+        return Err(interrupt::error());
+    }
+    let rows = planned.into_iter().zip(states);
+    let rows = rows.map(|(planned, state)| Row {
+        case: planned.case,
+        state,
+    });
+    let rows: Vec<Row> = rows.collect();
+    if let Some(path) = &options.results {
+        let name = path.display().to_string();
+        let before = fs::read_to_string(path).unwrap_or_default();
+        let text = results::document(&rows, &before);
+        fs::write(path, text).map_err(|e| Error::io(name, &e))?;
+    }
+    Ok(All {
+        ok: rows.iter().all(Row::ok),
+        rows,
+    })
+}
+
+fn look_up(planned: &Planned, rig: &Rig) -> Result<State> {
+    let request = planned.request()?;
+    Ok(match rig.find(&request)? {
+        Some(played) => {
+            let judged = planned.judge(played.kernel, rig.key(&request)?, played.result);
+            State::Judged(Box::new(Judged {
+                kept: true,
+                ..judged
+            }))
+        }
+        None => State::Unchecked,
+    })
+}
+
+fn failed(e: &Error) -> State {
+    State::Failed {
+        reason: e.to_string(),
+    }
+}
+
+/// Runs jobs, the longest first.
+fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
+    jobs.sort_by(|a, b| b.request.length_s().total_cmp(&a.request.length_s()));
+    let work = workplace()?;
+    let left = Mutex::new(Left::new(jobs.iter().map(|j| j.request.length_s())));
+    side_by_side(jobs.into_iter().enumerate(), |(turn, job)| {
+        if interrupt::requested() {
+            return;
+        }
+        let title = job.planned.case.title();
+        let name = title.as_str();
+        let note = |done| {
+            left.lock()
+                .unwrap_or_else(|e| e.into_inner())
+                .note(turn, done)
+        };
+        let tell = |done| {
+            note(done);
+            progress(Progress::Variant { name, done });
+        };
+        let place = work.path().join(job.number.to_string());
+        let outcome = job.rig.play(&job.request, &place, &tell).and_then(|p| {
+            let key = job.rig.key(&job.request)?;
+            Ok(job.planned.judge(p.kernel, key, p.result))
+        });
+        *job.state = match outcome {
+            Ok(judged) => State::Judged(Box::new(judged)),
+            Err(e) => failed(&e),
+        };
+        let row = Row {
+            case: job.planned.case.clone(),
+            state: job.state.clone(),
+        };
+        let count = note(1.0);
+        let mark = if row.ok() { "ok" } else { "FAILED" };
+        let said = &format!("{count}: {name}: {mark}");
+        progress(Progress::Ended { name, said });
+    });
+    Ok(())
+}
+
+/// How much is left to do, counted in virtual seconds.
+struct Left {
+    began: Instant,
+    lengths_s: Vec<f64>,
+    /// 0 to 1.
+    done: Vec<f64>,
+}
+
+impl Left {
+    fn new(lengths_s: impl Iterator<Item = f64>) -> Self {
+        let lengths_s: Vec<f64> = lengths_s.collect();
+        Self {
+            began: Instant::now(),
+            done: vec![0.0; lengths_s.len()],
+            lengths_s,
+        }
+    }
+
+    /// A job has got this far. What to say of all of them.
+    fn note(&mut self, job: usize, done: f64) -> String {
+        self.done[job] = done;
+        self.described(self.began.elapsed())
+    }
+
+    fn described(&self, elapsed: Duration) -> String {
+        let over = self.done.iter().filter(|done| **done >= 1.0).count();
+        let count = format!("{over} of {}", self.done.len());
+        let of_s: f64 = self.lengths_s.iter().sum();
+        let done = self.done.iter().zip(&self.lengths_s);
+        let done_s: f64 = done.map(|(part, length_s)| part * length_s).sum();
+        let left_s = elapsed.as_secs_f64() * (of_s - done_s) / done_s;
+        if over == self.done.len() || !left_s.is_finite() {
+            return count;
+        }
+        format!("{count}, about {} left", minutes(left_s))
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 60.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.0} min", seconds / 60.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_is_there_once_on_a_kernel_that_there_is() {
+        let planned = plan().expect("the house is well");
+        let mut cases: Vec<Case> = planned.iter().map(|p| p.case.clone()).collect();
+        assert!(cases.iter().all(|c| crate::kernel::is_series(&c.kernel)));
+        cases.sort();
+        let count = cases.len();
+        cases.dedup();
+        assert_eq!(cases.len(), count);
+        assert!(planned.iter().any(|p| p.quick));
+        assert!(planned.iter().any(|p| !p.quick));
+    }
+
+    #[test]
+    fn what_is_left_is_told_by_virtual_time() {
+        let mut left = Left::new([100.0, 50.0, 50.0].into_iter());
+        let after = |left: &Left, seconds| left.described(Duration::from_secs(seconds));
+        assert_eq!(after(&left, 0), "0 of 3");
+        left.done = vec![1.0, 0.0, 0.0];
+        assert_eq!(after(&left, 30), "1 of 3, about 30 s left");
+        left.done[1] = 0.5;
+        assert_eq!(after(&left, 300), "1 of 3, about 3 min left");
+        left.done = vec![1.0; 3];
+        assert_eq!(after(&left, 60), "3 of 3");
+    }
+}

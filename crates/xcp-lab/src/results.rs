@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The document of all results: one table, a row per case. A row that was not
+//! made anew stays, marked as stale.
+
+use std::collections::BTreeMap;
+
+use crate::all::{Case, Judged, Row, State};
+use crate::result::{goodputs, queue, queue_delay, shares, CheckResult, VariantResult, Verdict};
+
+const HEAD: &str = "\
+<!-- SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later -->
+# Results
+Every experiment of the lab, on each kernel that it is shown on, as `./x experiments` (`xcp lab all
+--results docs/results.md`) wrote it. Its figures are those of `xcp lab run EXPERIMENT --variant
+VARIANT --kernel LINUX`; a variant without checks is there to compare with.
+
+The key names all that can change a result: the programs, the kernel, QEMU, the experiment. The same
+key gives the same row, to the byte; `xcp lab verify` draws some rows and runs them again. Another
+compiler or kernel gives another key and may give other figures. A row that says *stale* is of an
+earlier build.
+
+";
+
+const COLUMNS: [&str; 12] = [
+    "experiment",
+    "variant",
+    "Linux",
+    "utilisation",
+    "goodput per flow (Mb/s)",
+    "share of goodput",
+    "Jain",
+    "queue mean / p99 / max (packets)",
+    "queue mean / p95 / max (ms)",
+    "drops",
+    "checks",
+    "key",
+];
+
+/// What the key of a row is followed by if the row was not made anew.
+const STALE: &str = ", stale";
+/// So many of a key's digits are enough to tell results apart.
+const KEY_DIGITS: usize = 12;
+
+/// A row of the document as it stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub case: Case,
+    /// Its first digits; empty if there is none.
+    pub key: String,
+    pub line: String,
+}
+
+/// The document with these rows. Of those not judged, what the document said
+/// before stays.
+pub(crate) fn document(rows: &[Row], before: &str) -> String {
+    let before: BTreeMap<Case, Written> = read(before).map(|w| (w.case.clone(), w)).collect();
+    let mut releases = BTreeMap::new();
+    let mut lines = Vec::new();
+    for Row { case, state } in rows {
+        match state {
+            State::Judged(judged) => {
+                releases.insert(&case.kernel, &judged.release);
+                lines.push(line(case, judged));
+            }
+            State::Failed { reason } => lines.push(bare(case, &format!("FAILED: {reason}"))),
+            State::Unchecked => lines.push(match before.get(case) {
+                Some(written) => stale(written),
+                None => bare(case, "not run"),
+            }),
+        }
+    }
+    let kernels = releases.iter();
+    let kernels: Vec<String> = kernels.map(|(s, r)| format!("{s} is {r}")).collect();
+    let kernels = match &kernels[..] {
+        [] => String::new(),
+        some => format!("Of Linux, {}.\n\n", some.join(", ")),
+    };
+    let rule = vec!["---"; COLUMNS.len()].join("|");
+    let head = row(&COLUMNS.map(str::to_owned));
+    format!("{HEAD}{kernels}{head}\n|{rule}|\n{}\n", lines.join("\n"))
+}
+
+/// The rows of a document that are of cases.
+pub(crate) fn read(document: &str) -> impl Iterator<Item = Written> + '_ {
+    let rows = document.lines().filter_map(|line| {
+        let cells: Vec<&str> = line
+            .strip_prefix("| ")?
+            .strip_suffix(" |")?
+            .split(" | ")
+            .collect();
+        let [experiment, variant, kernel, .., key] = cells[..] else {
+            return None;
+        };
+        (cells.len() == COLUMNS.len()).then(|| Written {
+            case: Case {
+                experiment: experiment.to_owned(),
+                variant: variant.to_owned(),
+                kernel: kernel.to_owned(),
+            },
+            key: key.to_owned(),
+            line: line.to_owned(),
+        })
+    });
+    rows.skip(1) // the head
+}
+
+/// The row of a case.
+pub(crate) fn line(case: &Case, judged: &Judged) -> String {
+    let v = &judged.result;
+    let unless = |blank: bool, text: String| if blank { String::new() } else { text };
+    row(&[
+        case.experiment.clone(),
+        case.variant.clone(),
+        case.kernel.clone(),
+        format!("{:.3}", v.link_utilisation),
+        goodputs(v),
+        unless(v.kinds.len() < 2, shares(v)),
+        format!("{:.4}", v.jain),
+        queue(v),
+        unless(!judged.varies, queue_delay(v)),
+        v.drops.to_string(),
+        checks(v),
+        short(&judged.key).to_owned(),
+    ])
+}
+
+/// The digits of a key that stand in the document.
+pub(crate) fn short(key: &str) -> &str {
+    key.get(..KEY_DIGITS).unwrap_or(key)
+}
+
+/// The row of a case without figures.
+fn bare(case: &Case, why: &str) -> String {
+    let mut cells = [const { String::new() }; COLUMNS.len()];
+    cells[0].clone_from(&case.experiment);
+    cells[1].clone_from(&case.variant);
+    cells[2].clone_from(&case.kernel);
+    cells[COLUMNS.len() - 2] = why.to_owned();
+    row(&cells)
+}
+
+fn stale(written: &Written) -> String {
+    if written.key.is_empty() || written.key.ends_with(STALE) {
+        return written.line.clone();
+    }
+    let end = format!(" {} |", written.key);
+    let start = written.line.strip_suffix(&end).unwrap_or(&written.line);
+    format!("{start} {}{STALE} |", written.key)
+}
+
+fn row(cells: &[String; COLUMNS.len()]) -> String {
+    let clean = |cell: &String| cell.replace('\n', " ").replace('|', "\\|");
+    let cells: Vec<String> = cells.iter().map(clean).collect();
+    format!("| {} |", cells.join(" | "))
+}
+
+fn checks(result: &VariantResult) -> String {
+    let remarks = result.checks.iter().filter(|c| c.verdict != Verdict::Ok);
+    let remarks: Vec<String> = remarks.map(remark).collect();
+    match (&remarks[..], &result.checks[..]) {
+        ([], []) => String::new(),
+        ([], _) => "ok".into(),
+        (some, _) => some.join("; "),
+    }
+}
+
+/// What is to be said of a check that is not simply met.
+fn remark(check: &CheckResult) -> String {
+    let CheckResult { name, measured, .. } = check;
+    let note = check.note().map_or("FAILED".into(), |note| note);
+    format!("{note}: {name}, measured {measured}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(variant: &str) -> Case {
+        Case {
+            experiment: "sharing".into(),
+            variant: variant.into(),
+            kernel: "6.18".into(),
+        }
+    }
+
+    fn judged(utilisation: f64, gap: Option<&str>) -> State {
+        let gap = gap.map(String::from);
+        let met = gap.is_none();
+        let check = CheckResult::new("jain >= 1".into(), 1.0, 0.5, met, gap);
+        State::Judged(Box::new(Judged {
+            release: "6.18.5".into(),
+            key: "0123456789abcdef".into(),
+            kept: true,
+            varies: false,
+            result: VariantResult {
+                link_utilisation: utilisation,
+                checks: vec![check],
+                ..VariantResult::default()
+            },
+        }))
+    }
+
+    fn rows(states: [(&str, State); 3]) -> Vec<Row> {
+        let row = |(variant, state)| Row {
+            case: case(variant),
+            state,
+        };
+        states.map(row).to_vec()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let failed = State::Failed {
+            reason: "no\nkernel".into(),
+        };
+        let all = rows([
+            ("a", judged(0.5, None)),
+            ("b", judged(0.75, Some("x | y"))),
+            ("c", failed),
+        ]);
+        let text = document(&all, "");
+        assert!(text.contains("\nOf Linux, 6.18 is 6.18.5.\n"), "{text}");
+        let read: Vec<Written> = read(&text).collect();
+        let cases: Vec<&str> = read.iter().map(|w| w.case.variant.as_str()).collect();
+        assert_eq!(cases, ["a", "b", "c"]);
+        let keys: Vec<&str> = read.iter().map(|w| w.key.as_str()).collect();
+        assert_eq!(keys, ["0123456789ab", "0123456789ab", ""]);
+        assert!(read[0].line.contains("| 0.500 |") && read[0].line.contains("| ok |"));
+        let gap = "| known gap: x \\| y: jain >= 1, measured 0.5 |";
+        assert!(read[1].line.contains(gap), "{}", read[1].line);
+        assert!(
+            read[2].line.contains("| FAILED: no kernel |  |"),
+            "{}",
+            read[2].line
+        );
+    }
+
+    #[test]
+    fn a_row_that_is_not_made_anew_is_stale() {
+        let first = document(
+            &rows([
+                ("a", judged(0.5, None)),
+                ("b", judged(0.5, None)),
+                ("c", State::Unchecked),
+            ]),
+            "",
+        );
+        let again = rows([
+            ("a", State::Unchecked),
+            ("b", judged(0.75, None)),
+            ("c", State::Unchecked),
+        ]);
+        let second = document(&again, &first);
+        let keys: Vec<String> = read(&second).map(|w| w.key).collect();
+        assert_eq!(keys, ["0123456789ab, stale", "0123456789ab", ""]);
+        assert!(second.contains("| not run |"), "{second}");
+        // once is enough
+        assert_eq!(document(&again, &second), second);
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Is the document of results honest? Some of its rows, drawn by a text that
+//! its author did not choose, are run again.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::all::{plan, rigs, Case, Planned};
+use crate::machines::{side_by_side, workplace};
+use crate::results::{self, Written};
+use crate::rig::Rig;
+use crate::run::{Progress, Tell};
+use crate::{interrupt, Error, Result};
+
+/// What became of a document's rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    /// The rows drawn, and what running them gave.
+    pub proofs: Vec<Proof>,
+    /// Rows whose key is not that of this build, kernel or machine: they
+    /// cannot be compared.
+    pub stale: Vec<Case>,
+    /// Cases without a row.
+    pub missing: Vec<Case>,
+    /// Every row drawn is as it was found.
+    pub ok: bool,
+}
+
+/// A row that was run again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proof {
+    #[serde(flatten)]
+    pub case: Case,
+    pub written: String,
+    pub found: String,
+    pub ok: bool,
+}
+
+/// A row that can be run again.
+struct Current<'a> {
+    planned: &'a Planned,
+    rig: &'a Rig<'a>,
+    written: Written,
+}
+
+/// Runs so many rows of a document again, drawn by a text.
+///
+/// # Errors
+/// The document cannot be read, a machine fails, the user interrupts.
+pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Result<Verified> {
+    interrupt::watch();
+    let say = |step: &str| progress(Progress::Step(step));
+    let text =
+        fs::read_to_string(document).map_err(|e| Error::io(document.display().to_string(), &e))?;
+    let planned = plan()?;
+    let rigs = rigs(planned.iter(), true, &say);
+    let (mut current, mut stale, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for planned in &planned {
+        let case = &planned.case;
+        let Some(written) = results::read(&text).find(|w| w.case == *case) else {
+            missing.push(case.clone());
+            continue;
+        };
+        match &rigs[case.kernel.as_str()] {
+            Ok(rig) if written.key == results::short(&rig.key(&planned.request()?)?) => {
+                current.push(Current {
+                    planned,
+                    rig,
+                    written,
+                });
+            }
+            _ => stale.push(case.clone()),
+        }
+    }
+    current.sort_by_key(|c| lot(draw, &c.planned.case));
+    current.truncate(rows);
+    let work = workplace()?;
+    let proofs = Mutex::new(Vec::new());
+    side_by_side(current.into_iter().enumerate(), |(number, current)| {
+        let place = work.path().join(number.to_string());
+        let proof = prove(&current, &place, progress);
+        proofs.lock().unwrap_or_else(|e| e.into_inner()).push(proof);
+    });
+    let proofs = proofs.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut proofs: Vec<Proof> = proofs.into_iter().collect::<Result<_>>()?;
+    proofs.sort_by(|a, b| a.case.cmp(&b.case));
+    Ok(Verified {
+        ok: proofs.iter().all(|p| p.ok),
+        proofs,
+        stale,
+        missing,
+    })
+}
+
+fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
+    let Current {
+        planned,
+        rig,
+        written,
+    } = current;
+    let title = planned.case.title();
+    let name = title.as_str();
+    let tell = |done| progress(Progress::Variant { name, done });
+    let request = planned.request()?;
+    let played = rig.play(&request, place, &tell)?;
+    let judged = planned.judge(played.kernel, rig.key(&request)?, played.result);
+    let found = results::line(&planned.case, &judged);
+    let ok = found == written.line;
+    let verdict = if ok { "as written" } else { "NOT as written" };
+    let said = &format!("{name}: {verdict}");
+    progress(Progress::Ended { name, said });
+    Ok(Proof {
+        case: planned.case.clone(),
+        ok,
+        written: written.line.clone(),
+        found,
+    })
+}
+
+/// Where a case comes in the draw.
+fn lot(draw: &str, case: &Case) -> Vec<u8> {
+    Sha256::digest(format!("{draw}\n{}", case.title())).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_decides_which_rows_are_drawn() {
+        let case = |variant: &str| Case {
+            experiment: "sharing".into(),
+            variant: variant.into(),
+            kernel: "6.18".into(),
+        };
+        let first = |draw: &str| {
+            let mut cases = ["a", "b", "c", "d"].map(case);
+            cases.sort_by_key(|c| lot(draw, c));
+            cases[0].variant.clone()
+        };
+        assert_eq!(first("text"), first("text"));
+        let drawn: Vec<String> = (0..40).map(|n| first(&n.to_string())).collect();
+        for variant in ["a", "b", "c", "d"] {
+            assert!(
+                drawn.iter().any(|d| d == variant),
+                "{variant} is never drawn"
+            );
+        }
+    }
+}

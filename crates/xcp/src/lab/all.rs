@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp lab all`: all experiments; `xcp lab verify`: whether what is written of
+//! them is so.
+
+use std::process::ExitCode;
+
+use xcp_lab::all::{self, All, Case, Options, Row, State};
+use xcp_lab::verify::{self, Verified};
+
+use super::{count, interruptible, judged};
+use crate::cli::{LabAll, LabVerify};
+use crate::failure::Failure;
+use crate::out::{Out, Style};
+use crate::progress::Progress;
+use crate::{summary, table};
+
+pub fn act(asked: LabAll, out: &Out) -> Result<ExitCode, Failure> {
+    let options = Options {
+        quick: asked.quick,
+        fresh: asked.fresh,
+        results: asked.results,
+    };
+    let progress = Progress::of_many();
+    let all = all::run_all(&options, &|news| progress.hear(news)).map_err(interruptible)?;
+    drop(progress);
+    out.print(&all, |style| describe(&all, style))?;
+    Ok(judged(all.ok))
+}
+
+/// What is not simply well, then the numbers.
+fn describe(all: &All, style: &Style) -> String {
+    let mut rows = Vec::new();
+    for row in &all.rows {
+        if let State::Failed { reason } = &row.state {
+            rows.push((style.bad("FAILED"), cells(row, reason.clone())));
+        }
+        for check in row.remarks() {
+            let mark = summary::mark(check, style);
+            rows.push((mark, cells(row, summary::described(check).join("  "))));
+        }
+    }
+    let (marks, lines): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    let lines = table::columns(&lines, usize::MAX);
+    let remarks: String = marks
+        .iter()
+        .zip(lines.lines())
+        .map(|(mark, line)| format!("{mark}  {line}\n"))
+        .collect();
+    let gap = if remarks.is_empty() { "" } else { "\n" };
+    format!("{remarks}{gap}{}", numbers(all))
+}
+
+fn cells(row: &Row, what: String) -> Vec<String> {
+    let case = &row.case;
+    vec![
+        case.experiment.clone(),
+        case.variant.clone(),
+        case.kernel.clone(),
+        what,
+    ]
+}
+
+fn numbers(all: &All) -> String {
+    let number = |wanted: fn(&State) -> bool| all.rows.iter().filter(|r| wanted(&r.state)).count();
+    let kept = number(|s| matches!(s, State::Judged(judged) if judged.kept));
+    let run = number(|s| matches!(s, State::Judged(judged) if !judged.kept));
+    let unchecked = number(|s| matches!(s, State::Unchecked));
+    let failed = all.rows.iter().filter(|r| !r.ok()).count();
+    let mut text = format!(
+        "{}: {run} run, {kept} kept from earlier runs, {failed} failed\n",
+        count(all.rows.len(), "case")
+    );
+    if unchecked > 0 {
+        text += &format!(
+            "{unchecked} not checked, for they are not quick and not kept: \
+             `xcp lab all` runs them (`./x experiments` in a checkout)\n"
+        );
+    }
+    text
+}
+
+pub fn verify(asked: &LabVerify, out: &Out) -> Result<ExitCode, Failure> {
+    let progress = Progress::of_many();
+    let tell = |news: xcp_lab::Progress| progress.hear(news);
+    let verified =
+        verify::verify(&asked.document, &asked.draw, asked.rows, &tell).map_err(interruptible)?;
+    drop(progress);
+    out.print(&verified, |style| proved(&verified, style))?;
+    Ok(judged(verified.ok))
+}
+
+fn proved(verified: &Verified, style: &Style) -> String {
+    let mut text = String::new();
+    for proof in &verified.proofs {
+        let title = proof.case.title();
+        if proof.ok {
+            text += &format!("{}  {title}\n", style.good("ok    "));
+        } else {
+            let (written, found) = (&proof.written, &proof.found);
+            text += &format!("{}  {title}\n", style.bad("FAILED"));
+            text += &format!("  written: {written}\n  found:   {found}\n");
+        }
+    }
+    for (cases, what) in [(&verified.stale, "stale"), (&verified.missing, "missing")] {
+        text += &told(cases, what);
+    }
+    let proofs = verified.proofs.len();
+    text + &format!("{} run again\n", count(proofs, "row"))
+}
+
+/// Rows that could not be compared.
+fn told(cases: &[Case], what: &str) -> String {
+    let titles: Vec<String> = cases.iter().map(Case::title).collect();
+    match &titles[..] {
+        [] => String::new(),
+        some => format!(
+            "{} {what} (`./x experiments` makes the document anew): {}\n",
+            count(some.len(), "row"),
+            some.join("; ")
+        ),
+    }
+}
