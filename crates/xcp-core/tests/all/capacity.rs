@@ -4,11 +4,9 @@
 
 #![allow(non_snake_case)]
 
-mod closed_loop;
-
 use std::sync::LazyLock;
 
-use closed_loop::{run, Loop, PACKET_B};
+use crate::closed_loop::{run, Loop, Outcome, PACKET_B};
 use proptest::prelude::*;
 use xcp_core::{Other, Params, Router, Sampler, Seen};
 
@@ -357,7 +355,7 @@ fn flows_are_counted_by_what_they_send() {
 
 /// Of experiments/varying-trace.toml.
 static RADIO: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
-    let file = include_str!("../../../experiments/varying-trace.toml");
+    let file = include_str!("../../../../experiments/varying-trace.toml");
     let (_, rates) = file.split_once("rates = [").unwrap();
     let (rates, _) = rates.split_once("\n]").unwrap();
     let numbers: Vec<f64> = rates
@@ -412,7 +410,7 @@ fn a_radio_link_is_followed() {
 }
 
 /// A link of 10 Mb/s, whatever its router is told.
-fn steady(configured_Mbps: f64, measure: bool) -> closed_loop::Outcome {
+fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
     run(&Loop {
         flows: 4,
         rtt_s: 0.5,

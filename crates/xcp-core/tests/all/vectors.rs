@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use xcp_core::model::{self, Model};
 use xcp_core::{Params, Router};
 
-const VECTORS: &str = include_str!("../testdata/router-1.csv");
+const VECTORS: &str = include_str!("../../testdata/router-1.csv");
 const TICK: f64 = 268_435_456.0;
 
 #[derive(Clone, Copy)]

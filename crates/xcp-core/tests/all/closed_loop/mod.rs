@@ -2,6 +2,8 @@
 //! Senders, a router and a link that may change, packet by packet: the laws of
 //! core/ in a closed loop, without a kernel.
 
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
 use std::collections::VecDeque;
 
 use xcp_core::{ns_to_ticks, Packet, Params, Router, Seen, Sender};
