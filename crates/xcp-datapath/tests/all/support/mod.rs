@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The router program under test, one packet at a time.
 
-#![allow(dead_code)] // every test binary uses its part
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
 pub mod edit;

@@ -2,12 +2,10 @@
 //! The golden packets in testdata/wire are what the builder makes, and mean
 //! what they say.
 
-mod wire;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use wire::{cases, decode, files};
+use crate::wire::{self, cases, decode, files};
 
 #[test]
 fn files_equal_the_builders_output() {
@@ -59,7 +57,7 @@ fn the_drafts_example_is_among_them() {
     assert_eq!(frame[34..54], example);
 }
 
-/// `cargo test -p xcp-datapath --test golden -- --ignored` writes the files anew.
+/// `cargo test -p xcp-datapath --test all -- --ignored` writes the files anew.
 #[test]
 #[ignore = "writes testdata/wire"]
 fn write_files() {

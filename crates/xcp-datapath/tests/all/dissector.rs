@@ -2,14 +2,15 @@
 //! wireshark/xcp.lua, in tshark, sees in the golden packets what their JSON
 //! twins say.
 
-mod wire;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::wire::{
+    self,
+    cases::{self, Case},
+};
 use serde_json::Value;
-use wire::cases::{self, Case};
 use xcp_datapath::testing;
 
 const TEST: &str = "dissector";

@@ -4,14 +4,11 @@
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
-mod support;
-mod wire;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{pin, Router};
-use wire::cases;
+use crate::support::{pin, Router};
+use crate::wire::cases;
 use xcp_datapath::testing::Ring;
 use xcp_datapath::trace::Interval;
 

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Segmented super-packets: one header stands for all their wire packets.
 
-mod support;
-mod wire;
-
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::support::flow::{slow, FAST, RESOLUTION_BPS};
+use crate::support::{edit, pin, until_in_time, Router};
+use crate::wire::cases;
+use crate::wire::option::Forward;
 use libbpf_rs::ProgramInput;
-use support::flow::{slow, FAST, RESOLUTION_BPS};
-use support::{edit, pin, until_in_time, Router};
-use wire::cases;
-use wire::option::Forward;
 use xcp_datapath::testing;
 
 const CAPACITY_BPS: u64 = 12_500_000;

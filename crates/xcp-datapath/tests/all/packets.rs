@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The router program on golden packets, whole and cut at every byte.
 
-mod support;
-mod wire;
-
-use support::{edit, Router};
-use wire::decode::Wire;
-use wire::{cases, decode};
+use crate::support::{edit, Router};
+use crate::wire::decode::Wire;
+use crate::wire::{cases, decode};
 use xcp_datapath::router::Options;
 
 const CAPACITY_BPS: u64 = 1_250_000;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Whole packets on the wire: built, decoded and checked without core/.
 
-#![allow(dead_code)] // every test binary uses its part
 #![allow(non_snake_case)] // units in field names: Bps are bytes per second
 
 pub mod cases;

@@ -4,13 +4,10 @@
 
 #![allow(non_snake_case)] // units in names: Bps are bytes per second
 
-mod support;
-mod wire;
-
-use support::{edit, Router};
-use wire::decode::Wire;
-use wire::random::Random;
-use wire::{cases, decode};
+use crate::support::{edit, Router};
+use crate::wire::decode::Wire;
+use crate::wire::random::Random;
+use crate::wire::{cases, decode};
 
 const ROUNDS: usize = 100_000;
 const SEED: u64 = 0x5843;

@@ -4,15 +4,12 @@
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
-mod support;
-mod wire;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::flow::{slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
-use support::{edit, pin, until_in_time, Router};
-use wire::decode::{decode, Wire};
+use crate::support::flow::{slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
+use crate::support::{edit, pin, until_in_time, Router};
+use crate::wire::decode::{decode, Wire};
 use xcp_datapath::router::Options;
 
 /// The first control interval, 200 ms, and a bit.

@@ -7,15 +7,12 @@
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
-mod support;
-mod wire;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{edit, pin, Router};
-use wire::cases;
-use wire::option::Forward;
+use crate::support::{edit, pin, Router};
+use crate::wire::cases;
+use crate::wire::option::Forward;
 use xcp_datapath::intf::{RouterLaw, RouterLink};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;

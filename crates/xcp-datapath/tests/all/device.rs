@@ -2,14 +2,12 @@
 //! The host's device program on golden packets: headers for this host are taken
 //! out, and all else arrives as it was.
 
-mod wire;
-
 use std::process::Command;
 use std::thread;
 
-use wire::cases;
-use wire::decode::{self, Kind, Wire};
-use wire::{checksum, frame};
+use crate::wire::cases;
+use crate::wire::decode::{self, Kind, Wire};
+use crate::wire::{checksum, frame};
 use xcp_datapath::testing::{self, Ingress};
 
 const ETHERNET: usize = 14;
