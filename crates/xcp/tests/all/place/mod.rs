@@ -2,8 +2,6 @@
 //! A place for `xcp lab`: a folder of a test's own, and what tshark says of the
 //! captures in it.
 
-#![allow(dead_code)] // each test file uses its part
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The real command, run as users run it, and what it leaves behind.
 
-#![allow(dead_code)] // each test file uses its part
-
 pub mod killed;
 
 use std::collections::BTreeSet;

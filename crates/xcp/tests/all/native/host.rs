@@ -2,11 +2,8 @@
 //! `xcp host`: it stays when the command ends, changes only what differs,
 //! and leaves nothing behind.
 
-mod command;
-mod common;
-
-use command::{xcp, Traces};
-use common::turn;
+use crate::command::{xcp, Traces};
+use crate::common::turn;
 use xcp_datapath::testing::can_run;
 
 #[test]

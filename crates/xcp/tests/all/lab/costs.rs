@@ -2,13 +2,10 @@
 //! What the data path costs, counted in the virtual-time machine, and what
 //! the kernels' verifiers think of it.
 
-mod command;
-mod place;
-
 use std::process::Command;
 
-use command::{Ran, XCP};
-use place::{in_parallel, number};
+use crate::command::{Ran, XCP};
+use crate::place::{in_parallel, number};
 use serde_json::Value;
 
 fn lab(args: &[&str]) -> Ran {

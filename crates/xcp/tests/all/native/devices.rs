@@ -2,14 +2,11 @@
 //! `xcp host on --dev`: what it changes on devices, and that they are as they
 //! were afterwards, whatever happens in between.
 
-mod command;
-mod common;
-
 use std::process::Command;
 
-use command::killed::killed_after;
-use command::{xcp, xcp_within, Ran, Space, Traces, XCP};
-use common::{pattern, transfer, turn, Net, LINK_BPS, SERVER};
+use crate::command::killed::killed_after;
+use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
+use crate::common::{self, pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
 use xcp_datapath::testing::{can_run, skipped, Accident, AccidentPlan};

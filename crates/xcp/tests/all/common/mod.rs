@@ -2,8 +2,6 @@
 //! A small network on this host for the tests: client - router - server, in
 //! namespaces of their own, real TCP. Gone when dropped.
 
-#![allow(dead_code)] // each test file uses its part
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -129,11 +127,6 @@ impl Net {
                 }
             });
         }
-    }
-
-    /// Takes the limit off the router's link to the server.
-    pub fn unshape(&self) {
-        within_space(&self.space("r"), "tc qdisc del dev s root");
     }
 
     /// Client and server speak no other format than `option`, from now on.

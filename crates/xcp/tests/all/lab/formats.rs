@@ -2,19 +2,16 @@
 //! Every wire format in the virtual-time machine: zh-validation holds, formats
 //! share a bottleneck, captures are clean, and fractions matter.
 
-mod command;
-mod place;
-
 use std::fs;
 
-use place::{data_packets_of, in_parallel, number, tshark_is_here, Lab, SHORT};
+use crate::place::{data_packets_of, in_parallel, number, tshark_is_here, Lab, SHORT};
 
 #[test]
 fn zh_validation_holds_in_every_format() {
     let mut all = Vec::new();
     for wire in ["option", "option-2005", "header", "header-2004"] {
         for ip in ["4", "6"] {
-            // lab.rs has the other one, and twice
+            // experiments.rs has the other one, and twice
             if (wire, ip) != ("option", "4") {
                 all.push((wire, ip));
             }

@@ -3,12 +3,10 @@
 //! packets carried, to the last byte per second. With offload, delayed ACKs,
 //! and SACK blocks that crowd the option out.
 
-mod common;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
+use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::Sums2005;
 use xcp_datapath::testing::{can_run, Accident, AccidentAccount, AccidentPlan, PATIENCE};
 use xcp_datapath::{host, router, Wire};

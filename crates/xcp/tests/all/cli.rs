@@ -2,14 +2,12 @@
 //! The command line: what it turns down and how it says so, and what it
 //! prints without touching the system.
 
-mod command;
-
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use command::{xcp, Ran, XCP};
+use crate::command::{xcp, Ran, XCP};
 use serde_json::json;
 
 const NOBODY: u32 = 65534;

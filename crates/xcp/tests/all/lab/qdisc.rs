@@ -2,11 +2,9 @@
 //! The queue discipline `xcp`, on a kernel that can have it: in the
 //! virtual-time machine.
 
-mod command;
-
 use std::process::Command;
 
-use command::{Ran, XCP};
+use crate::command::{Ran, XCP};
 use serde_json::Value;
 
 fn lab(args: &[&str]) -> Ran {

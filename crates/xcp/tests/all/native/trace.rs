@@ -2,9 +2,6 @@
 //! `xcp router trace` and `xcp router show --watch` as people and programs
 //! use them: what they print, and every way in which they end.
 
-mod command;
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use command::{Ran, Space};
-use common::turn;
+use crate::command::{Ran, Space};
+use crate::common::turn;
 use serde_json::Value;
 use xcp_datapath::testing::can_run;
 

@@ -2,15 +2,12 @@
 //! `xcp run`: the program's sockets use XCP, its end is ours, and nothing
 //! is left behind.
 
-mod command;
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use command::{xcp, Ran, Traces, XCP};
-use common::{control, turn};
+use crate::command::{xcp, Ran, Traces, XCP};
+use crate::common::{control, turn};
 use xcp_datapath::testing::can_run;
 
 fn run(script: &str) -> Ran {
@@ -95,7 +92,12 @@ fn sockets_use_xcp_inside_only() {
         return;
     };
     let me = std::env::current_exe().unwrap();
-    let tell = ["--ignored", "--exact", "--nocapture", "tell_control"];
+    let tell = [
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "native::run::tell_control",
+    ];
     let inside = Ran::of(Command::new(XCP).arg("run").arg(&me).args(tell)).ok();
     assert!(inside.out.contains("client xcp server xcp"), "{inside:?}");
     let outside = Ran::of(Command::new(&me).args(tell)).ok();

@@ -2,9 +2,7 @@
 //! Nobody is left uncontrolled: a peer without XCP, a middlebox that strips
 //! the option, a path without XCP routers.
 
-mod common;
-
-use common::{
+use crate::common::{
     control, default_control, pattern, transfer, turn, wait_for_control, HostOn, Net, LINK_BPS,
 };
 use xcp_datapath::host;

@@ -2,15 +2,12 @@
 //! Routers on devices with several queues: what the queues hold and have sent
 //! together counts, however they count it.
 
-mod command;
-mod common;
-
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-use command::Space;
-use common::{turn, wait_until};
+use crate::command::Space;
+use crate::common::{turn, wait_until};
 use serde_json::Value;
 use xcp_datapath::testing::{self, can_run};
 

@@ -2,10 +2,7 @@
 //! Routers on links that are not what they were told, or not theirs alone: the
 //! experiments, with the queue discipline `xcp` (6.18) and without (6.12).
 
-mod command;
-mod place;
-
-use place::{in_parallel, number, Lab};
+use crate::place::{in_parallel, number, Lab};
 
 #[test]
 fn what_the_papers_found_is_cured_with_and_without_the_queue_discipline() {

@@ -2,11 +2,8 @@
 //! `xcp router` on a device of a namespace: it stays when the command ends,
 //! changes only what differs, and leaves nothing behind.
 
-mod command;
-mod common;
-
-use command::{Space, Traces};
-use common::turn;
+use crate::command::{xcp, Space, Traces};
+use crate::common::turn;
 use serde_json::{json, Value};
 use xcp_datapath::testing::{can_run, skipped};
 
@@ -254,7 +251,7 @@ fn unknown_devices_are_named() {
         "del xcp-none",
         "show xcp-none",
     ] {
-        command::xcp(&format!("router {action}")).failed(
+        xcp(&format!("router {action}")).failed(
             1,
             "xcp: xcp-none: no such network device here\n  \
              help: list the devices with `ip link`\n",

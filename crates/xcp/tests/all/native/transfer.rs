@@ -3,16 +3,13 @@
 //! across XCP routers and a 100 Mb/s link, both under `xcp run`, by itself and
 //! with every wire format that `xcp host on` sets.
 
-mod command;
-mod common;
-
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use command::{xcp_within, Ran, Traces};
-use common::{output, pattern, turn, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
+use crate::command::{xcp_within, Ran, Traces};
+use crate::common::{output, pattern, turn, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
 use tempfile::TempDir;
 use xcp_datapath::host::Counters;
 use xcp_datapath::testing::{can_run, skipped};

@@ -2,9 +2,6 @@
 //! The ways for an application to get XCP, by the examples in docs/examples:
 //! each fetches some bytes over an XCP path, in C and in Python.
 
-mod command;
-mod common;
-
 use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use command::{xcp, Traces, XCP};
-use common::{control, default_control, pattern, run, set_control, turn, Net, CLIENT, LINK_BPS};
+use crate::command::{xcp, Traces, XCP};
+use crate::common::{
+    control, default_control, pattern, run, set_control, turn, Net, CLIENT, LINK_BPS,
+};
 use tempfile::TempDir;
 use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{cgroup_mount_point, host};

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab`: real kernels in the virtual-time machine, run as users run it.
-
-mod command;
-mod common;
-mod place;
+//! `xcp lab run`: real kernels in the virtual-time machine, run as users run it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,11 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use command::Traces;
-use common::turn;
-use place::{number, packets_of, tshark_is_here, Lab, SHORT};
+use crate::place::{number, Lab, SHORT};
 use serde_json::Value;
-use xcp_datapath::testing::{can_run, skipped};
 
 fn validated(kernel: &str, more: &[&str]) -> (Lab, String) {
     let lab = Lab::new();
@@ -121,7 +114,7 @@ fn sockets_by_protocol_number_use_xcp() {
 
 #[test]
 fn the_guides_example_runs() {
-    let guide = include_str!("../../../docs/lab.md");
+    let guide = include_str!("../../../../../docs/lab.md");
     let example = guide.split("```toml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
     let lab = Lab::new();
@@ -297,41 +290,6 @@ fn ctrl_c_leaves_nothing() {
 }
 
 #[test]
-fn ctrl_c_ends_a_native_run_as_cleanly() {
-    let _turn = turn();
-    let test = "native run and Ctrl-C";
-    if !can_run(test) {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let lab = Lab::new();
-    // it does not end by itself before the signal
-    let long = direct(SHORT).replace("duration_s = 10", "duration_s = 600");
-    let mut child = lab
-        .command(&[&lab.file("x.toml", &long), "--native"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let Some(line) = said.next() else {
-        panic!("it says nothing")
-    };
-    let line = line.unwrap();
-    if line.contains("this kernel does not have the queue discipline") {
-        child.wait().unwrap();
-        return skipped(test, &line);
-    }
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(spaces(), 0, "namespaces of the lab");
-    assert!(!lab.path("out").exists());
-    before.gone();
-}
-
-#[test]
 fn a_folder_that_cannot_be_written_is_told_before_the_run() {
     let lab = Lab::new();
     let file = lab.file("out", "");
@@ -341,11 +299,6 @@ fn a_folder_that_cannot_be_written_is_told_before_the_run() {
             "xcp: {file}: not a folder\n  help: name a folder that you may write: --out DIR\n"
         ),
     );
-}
-
-/// Without a path to emulate, which would need netem.
-fn direct(experiment: &str) -> String {
-    experiment.replace("rate_mbit = 100\ndelay_ms = 50\n", "")
 }
 
 /// Processes that a process has started.
@@ -358,67 +311,4 @@ fn children(of: u32) -> Vec<u32> {
             pids.collect::<Vec<u32>>()
         })
         .collect()
-}
-
-#[test]
-fn the_same_file_runs_natively() {
-    let _turn = turn();
-    let test = "native run";
-    if !can_run(test) {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let lab = Lab::new();
-    let brief = direct(SHORT).replace("10\nwarmup_s = 4", "5\nwarmup_s = 0");
-    let ran = lab.run(&[
-        &lab.file("x.toml", &brief),
-        "--native",
-        "--json",
-        "--pcap",
-        "r-d",
-    ]);
-    if ran
-        .err
-        .contains("this kernel does not have the queue discipline")
-    {
-        return skipped(test, &ran.err);
-    }
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let result = ran.json();
-    assert_eq!(result["kernel"], release.trim());
-    let xcp = &result["variants"][0];
-    // how much passes in the time is up to the machine, but some does
-    assert!(number(&xcp["link_utilisation"]) > 0.0, "{xcp}");
-    let flows = xcp["flows"].as_array().unwrap();
-    assert_eq!(flows.len(), 2, "{xcp}");
-    for flow in flows {
-        assert_eq!(flow["control"], "xcp", "{xcp}");
-        assert!(number(&flow["goodput_bps"]) > 0.0, "{xcp}");
-    }
-    let capture = &result["captures"][0];
-    assert_eq!(capture["file"], "xcp-r-d.pcap");
-    // what was too fast for the capture is told
-    let told = ran.err.contains("xcp-r-d.pcap: ");
-    assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
-    assert!(number(&capture["packets"]) > 0.0, "{capture}");
-    if tshark_is_here(test) {
-        let (data, all) = packets_of(&lab, "xcp-r-d.pcap");
-        assert!(data > 0);
-        assert_eq!(capture["packets"], all, "{capture}");
-    }
-    assert_eq!(spaces(), 0, "namespaces of the lab");
-    before.gone();
-}
-
-/// Namespaces that labs have left.
-fn spaces() -> usize {
-    fs::read_dir("/run/netns").map_or(0, |all| {
-        let names = all.map(|e| e.unwrap().file_name());
-        names
-            .filter(|n| n.to_string_lossy().starts_with("xcp"))
-            .count()
-    })
 }

@@ -2,12 +2,9 @@
 //! Links of the lab that add framing, vary or are half-duplex, and the traffic
 //! over them. Mostly measured with UDP, whose results can be told beforehand.
 
-mod command;
-mod place;
-
 use std::fs;
 
-use place::{number, Lab};
+use crate::place::{number, Lab, SHORT};
 use serde_json::Value;
 
 /// UDP of 8 Mb/s each way: 1442 bytes for 1400 of payload.
@@ -152,7 +149,7 @@ fn a_link_that_varies_carries_what_it_offers() {
 #[test]
 fn kinds_of_flows_share_a_bottleneck_in_both_directions() {
     let lab = Lab::new();
-    let text = place::SHORT
+    let text = SHORT
         .replace(
             "[[variant]]",
             "control = \"cubic\"\n\n[[flow]]\nname = \"udp\"\nfrom = \"s\"\nto = \"d\"\nudp_mbit = 1\n\n\
@@ -180,7 +177,7 @@ fn kinds_of_flows_share_a_bottleneck_in_both_directions() {
 fn a_router_is_told_what_the_variant_says() {
     let lab = Lab::new();
     let told = |more: &str| {
-        let text = place::SHORT.replace(
+        let text = SHORT.replace(
             "queue = \"xcp\"",
             &format!("queue = \"xcp_fifo\"\nmeasure = false\n{more}"),
         );
@@ -213,7 +210,7 @@ fn a_router_is_told_what_the_variant_says() {
 #[test]
 fn xcp_has_a_queue_of_its_own_where_the_kernel_can_have_it() {
     let lab = Lab::new();
-    let text = place::SHORT.replace("[[variant]]", "control = \"cubic\"\n\n[[variant]]");
+    let text = SHORT.replace("[[variant]]", "control = \"cubic\"\n\n[[variant]]");
     let variant = play(&lab, &text, "6.18");
     let (own, all) = (&variant["xcp_queue_packets"], &variant["queue_packets"]);
     assert!(number(&own["max"]) < number(&all["max"]), "{variant}");

@@ -2,15 +2,12 @@
 //! Results that `xcp lab` keeps: the same as those of a run, to the byte, and
 //! never in its way.
 
-mod command;
-mod place;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command::{Ran, XCP};
-use place::{Lab, SHORT};
+use crate::command::{Ran, XCP};
+use crate::place::{Lab, SHORT};
 
 const ALL_KEPT: &str = "xcp: 2 of 2 variants kept from an earlier run (--fresh runs them again)\n";
 
