@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -267,21 +268,31 @@ fn watching_goes_on_until_interrupted() {
     });
 }
 
-/// A terminal: its user's end, and the program's.
+/// A terminal: its user's end, and the program's. Neither for what another
+/// thread starts: its end would not be seen.
 fn terminal() -> (File, OwnedFd) {
-    let (mut user, mut program) = (0, 0);
+    let user = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open("/dev/ptmx")
+        .unwrap();
     let size = libc::winsize {
         ws_row: 8,
         ws_col: 80,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: the call fills both numbers with descriptors that are ours.
+    // SAFETY: the descriptor is open, and the size lives through the call; the
+    // other end's descriptor is ours.
     unsafe {
-        let none = std::ptr::null_mut::<libc::c_char>();
-        let rc = libc::openpty(&mut user, &mut program, none.cast(), none.cast(), &size);
-        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
-        (File::from_raw_fd(user), OwnedFd::from_raw_fd(program))
+        let fd = user.as_raw_fd();
+        assert_eq!(libc::unlockpt(fd), 0);
+        assert_eq!(libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size), 0);
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let program = libc::ioctl(fd, libc::TIOCGPTPEER, flags);
+        assert!(program >= 0, "{}", std::io::Error::last_os_error());
+        (user, OwnedFd::from_raw_fd(program))
     }
 }
 
