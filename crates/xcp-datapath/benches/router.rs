@@ -7,9 +7,10 @@
 //! The kernel repeats a run on one packet, which keeps the edit: from the
 //! second on it asks for what it was granted before, as behind another router.
 
-#[path = "../tests/support/pin.rs"]
+#[path = "../tests/all/support/pin.rs"]
 mod pin;
-#[path = "../tests/wire/mod.rs"]
+#[allow(dead_code)] // the tests use the rest
+#[path = "../tests/all/wire/mod.rs"]
 mod wire;
 
 use std::process::ExitCode;

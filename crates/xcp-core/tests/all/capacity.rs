@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A link's capacity, measured (core/xcp_capacity.h) and shared
+//! (core/xcp_sharing.h): worked values, any values, and the closed loop.
+
+#![allow(non_snake_case)]
+
+use std::sync::LazyLock;
+
+use crate::closed_loop::{run, Loop, Outcome, PACKET_B};
+use proptest::prelude::*;
+use xcp_core::{Other, Params, Router, Sampler, Seen};
+
+const MBPS: f64 = 125_000.0;
+const INTERVAL_NS: u64 = 100_000_000;
+const RTT: u64 = 26_843_545; // 0.1 s in ticks
+
+/// A router that has ended some control intervals of 0.1 s.
+struct Link {
+    router: Router,
+    now_ns: u64,
+    sent_B: u64,
+    other_B: u64,
+}
+
+impl Link {
+    fn new(configured_Bps: u64) -> Self {
+        let params = Params {
+            capacity_Bps: configured_Bps,
+            min_interval_ns: 1_000_000,
+        };
+        let mut link = Link {
+            router: Router::new(params, 1),
+            now_ns: 1,
+            sent_B: 7_000,
+            other_B: 0,
+        };
+        link.interval(0, 0, 0, 0);
+        link
+    }
+
+    fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> Seen {
+        self.now_ns += INTERVAL_NS;
+        self.sent_B += sent_B;
+        let rested = min_backlog_B == 0;
+        Seen {
+            now_ns: self.now_ns,
+            sent_B: self.sent_B,
+            backlog_B: min_backlog_B,
+            min_backlog_B,
+            free_ns: if rested { self.now_ns } else { 0 },
+            free_sent_B: if rested { self.sent_B } else { 0 },
+        }
+    }
+
+    /// An interval in which `arrived_B` came in one flow's packets and `sent_B`
+    /// left; C afterwards.
+    fn interval(&mut self, arrived_B: u64, sent_B: u64, min_backlog_B: u64, queue_B: u64) -> u64 {
+        self.arrive(arrived_B, 1);
+        let seen = self.seen(sent_B, min_backlog_B);
+        self.router.set_queue(queue_B);
+        self.router.interval_end_seen(self.now_ns, &seen);
+        self.router.capacity_Bps()
+    }
+
+    fn arrive(&mut self, bytes: u64, flows: u64) {
+        let packets = bytes / u64::from(PACKET_B);
+        for _ in 0..packets {
+            self.router.arrival(PACKET_B.into());
+            self.router
+                .arrival_xcp(1, flows * 26_843_545 / packets, RTT);
+        }
+    }
+
+    /// The same beside other traffic, on a link of 2.5 MB/s that is busy.
+    fn shared(&mut self, flows: u64, other: Other) -> u64 {
+        self.arrive(60_000, flows);
+        self.other_B += other.other_B;
+        let seen = self.seen(250_000, 1);
+        let other = Other {
+            other_B: self.other_B,
+            ..other
+        };
+        self.router.interval_end_shared(self.now_ns, &seen, &other);
+        self.router.capacity_Bps()
+    }
+}
+
+/// Up to rounding, once or twice.
+#[track_caller]
+fn assert_near(got: impl Into<f64>, want: f64) {
+    let got = got.into();
+    assert!(
+        (got - want).abs() <= 1.0 + want.abs() * 1e-5,
+        "{got}, not {want}"
+    );
+}
+
+/// F of a cut is of whole bytes, taken in 0.1 s: up to one byte.
+#[track_caller]
+fn assert_near_bytes(link: &Link, want_Bps: f64) {
+    let got = link.router.f_Bps() as f64;
+    assert!((got - want_Bps).abs() <= 11.0, "{got}, not {want_Bps}");
+}
+
+#[test]
+fn a_busy_link_carries_what_left() {
+    let mut link = Link::new(1_250_000);
+    assert_near(link.interval(125_000, 25_000, 3_000, 0) as f64, 253_906.0); // 250,000 and 1/64
+    assert_near(link.router.link_Bps() as f64, 250_000.0);
+    // never more than configured
+    assert_near(
+        link.interval(125_000, 250_000, 3_000, 0) as f64,
+        1_250_000.0,
+    );
+    // too few bytes to tell
+    assert_near(link.interval(6_000, 6_000, 3_000, 0) as f64, 1_250_000.0);
+}
+
+#[test]
+fn a_link_that_was_never_busy_is_as_configured() {
+    let mut link = Link::new(1_250_000);
+    for arrived_B in [0, 30_000, 120_000, 125_000] {
+        assert_near(
+            link.interval(arrived_B, arrived_B, 0, 0) as f64,
+            1_250_000.0,
+        );
+    }
+    assert_near(Link::new(0).interval(6_000, 6_000, 0, 0) as f64, 76_171.0); // 75,000 and 1/64
+}
+
+#[test]
+fn a_free_link_is_found_in_steps() {
+    let mut link = Link::new(0);
+    link.interval(45_000, 25_000, 1_500, 0);
+    // less than L left: nothing is learned
+    link.interval(21_000, 21_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 250_000.0);
+    // all of L left, and no queue: an eighth; all the room at once
+    link.interval(24_000, 24_700, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 281_250.0);
+    // hardly more than before: it was a gap between two packets
+    link.interval(25_500, 25_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 281_250.0);
+    // most of the step has left: twice that
+    link.interval(28_500, 28_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 560_000.0);
+    link.interval(39_000, 39_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 560_000.0);
+    // half as much again: twice that
+    link.interval(45_000, 43_000, 0, 0);
+    assert_near(link.router.link_Bps() as f64, 860_000.0);
+    // full
+    link.interval(90_000, 60_000, 1_500, 0);
+    assert_near(link.router.link_Bps() as f64, 600_000.0);
+}
+
+#[test]
+fn a_link_is_found_again_up_to_what_it_carried_lately() {
+    let mut link = Link::new(0);
+    link.interval(60_000, 60_000, 1_500, 0);
+    link.interval(60_000, 25_000, 1_500, 0);
+    let found = |link: &mut Link, sent_B| {
+        link.interval(sent_B, sent_B, 0, 0);
+        link.router.link_Bps() as f64
+    };
+    assert_near(found(&mut link, 25_000), 281_250.0);
+    assert_near(found(&mut link, 28_000), 600_000.0);
+    // from here on as if it were the first time
+    assert_near(found(&mut link, 59_500), 675_000.0);
+    assert_near(found(&mut link, 67_000), 1_340_000.0);
+    // 20 s later it is forgotten
+    for _ in 0..210 {
+        link.interval(25_000, 25_000, 1_500, 0);
+    }
+    for (sent_B, want_Bps) in [
+        (25_000, 281_250.0),
+        (28_000, 560_000.0),
+        (43_000, 860_000.0),
+    ] {
+        assert_near(found(&mut link, sent_B), want_Bps);
+    }
+}
+
+#[test]
+fn a_link_that_carries_far_less_ends_the_interval() {
+    let mut link = Link::new(1_250_000);
+    link.interval(125_000, 125_000, 1_500, 0);
+    let seen = |after_ns, left_B, free_ns, free_left_B| Seen {
+        now_ns: link.now_ns + after_ns,
+        sent_B: link.sent_B + left_B,
+        backlog_B: 1_500,
+        min_backlog_B: 0,
+        free_ns: link.now_ns + free_ns,
+        free_sent_B: link.sent_B + free_left_B,
+    };
+    let fell = |seen| link.router.link_fell(&seen);
+    // 15 kB in 50 ms, 10 ms after the interval's begin
+    assert!(fell(seen(60_000_000, 27_500, 10_000_000, 12_500)));
+    // 60 kB
+    assert!(!fell(seen(60_000_000, 72_500, 10_000_000, 12_500)));
+    // too few bytes, too short a time, a rest just now
+    assert!(!fell(seen(60_000_000, 23_500, 10_000_000, 12_500)));
+    assert!(!fell(seen(30_000_000, 27_500, 10_000_000, 12_500)));
+    assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
+    assert!(!fell(Seen {
+        backlog_B: 0,
+        ..seen(60_000_000, 27_500, 10_000_000, 12_500)
+    }));
+}
+
+#[test]
+fn a_push_too_far_is_taken_back_at_once() {
+    let mut link = Link::new(0);
+    link.interval(45_000, 25_000, 1_500, 0);
+    link.interval(24_000, 24_700, 0, 0);
+    link.interval(28_500, 28_000, 0, 0);
+    let aim = link.interval(45_000, 43_000, 0, 0) as f64;
+    assert_near(aim, 873_437.0); // 860,000 and 1/64
+                                 // it carries 700,000 and 1/64: what was granted beyond that comes yet
+    link.interval(90_000, 70_000, 1_500, 0);
+    assert_near_bytes(&link, 710_937.0 - aim);
+}
+
+#[test]
+fn a_cut_counts_what_was_decided_before() {
+    let mut link = Link::new(0);
+    link.interval(140_000, 125_000, 1_500, 0);
+    let before_Bps = link.router.f_Bps();
+    assert!(before_Bps < 0);
+    link.interval(140_000, 125_000, 1_500, 40_000);
+    assert_near_bytes(&link, -400_000.0 - before_Bps as f64);
+}
+
+#[test]
+fn rtts_with_a_queue_in_them_push_nothing() {
+    for (rtts, pushed) in [(1, true), (2, false)] {
+        let mut link = Link::new(0);
+        link.interval(45_000, 25_000, 1_500, 0);
+        // the RTTs of this interval are the length of the next
+        for _ in 0..20 {
+            link.router.arrival(PACKET_B.into());
+            link.router.arrival_xcp(1, RTT / 20, rtts * RTT);
+        }
+        let seen = link.seen(20_000, 1_500);
+        link.router.interval_end_seen(link.now_ns, &seen);
+        let before_Bps = link.router.f_Bps() as f64;
+        let room_Bps = link.interval(12_000, 12_000, 0, 0) as f64 - 120_000.0;
+        let want_Bps = if pushed {
+            room_Bps - before_Bps
+        } else {
+            0.4 * room_Bps
+        };
+        assert_near(link.router.f_Bps() as f64, want_Bps);
+    }
+}
+
+#[test]
+fn a_deep_queue_is_cut_once() {
+    let mut link = Link::new(1_250_000);
+    link.interval(125_000, 125_000, 1_500, 0);
+    // from 10 to 2 Mb/s: what arrives beyond that in an RTT of 0.1 s, in 0.1 s
+    link.interval(124_500, 25_000, 90_000, 90_000);
+    assert_near(link.router.f_Bps() as f64, 253_906.0 - 1_245_000.0);
+    for _ in 0..3 {
+        link.interval(24_000, 25_000, 90_000, 90_000);
+        assert_near(link.router.f_Bps() as f64, 0.0);
+    }
+    // 0.09 s of base RTT and 0.36 s of queue are over
+    for _ in 0..3 {
+        link.interval(24_000, 25_000, 30_000, 30_000);
+    }
+    assert_near(link.router.f_Bps() as f64, -300_000.0);
+}
+
+#[test]
+fn without_measuring_the_papers_law_holds() {
+    let mut measured = Link::new(1_250_000);
+    let mut plain = measured.router.clone();
+    measured.interval(99_000, 99_000, 0, 0);
+    for _ in 0..66 {
+        plain.arrival(PACKET_B.into());
+        plain.arrival_xcp(1, 26_843_545 / 66, RTT);
+    }
+    plain.interval_end(measured.now_ns);
+    assert_eq!(measured.router.f_Bps(), plain.f_Bps());
+    assert_eq!(measured.router.pos_Bps(), plain.pos_Bps());
+    assert_eq!(measured.router.neg_Bps(), plain.neg_Bps());
+}
+
+#[test]
+fn xcp_gets_its_share_and_what_is_left() {
+    let mut link = Link::new(2_500_000);
+    let other = |other_B, min_backlog_B, flows: u32, share| Other {
+        other_B,
+        min_backlog_B,
+        flows: flows << 8,
+        share,
+    };
+    // 2 of XCP and 2 of others that always have a queue
+    for _ in 0..60 {
+        link.shared(2, other(190_000, 3_000, 2, 0));
+    }
+    assert!(
+        (link.router.share() - 0.5).abs() < 0.01,
+        "{}",
+        link.router.share()
+    );
+    let half = link.shared(2, other(190_000, 3_000, 2, 0)) as f64;
+    assert!((half / 1_250_000.0 - 1.0).abs() < 0.02, "{half}");
+    // they rest now and then, and use 40 %: the rest is XCP's
+    let left = link.shared(2, other(100_000, 0, 2, 0)) as f64;
+    assert!((left / 1_500_000.0 - 1.0).abs() < 0.01, "{left}");
+    // a flood takes nothing of the share, whatever it sends
+    let least = link.shared(2, other(500_000, 0, 2, 0)) as f64;
+    assert!((least / 1_250_000.0 - 1.0).abs() < 0.02, "{least}");
+    // as it was set, and never less than 5 %
+    let set = link.shared(2, other(500_000, 3_000, 2, 65_536 / 4)) as f64;
+    assert!((set / 625_000.0 - 1.0).abs() < 0.01, "{set}");
+    let crowd = link.shared(2, other(500_000, 3_000, 60_000, 0)) as f64;
+    assert!((crowd / 125_000.0 - 1.0).abs() < 0.02, "{crowd}");
+}
+
+/// SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[test]
+fn flows_are_counted_by_what_they_send() {
+    // flows of full packets, and flows of ACKs that are as frequent
+    for (flows, acks) in [(1, 0), (2, 0), (9, 0), (3, 3), (3, 30), (40, 0)] {
+        let sum = (flows * 1500 + acks * 60) as f64;
+        let want = sum * sum / (flows * 1500 * 1500 + acks * 60 * 60) as f64;
+        let mut sampler = Sampler::default();
+        let mut state = 1;
+        for _ in 0..200_000 {
+            let flow = random(&mut state) % (flows + acks);
+            let bytes = if flow < flows { 1500 } else { 60 };
+            if sampler.due(bytes, 20_000) {
+                sampler.add((flow as u32 + 1).wrapping_mul(0x9e37_79b1));
+            }
+        }
+        let counted = f64::from(sampler.flows()) / 256.0;
+        assert!(
+            (counted / want - 1.0).abs() < 0.15,
+            "{flows} flows and {acks} of ACKs: {counted}"
+        );
+    }
+    assert_eq!(Sampler::default().flows(), 0);
+}
+
+/// Of experiments/varying-trace.toml.
+static RADIO: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
+    let file = include_str!("../../../../experiments/varying-trace.toml");
+    let (_, rates) = file.split_once("rates = [").unwrap();
+    let (rates, _) = rates.split_once("\n]").unwrap();
+    let numbers: Vec<f64> = rates
+        .split(['[', ']', ',', ' ', '\n'])
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
+});
+
+fn radio_Bps(at_s: f64) -> f64 {
+    let next = RADIO.partition_point(|(from_s, _)| *from_s <= at_s % 60.0);
+    RADIO[next - 1].1 * MBPS
+}
+
+fn steps_Bps(at_s: f64) -> f64 {
+    let high = ((at_s / 5.0) as u64).is_multiple_of(2);
+    (if high { 10.0 } else { 2.0 }) * MBPS
+}
+
+#[test]
+fn a_link_that_steps_is_followed() {
+    for (flows, configured) in [(1, 0.0), (2, 0.0), (4, 0.0), (2, 10.0)] {
+        let got = run(&Loop {
+            flows,
+            rtt_s: 0.1,
+            duration_s: 60.0,
+            configured_Bps: configured * MBPS,
+            measure: true,
+            link_Bps: steps_Bps,
+        });
+        assert!(got.utilisation >= 0.88, "{flows}: {}", got.utilisation);
+        assert!(got.delay_s(0.95) <= 0.13, "{flows}: {}", got.delay_s(0.95));
+        assert!(got.jain > 0.999, "{flows}: {}", got.jain);
+    }
+}
+
+#[test]
+fn a_radio_link_is_followed() {
+    for flows in [1, 2, 4] {
+        let got = run(&Loop {
+            flows,
+            rtt_s: 0.1,
+            duration_s: 125.0,
+            configured_Bps: 0.0,
+            measure: true,
+            link_Bps: radio_Bps,
+        });
+        assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
+        assert!(got.delay_s(0.95) <= 0.1, "{flows}: {}", got.delay_s(0.95));
+        assert!(got.jain > 0.999, "{flows}: {}", got.jain);
+    }
+}
+
+/// A link of 10 Mb/s, whatever its router is told.
+fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
+    run(&Loop {
+        flows: 4,
+        rtt_s: 0.5,
+        duration_s: 100.0,
+        configured_Bps: configured_Mbps * MBPS,
+        measure,
+        link_Bps: |_| 10.0 * MBPS,
+    })
+}
+
+#[test]
+fn a_capacity_too_high_fills_the_queue_unless_measured() {
+    let (plain, measured) = (steady(11.0, false), steady(11.0, true));
+    // q = alpha / beta (0.5 s + q) e, e a tenth of the link
+    let want_s = 0.177 * 0.5 / (1.0 - 0.177);
+    assert!(
+        (plain.delay_s(0.5) - want_s).abs() < 0.005,
+        "{}",
+        plain.delay_s(0.5)
+    );
+    // and of a sixty-fourth of 10 Mb/s
+    assert!(measured.delay_s(0.5) < 0.018, "{}", measured.delay_s(0.5));
+    assert!(measured.utilisation > 0.99, "{}", measured.utilisation);
+}
+
+#[test]
+fn a_capacity_that_is_right_is_left_alone() {
+    let (plain, measured) = (steady(10.0, false), steady(10.0, true));
+    assert_eq!(plain.utilisation, measured.utilisation);
+    assert_eq!(plain.delay_s(0.99), measured.delay_s(0.99));
+    assert!(plain.utilisation > 0.99);
+}
+
+fn extreme() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        (0..64u32).prop_map(|b| 1 << b),
+        any::<u64>(),
+        0..1_000_000u64,
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_link_is_too_odd(
+        configured_Bps in 0..125_000_000_000u64,
+        intervals in prop::collection::vec(
+            (extreme(), extreme(), extreme(), extreme(), extreme(), any::<u32>(), 0..65_536u32),
+            1..40,
+        ),
+    ) {
+        let params = Params { capacity_Bps: configured_Bps, min_interval_ns: 1_000_000 };
+        let mut router = Router::new(params, 0);
+        let mut now_ns = 0u64;
+        for (elapsed_ns, sent_B, backlog_B, min_backlog_B, other_B, flows, share) in intervals {
+            now_ns = now_ns.saturating_add(elapsed_ns >> 8);
+            router.arrival(1500);
+            router.arrival_xcp(1, 1 << 20, 1 << 25);
+            let seen = Seen {
+                now_ns,
+                sent_B,
+                backlog_B,
+                min_backlog_B,
+                free_ns: now_ns ^ other_B,
+                free_sent_B: other_B,
+            };
+            let other = Other { other_B, min_backlog_B: other_B ^ sent_B, flows, share };
+            router.interval_end_shared(now_ns, &seen, &other);
+            let c_Bps = router.capacity_Bps();
+            prop_assert!(configured_Bps == 0 || c_Bps <= configured_Bps);
+            prop_assert!(c_Bps <= 1 << 43);
+            prop_assert!(router.pos_Bps() < (1u64 << 44) as f64);
+            prop_assert!(router.neg_Bps() < (1u64 << 44) as f64);
+            router.set_queue(backlog_B);
+        }
+    }
+}

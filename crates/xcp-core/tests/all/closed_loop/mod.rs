@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Senders, a router and a link that may change, packet by packet: the laws of
+//! core/ in a closed loop, without a kernel.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+use std::collections::VecDeque;
+
+use xcp_core::{ns_to_ticks, Packet, Params, Router, Seen, Sender};
+
+pub const PACKET_B: u32 = 1500;
+/// Warm-up, s.
+pub const WARM_S: f64 = 5.0;
+
+/// What is run.
+pub struct Loop {
+    pub flows: usize,
+    pub rtt_s: f64,
+    pub duration_s: f64,
+    /// Told to the router, B/s; 0 = nothing.
+    pub configured_Bps: f64,
+    pub measure: bool,
+    /// What the link carries at a time, B/s.
+    pub link_Bps: fn(f64) -> f64,
+}
+
+/// What came of it, after the warm-up.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Of what the link could carry.
+    pub utilisation: f64,
+    /// Time in the queue of the packets that left, s, in order.
+    delays_s: Vec<f64>,
+    pub jain: f64,
+}
+
+impl Outcome {
+    /// Time in the queue that a part of the packets did not exceed, s.
+    pub fn delay_s(&self, part: f64) -> f64 {
+        self.delays_s[((self.delays_s.len() - 1) as f64 * part) as usize]
+    }
+}
+
+struct InFlight {
+    sent_s: f64,
+    delta: i32,
+}
+
+struct Flow {
+    sender: Sender,
+    next_s: f64,
+    in_flight: usize,
+    acks: VecDeque<(f64, InFlight)>,
+    acked: u64,
+}
+
+impl Flow {
+    fn new(start_s: f64, rtt_s: f64) -> Self {
+        Flow {
+            sender: Sender::new(PACKET_B, 10, 1 << 24, ns_to_ticks((rtt_s * 1e9) as u64)),
+            next_s: start_s,
+            in_flight: 0,
+            acks: VecDeque::new(),
+            acked: 0,
+        }
+    }
+
+    /// When it may send next; never while its window is full.
+    fn ready_s(&self, now_s: f64) -> f64 {
+        if self.in_flight < self.sender.packets() as usize + 2 {
+            self.next_s.max(now_s)
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    fn take_ack(&mut self, now_s: f64) {
+        let Some((_, packet)) = self.acks.pop_front() else {
+            return;
+        };
+        let rtt = ns_to_ticks(((now_s - packet.sent_s) * 1e9) as u64);
+        self.in_flight -= 1;
+        self.acked += 1;
+        self.sender.rtt_sample(rtt, (now_s * 1e6) as u64);
+        self.sender.feedback(packet.delta.into());
+        self.sender.update();
+    }
+}
+
+enum Event {
+    Leaves,
+    Ack(usize),
+    Sends(usize),
+}
+
+pub fn run(what: &Loop) -> Outcome {
+    let params = Params {
+        capacity_Bps: what.configured_Bps as u64,
+        min_interval_ns: 1_000_000,
+    };
+    let mut router = Router::new(params, 0);
+    let mut flows: Vec<Flow> = (0..what.flows)
+        .map(|i| Flow::new(0.013 * i as f64, what.rtt_s))
+        .collect();
+    let mut queue: VecDeque<(usize, InFlight)> = VecDeque::new();
+    let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
+    let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
+    let mut seen = Seen::default();
+    let mut delays_s = Vec::new();
+    let size_s = |at_s| f64::from(PACKET_B) / (what.link_Bps)(at_s);
+    loop {
+        let (mut at_s, mut event) = (leaves_s, Event::Leaves);
+        for (i, flow) in flows.iter().enumerate() {
+            if let Some((ack_s, _)) = flow.acks.front().filter(|(t, _)| *t < at_s) {
+                (at_s, event) = (*ack_s, Event::Ack(i));
+            }
+            let ready_s = flow.ready_s(now_s);
+            if ready_s < at_s {
+                (at_s, event) = (ready_s, Event::Sends(i));
+            }
+        }
+        if at_s > what.duration_s {
+            break;
+        }
+        if at_s > WARM_S {
+            offered_B += (what.link_Bps)(now_s) * (at_s - now_s);
+        }
+        now_s = at_s;
+        let backlog_B = queue.len() as u64 * u64::from(PACKET_B);
+        match event {
+            Event::Leaves => {
+                let Some((i, packet)) = queue.pop_front() else {
+                    break;
+                };
+                sent += 1;
+                if now_s > WARM_S {
+                    sent_warm += 1;
+                    delays_s.push(now_s - packet.sent_s - size_s(now_s));
+                }
+                flows[i].acks.push_back((now_s + what.rtt_s, packet));
+                leaves_s = if queue.is_empty() {
+                    f64::INFINITY
+                } else {
+                    now_s + size_s(now_s)
+                };
+            }
+            Event::Ack(i) => flows[i].take_ack(now_s),
+            Event::Sends(i) => {
+                let now_ns = (now_s * 1e9) as u64;
+                seen.look(now_ns, sent * u64::from(PACKET_B), backlog_B);
+                router.backlog(backlog_B);
+                if router.queue_due(now_ns) {
+                    router.queue_end(backlog_B, now_ns);
+                }
+                let fell = what.measure && router.link_fell(&seen);
+                if fell || router.interval_due(now_ns) {
+                    if what.measure {
+                        router.interval_end_seen(now_ns, &seen);
+                    } else {
+                        router.interval_end(now_ns);
+                    }
+                    seen.min_backlog_B = backlog_B;
+                }
+                let flow = &mut flows[i];
+                let packet = Packet {
+                    size_B: PACKET_B.into(),
+                    x: flow.sender.next_x(),
+                    rtt: flow.sender.rtt,
+                    n: 1,
+                    delta: flow.sender.request_Bps,
+                    ..Packet::default()
+                };
+                router.arrival(packet.size_B);
+                router.arrival_xcp(1, packet.x, packet.rtt);
+                let delta = router.departure(1, packet.size_B, packet.x, packet.rtt, packet.delta);
+                flow.next_s = now_s + f64::from(PACKET_B) / flow.sender.pacing_Bps as f64;
+                flow.in_flight += 1;
+                if queue.is_empty() {
+                    leaves_s = now_s + size_s(now_s);
+                }
+                let sent_s = now_s;
+                queue.push_back((i, InFlight { sent_s, delta }));
+            }
+        }
+    }
+    delays_s.sort_by(f64::total_cmp);
+    let sum: f64 = flows.iter().map(|f| f.acked as f64).sum();
+    let squares: f64 = flows.iter().map(|f| (f.acked as f64).powi(2)).sum();
+    Outcome {
+        utilisation: sent_warm as f64 * f64::from(PACKET_B) / offered_B,
+        delays_s,
+        jain: sum * sum / squares / flows.len() as f64,
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Tests of core/ through its Rust view, a module for each matter.
+
+mod capacity;
+mod closed_loop;
+mod conformance;
+mod formats;
+mod golden;
+mod headers;
+mod properties;
+mod queues;
+mod vectors;
+mod worked;

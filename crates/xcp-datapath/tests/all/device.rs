@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The host's device program on golden packets: headers for this host are taken
+//! out, and all else arrives as it was.
+
+use std::process::Command;
+use std::thread;
+
+use crate::wire::cases;
+use crate::wire::decode::{self, Kind, Wire};
+use crate::wire::{checksum, frame};
+use xcp_datapath::testing::{self, Ingress};
+
+const ETHERNET: usize = 14;
+/// Where the golden packets go.
+const ADDRESSES: [&str; 2] = ["198.51.100.2/32", "2001:db8:1::2/128"];
+
+/// On a thread in a network namespace of its own, which has these addresses.
+fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            ip("link set lo up");
+            for address in addresses {
+                ip(&format!("addr add {address} dev lo"));
+            }
+            let _turn = testing::shared_turn().expect("the lock of the tests");
+            work(Ingress::new().expect("it loads"));
+        });
+    });
+}
+
+fn ip(line: &str) {
+    let status = Command::new("ip").args(line.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {line}");
+}
+
+/// Without its header, if the host is to take it out.
+fn taken_out(bytes: &[u8]) -> Option<Vec<u8>> {
+    let seen = decode::decode(bytes);
+    let at = seen.header_offset?;
+    let plain = [ETHERNET + 20, ETHERNET + 40].contains(&at);
+    let header = &bytes[at..];
+    let (protocol, length) = match seen.wire? {
+        Wire::Header2004 => (header[1], header[2]),
+        _ => (header[0], header[1]),
+    };
+    let length = if length == 40 {
+        20
+    } else {
+        usize::from(length)
+    };
+    if seen.kind == Kind::Malformed || !plain || protocol != frame::TCP {
+        return None;
+    }
+    let mut out = bytes.to_vec();
+    out.drain(at..at + length);
+    let ip = &mut out[ETHERNET..at];
+    if ip[0] >> 4 == 4 {
+        if ip[0] != 0x45 {
+            return None;
+        }
+        let total = u16::from_be_bytes([ip[2], ip[3]]) - length as u16;
+        ip[2..4].copy_from_slice(&total.to_be_bytes());
+        ip[9] = frame::TCP;
+        ip[10..12].fill(0);
+        let check = !checksum::sum(&[ip]);
+        ip[10..12].copy_from_slice(&check.to_be_bytes());
+    } else {
+        let total = u16::from_be_bytes([ip[4], ip[5]]) - length as u16;
+        ip[4..6].copy_from_slice(&total.to_be_bytes());
+        ip[6] = frame::TCP;
+    }
+    Some(out)
+}
+
+#[test]
+fn headers_for_this_host_are_taken_out() {
+    if !testing::can_run("device program on golden packets") {
+        return;
+    }
+    in_a_host(&ADDRESSES, |ingress| {
+        let mut changed = 0;
+        for case in cases::all() {
+            println!("{}", case.name);
+            let bytes = case.bytes();
+            // a VLAN's packets are its own device's
+            let want = taken_out(&bytes).filter(|_| bytes[12..14] != [0x81, 0]);
+            changed += usize::from(want.is_some());
+            let Some(out) = ingress.packet(&bytes).expect("it runs") else {
+                continue;
+            };
+            assert!(out == want.unwrap_or(bytes), "{}: {out:02x?}", case.name);
+        }
+        assert!(changed > 20, "{changed}");
+    });
+}
+
+#[test]
+fn headers_for_others_are_left_alone() {
+    if !testing::can_run("device program on packets for others") {
+        return;
+    }
+    in_a_host(&[], |ingress| {
+        ip("addr add 192.0.2.9/24 dev lo");
+        ip("route add 198.51.100.0/24 via 192.0.2.8");
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        let bytes = cases::named("header-standard").bytes();
+        let out = ingress.packet(&bytes).expect("it runs");
+        assert_eq!(out, Some(bytes));
+    });
+}
+
+#[test]
+fn cut_headers_are_counted_and_left_alone() {
+    if !testing::can_run("device program on cut packets") {
+        return;
+    }
+    in_a_host(&ADDRESSES, |ingress| {
+        for (name, at) in [("header-standard", 34), ("header-ipv6", 54)] {
+            let whole = cases::named(name).bytes();
+            // with less than TCP's ports and flags behind it nothing is known
+            for length in at..at + 20 + 13 {
+                let before = ingress.malformed().expect("readable");
+                let frame = &whole[..length];
+                let Some(out) = ingress.packet(frame).expect("it runs") else {
+                    continue;
+                };
+                assert!(out == frame, "{name} cut to {length}");
+                assert_eq!(ingress.malformed().unwrap(), before + 1, "{length}");
+            }
+        }
+    });
+}

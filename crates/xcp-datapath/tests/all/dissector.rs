@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! wireshark/xcp.lua, in tshark, sees in the golden packets what their JSON
+//! twins say.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::wire::{
+    self,
+    cases::{self, Case},
+};
+use serde_json::Value;
+use xcp_datapath::testing;
+
+const TEST: &str = "dissector";
+
+/// Wireshark's level of expert information from which on something is wrong.
+const WARNING: u32 = 0x0060_0000;
+
+/// A field of the dissector, and where the twin has it: the first place that
+/// says something.
+const FIELDS: [(&str, &[&str]); 26] = [
+    ("xcp.wire", &["/wire"]),
+    ("xcp.rtt_ticks", &["/forward/rtt_ticks"]),
+    ("xcp.rtt_s", &["/forward/rtt_s"]),
+    ("xcp.x_ticks", &["/forward/x_ticks"]),
+    ("xcp.x_s", &["/forward/x_s"]),
+    ("xcp.delta_Bps", &["/forward/delta_Bps"]),
+    ("xcp.xcp_ttl", &["/forward/xcp_ttl"]),
+    ("xcp.xcp_hops", &["/forward/xcp_hops"]),
+    ("xcp.other_hops", &["/forward/other_hops"]),
+    (
+        "xcp.last_xcp_router",
+        &["/forward/last_xcp_router", "/header/last_xcp_router"],
+    ),
+    ("xcp.last_xcp_router_ipv6", &["/header/last_xcp_router"]),
+    ("xcp.feedback_Bps", &["/return/feedback_Bps"]),
+    ("xcp.seen_xcp_hops", &["/return/xcp_hops"]),
+    ("xcp.seen_other_hops", &["/return/other_hops"]),
+    ("xcp.feedback_code", &["/option_2005/forward/feedback_code"]),
+    (
+        "xcp.feedback_packets",
+        &["/option_2005/forward/feedback_packets"],
+    ),
+    (
+        "xcp.rtt_ms",
+        &["/option_2005/forward/rtt_ms", "/header/rtt_ms"],
+    ),
+    ("xcp.cwnd", &["/option_2005/forward/cwnd"]),
+    (
+        "xcp.return_feedback_code",
+        &["/option_2005/return/feedback_code"],
+    ),
+    (
+        "xcp.return_feedback_packets",
+        &["/option_2005/return/feedback_packets"],
+    ),
+    ("xcp.header_version", &["/header/version"]),
+    ("xcp.format", &["/header/format"]),
+    ("xcp.header_length", &["/header/length"]),
+    ("xcp.next_protocol", &["/header/next_protocol"]),
+    ("xcp.throughput_B_per_ms", &["/header/throughput_B_per_ms"]),
+    ("xcp.seen_xcp_ttl_mod_15", &["/header/xcp_ttl_mod_15"]),
+];
+
+/// A packet as a capture has it.
+struct Captured {
+    bytes: Vec<u8>,
+    /// Its length before the capture cut it.
+    length: usize,
+}
+
+impl Captured {
+    fn whole(bytes: Vec<u8>) -> Self {
+        let length = bytes.len();
+        Captured { bytes, length }
+    }
+}
+
+/// A capture file: Ethernet, one packet a second.
+fn pcap(packets: &[Captured]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0x0004_0000, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for (second, packet) in packets.iter().enumerate() {
+        let (kept, length) = (packet.bytes.len() as u32, packet.length as u32);
+        for word in [second as u32, 0, kept, length] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(&packet.bytes);
+    }
+    file
+}
+
+/// What tshark, given these preferences, says of these fields of each packet.
+fn dissect(packets: &[Captured], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("golden.pcap");
+    fs::write(&file, pcap(packets)).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
+    let mut tshark = Command::new("tshark");
+    tshark
+        .arg("-X")
+        .arg(format!("lua_script:{}", script.display()))
+        .args(["-T", "fields", "-E", "separator=/t", "-r"])
+        .arg(&file)
+        .args(["-e", "_ws.expert.message"]);
+    for preference in preferences {
+        tshark.args(["-o", preference]);
+    }
+    for field in fields {
+        tshark.args(["-e", field]);
+    }
+    let out = tshark.env("HOME", dir.path()).output().unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{errors}");
+    assert!(!errors.contains("Lua"), "{errors}");
+    let text = String::from_utf8(out.stdout).unwrap();
+    let seen: Vec<Vec<String>> = text
+        .lines()
+        .map(|line| line.split('\t').map(String::from).collect())
+        .collect();
+    assert_eq!(seen.len(), packets.len());
+    seen.into_iter()
+        .map(|mut line| {
+            let message = line.remove(0);
+            assert!(!message.contains("Lua"), "{message}");
+            line
+        })
+        .collect()
+}
+
+fn installed() -> bool {
+    let found = Command::new("tshark")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !found {
+        testing::skipped(TEST, "tshark is not installed");
+    }
+    found
+}
+
+fn twin(case: &Case) -> Value {
+    let twin = wire::folder().join(format!("{}.json", case.name));
+    serde_json::from_str(&fs::read_to_string(twin).unwrap()).unwrap()
+}
+
+/// What the twin says, as tshark writes it.
+fn expected(twin: &Value, field: &str, places: &[&str]) -> String {
+    let value = places
+        .iter()
+        .filter_map(|place| twin.pointer(place))
+        .find(|value| !value.is_null());
+    match value {
+        None => String::new(),
+        Some(Value::Number(n)) if field == "xcp.last_xcp_router" => {
+            std::net::Ipv4Addr::from(n.as_u64().unwrap() as u32).to_string()
+        }
+        Some(Value::String(s)) if field.starts_with("xcp.last_xcp_router") => {
+            let fits = s.contains(':') == field.ends_with("ipv6");
+            if fits {
+                s.clone()
+            } else {
+                String::new()
+            }
+        }
+        Some(Value::String(s)) => s.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn same(got: &str, want: &str) -> bool {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().map(f64::from),
+        None => text.parse().ok(),
+    };
+    match (number(got), number(want)) {
+        (Some(got), Some(want)) => (got - want).abs() <= 1e-6 * want.abs(),
+        _ => got == want,
+    }
+}
+
+fn goldens() -> Vec<Captured> {
+    let bytes = cases::all().iter().map(Case::bytes).collect::<Vec<_>>();
+    bytes.into_iter().map(Captured::whole).collect()
+}
+
+#[test]
+fn fields_are_those_of_the_twins() {
+    if !installed() {
+        return;
+    }
+    let mut fields = vec!["xcp.kind", "_ws.expert.severity"];
+    fields.extend(FIELDS.iter().map(|f| f.0));
+    let seen = dissect(&goldens(), &["tcp.check_checksum:FALSE"], &fields);
+    for (case, seen) in cases::all().iter().zip(seen) {
+        let twin = twin(case);
+        let (kind, severity) = (&seen[0], &seen[1]);
+        if twin["malformed"] == true {
+            // the XCP header is ours to judge, those around it are Wireshark's
+            if case.name.starts_with("option-") || case.name.starts_with("header-") {
+                assert_eq!(kind, "malformed", "{}: {seen:?}", case.name);
+            }
+            let levels = severity.split(',').filter_map(|s| s.parse().ok());
+            let worst: u32 = levels.max().unwrap_or(0);
+            assert!(worst >= WARNING, "{}: {seen:?}", case.name);
+            continue;
+        }
+        let want = twin["kind"].as_str().filter(|k| *k != "none").unwrap_or("");
+        assert_eq!(kind, want, "{}: {seen:?}", case.name);
+        for ((field, places), got) in FIELDS.iter().zip(&seen[2..]) {
+            let want = expected(&twin, field, places);
+            assert!(
+                same(got, &want),
+                "{}, {field}: {got}, not {want}",
+                case.name
+            );
+        }
+    }
+}
+
+/// TCP behind an XCP header is Wireshark's as ever: it finds the checksum good.
+#[test]
+fn checksums_are_those_of_the_twins() {
+    if !installed() {
+        return;
+    }
+    let fields = ["tcp.checksum.status", "tcp.srcport"];
+    let seen = dissect(&goldens(), &["tcp.check_checksum:TRUE"], &fields);
+    let mut behind_headers = 0;
+    for (case, seen) in cases::all().iter().zip(seen) {
+        let twin = twin(case);
+        let status = match twin["checksum_valid"].as_bool() {
+            Some(_) if twin["malformed"] == true => continue,
+            Some(true) => "1",
+            Some(false) => "0",
+            None => continue,
+        };
+        assert_eq!(seen, [status, "40000"], "{}", case.name);
+        behind_headers += u32::from(twin["header"].is_object());
+    }
+    assert!(behind_headers > 20);
+}
+
+/// The preference, as in `-o xcp.ip_proto:200`.
+#[test]
+fn headers_of_another_ip_protocol() {
+    if !installed() {
+        return;
+    }
+    let packets = ["none-protocol-200", "header-standard", "both"]
+        .map(|name| Captured::whole(cases::named(name).bytes()));
+    let kinds = |preferences: &[&str]| dissect(&packets, preferences, &["xcp.kind"]).concat();
+    assert_eq!(kinds(&["xcp.ip_proto:200"]), ["both", "", "both"]);
+    assert_eq!(kinds(&[]), ["", "both", "both"]);
+}
+
+/// Cut on the wire, cut by the capture, and an IPv4 packet that says that it
+/// is so short.
+#[test]
+fn cut_packets_never_stop_the_script() {
+    if !installed() {
+        return;
+    }
+    let mut packets = vec![];
+    for name in [
+        "both",
+        "2005-both",
+        "2005-return-sack",
+        "header-standard",
+        "header-last-router-ipv6",
+        "header-2004-standard",
+        "header-2004-last-router",
+        "header-minimal-ipv6",
+    ] {
+        let whole = cases::named(name).bytes();
+        for kept in 34..whole.len().min(120) {
+            let bytes = whole[..kept].to_vec();
+            packets.push(Captured {
+                bytes: bytes.clone(),
+                length: whole.len(),
+            });
+            let mut short = bytes.clone();
+            short[16..18].copy_from_slice(&(kept as u16 - 14).to_be_bytes());
+            packets.push(Captured::whole(bytes));
+            packets.push(Captured::whole(short));
+        }
+    }
+    let seen = dissect(&packets, &[], &["xcp.kind"]);
+    for (packet, seen) in packets.iter().zip(seen) {
+        // what a capture has cut may have been right
+        let cut = packet.bytes.len() < packet.length;
+        assert!(!cut || seen[0] != "malformed", "{:02x?}", packet.bytes);
+    }
+}

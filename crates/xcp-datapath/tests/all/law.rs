@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The router program over real control intervals: it hands out what the law
+//! says, and its books balance.
+//!
+//! Nothing here depends on how long an interval turns out: each is judged by
+//! the packets that really fell into it.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::{edit, pin, Router};
+use crate::wire::cases;
+use crate::wire::option::Forward;
+use xcp_datapath::intf::{RouterLaw, RouterLink};
+
+const TICKS_PER_S: f64 = (1 << 28) as f64;
+const ALPHA: f64 = 0.4;
+const GAMMA: f64 = 0.1;
+/// What core/ promises against a model in floating point.
+const TOLERANCE: f64 = 1e-5;
+
+/// Rounds of traffic, and the pause behind each: five first intervals (200 ms).
+const ROUNDS: usize = 12;
+const PACKETS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(90);
+
+/// One packet's story.
+struct Sent {
+    size_B: u64,
+    asked: Forward,
+    delta_Bps: i64,
+}
+
+/// The packets under one law, in order.
+struct Interval {
+    link: RouterLink,
+    sent: Vec<Sent>,
+}
+
+impl Interval {
+    fn law(&self) -> &RouterLaw {
+        &self.link.law[self.link.epoch as usize & 1]
+    }
+
+    /// From the law's unit to B/s.
+    fn Bps(&self, pool: u64) -> f64 {
+        pool as f64 / f64::from(self.law().shift).exp2()
+    }
+
+    fn sum(&self, part: impl Fn(&Sent) -> f64) -> f64 {
+        self.sent.iter().map(part).sum()
+    }
+}
+
+/// Two greedy flows and one that wants little, for a while.
+fn run(router: &Router) -> Vec<Interval> {
+    let greedy = Forward {
+        delta_Bps: i32::MAX,
+        ..cases::wish()
+    };
+    let flows = [
+        (greedy, 1448),
+        (
+            Forward {
+                rtt_ticks: greedy.rtt_ticks / 2,
+                x_ticks: greedy.x_ticks * 5,
+                ..greedy
+            },
+            441,
+        ),
+        (
+            Forward {
+                delta_Bps: 50,
+                ..greedy
+            },
+            1448,
+        ),
+    ]
+    .map(|(asked, payload)| (asked, cases::data(asked, payload)));
+
+    let mut intervals: Vec<Interval> = vec![];
+    for _ in 0..ROUNDS {
+        for packet in 0..PACKETS {
+            let (asked, frame) = &flows[packet % flows.len()];
+            let out = router.send(frame);
+            let link = router.link();
+            if intervals.last().is_none_or(|i| i.link.epoch != link.epoch) {
+                intervals.push(Interval { link, sent: vec![] });
+            }
+            let sent = Sent {
+                size_B: frame.len() as u64,
+                asked: *asked,
+                delta_Bps: edit::check(frame, &out).expect("a forward header").into(),
+            };
+            intervals.last_mut().unwrap().sent.push(sent);
+        }
+        sleep(PAUSE);
+    }
+    intervals
+}
+
+fn close(measured: f64, expected: f64, what: &str) {
+    let off = (measured - expected).abs();
+    assert!(
+        off <= TOLERANCE * expected.abs() + 2.0,
+        "{what}: {measured}, expected {expected}"
+    );
+}
+
+/// Step by step, what one interval decided from the packets of the last.
+fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64) {
+    let (law, state) = (now.law(), &now.link.state);
+    let sum_x: u64 = last.sent.iter().map(|s| u64::from(s.asked.x_ticks)).sum();
+    let traffic_B: u64 = last.sent.iter().map(|s| s.size_B).sum();
+    assert_eq!(law.pos.total, sum_x, "sum of X");
+    assert_eq!(law.neg.total, traffic_B, "input traffic");
+
+    let rtt_x = last.sum(|s| f64::from(s.asked.rtt_ticks) * f64::from(s.asked.x_ticks));
+    let d = rtt_x / sum_x as f64;
+    close(
+        state.d.m as f64 * f64::from(state.d.e).exp2(),
+        d,
+        "average RTT, ticks",
+    );
+    close(
+        state.interval_ns as f64,
+        d / TICKS_PER_S * 1e9,
+        "interval, ns",
+    );
+
+    let y = state.y_Bps as f64;
+    let elapsed_ns = state.interval_start_ns - last.link.state.interval_start_ns;
+    close(y, traffic_B as f64 / elapsed_ns as f64 * 1e9, "input rate");
+    // the loopback device has no queue: Q = 0
+    assert_eq!(state.queue_B, 0);
+    let f = ALPHA * (capacity_Bps - y);
+    close(state.f_Bps as f64, f, "aggregate feedback");
+    let shuffle = (GAMMA * y - f.abs()).max(0.0);
+    close(now.Bps(law.pos_pool), f.max(0.0) + shuffle, "pos");
+    close(now.Bps(law.neg_pool), (-f).max(0.0) + shuffle, "neg");
+}
+
+/// What each packet got, while the pools lasted.
+fn check_shares(now: &Interval) {
+    let (pos, neg) = (now.Bps(now.law().pos_pool), now.Bps(now.law().neg_pool));
+    let (mut p_spent, mut n_spent) = (0.0, 0.0);
+    for s in &now.sent {
+        let p = pos * f64::from(s.asked.x_ticks) / now.law().pos.total as f64;
+        let n = neg * s.size_B as f64 / now.law().neg.total as f64;
+        let (asked, got) = (f64::from(s.asked.delta_Bps), s.delta_Bps as f64);
+        // a modest packet may use up more of the pool of decreases
+        let n = n + (p - n - asked).max(0.0);
+        p_spent += p;
+        n_spent += n;
+        if p_spent > 0.999 * pos || n_spent > 0.999 * neg + 1.0 {
+            break;
+        }
+        close(got, (p - n).min(asked), "delta");
+    }
+    // conservation: no more than the pools, and what rounding carried over
+    let total = now.sum(|s| s.delta_Bps as f64);
+    assert!(total <= pos + 1.0, "{total} handed out of {pos}");
+    assert!(total >= -neg - 1.0, "{total} taken back of {neg}");
+}
+
+fn check(capacity_Bps: u64) -> Option<Vec<Interval>> {
+    let router = Router::new(capacity_Bps)?;
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let intervals = run(&router);
+    assert!(intervals.len() >= 3, "only {} intervals", intervals.len());
+    assert!(intervals[0].sent.iter().all(|s| s.delta_Bps == 0));
+    for pair in intervals.windows(2) {
+        check_law(&pair[0], &pair[1], capacity_Bps as f64);
+        check_shares(&pair[1]);
+    }
+
+    let counted = router.counters();
+    let granted_Bps: i64 = intervals
+        .iter()
+        .flat_map(|i| &i.sent)
+        .map(|s| s.delta_Bps)
+        .sum();
+    assert_eq!(counted.granted_Bps, granted_Bps, "what left in headers");
+    assert_eq!(counted.xcp_packets, (ROUNDS * PACKETS) as u64);
+    assert_eq!(router.link().state.intervals, intervals.len() as u64 - 1);
+    Some(intervals)
+}
+
+#[test]
+fn an_idle_link_hands_out() {
+    let Some(intervals) = check(12_500_000) else {
+        return;
+    };
+    let most = intervals
+        .iter()
+        .flat_map(|i| &i.sent)
+        .map(|s| s.delta_Bps)
+        .max();
+    assert!(most > Some(1000), "at most {most:?} B/s");
+}
+
+#[test]
+fn an_overloaded_link_takes_back() {
+    let Some(intervals) = check(1_000) else {
+        return;
+    };
+    let least = intervals
+        .iter()
+        .flat_map(|i| &i.sent)
+        .map(|s| s.delta_Bps)
+        .min();
+    assert!(least < Some(-100), "at least {least:?} B/s");
+}
+
+#[test]
+fn a_link_at_its_capacity_shuffles() {
+    // about what run() sends
+    check(280_000);
+}

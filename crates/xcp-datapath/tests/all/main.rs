@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Tests of the programs in BPF, one packet at a time, and of what else reads
+//! the formats. They run side by side: whoever loads a program has a turn
+//! (`xcp_datapath::testing`).
+
+mod device;
+mod dissector;
+mod golden;
+mod law;
+mod law_formats;
+mod layout;
+mod mutations;
+mod packets;
+mod refused;
+mod super_packets;
+mod support;
+mod trace;
+mod wire;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The router program under test, one packet at a time.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+pub mod edit;
+pub mod flow;
+pub mod pin;
+
+use libbpf_rs::{Map, MapCore, MapFlags};
+use xcp_datapath::intf::{Record, RouterCounters, RouterLink};
+use xcp_datapath::router::Options;
+use xcp_datapath::testing::{self, Bench, Turn};
+
+/// Repeats an attempt whose packets must meet in one control interval, until
+/// they do.
+pub fn until_in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut result = None;
+    testing::eventually(|| {
+        result = attempt();
+        result.is_some()
+    });
+    result.expect("the packets meet in one control interval")
+}
+
+/// "Not mine to judge: ask the next program" (TCX_NEXT).
+const NEXT: i32 = -1;
+
+pub struct Router {
+    bench: Bench,
+    _turn: Turn,
+}
+
+impl Router {
+    /// A fresh router, or `None` (and the reason on stderr) if this machine
+    /// cannot load one.
+    pub fn new(capacity_bytes_per_s: u64) -> Option<Self> {
+        Self::with(Options {
+            capacity_bytes_per_s,
+            ..Default::default()
+        })
+    }
+
+    /// The same with other options.
+    pub fn with(options: Options) -> Option<Self> {
+        let turn = testing::shared_turn().expect("the lock of the tests");
+        if !testing::can_run("router on single packets") {
+            return None;
+        }
+        let bench = Bench::new(options).expect("the router loads");
+        Some(Self { bench, _turn: turn })
+    }
+
+    pub fn bench(&self) -> &Bench {
+        &self.bench
+    }
+
+    /// What comes out for this frame, which the router always lets pass.
+    pub fn send(&self, frame: &[u8]) -> Vec<u8> {
+        self.try_send(frame).expect("the kernel takes the frame")
+    }
+
+    /// Like `send`; `None` if the kernel's test run refuses the frame because
+    /// its IP header is cut (newer kernels, where no tag stands before it).
+    pub fn try_send(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let header = match frame[12..14] {
+            [0x08, 0x00] => 20,
+            [0x86, 0xdd] => 40,
+            _ => 0,
+        };
+        let (out, verdict) = match self.bench.packet(frame) {
+            Ok(result) => result,
+            Err(_) if frame.len() < 14 + header => return None,
+            Err(e) => panic!("the test run fails: {e}"),
+        };
+        assert_eq!(verdict, NEXT, "verdict");
+        assert_eq!(out.len(), frame.len(), "length");
+        Some(out)
+    }
+
+    pub fn counters(&self) -> RouterCounters {
+        self.bench.counters().expect("counters are there")
+    }
+
+    pub fn link(&self) -> RouterLink {
+        let bytes = self
+            .map(".data.link")
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .expect("readable")
+            .expect("one record");
+        RouterLink::from_bytes(&bytes).expect("its size")
+    }
+
+    /// Control intervals that have ended.
+    pub fn intervals(&self) -> u64 {
+        self.link().state.intervals
+    }
+
+    /// Back to the state in which nothing has been seen.
+    pub fn reset(&self) {
+        for name in [".data.link", "cpus"] {
+            let map = self.map(name);
+            let zeros = vec![0; map.value_size() as usize];
+            for key in 0..map.max_entries() {
+                map.update(&key.to_ne_bytes(), &zeros, MapFlags::ANY)
+                    .expect("writable");
+            }
+        }
+    }
+
+    fn map(&self, name: &str) -> Map<'_> {
+        self.bench
+            .object()
+            .maps()
+            .find(|m| m.name().to_str().is_some_and(|n| n.ends_with(name)))
+            .expect("the map is there")
+    }
+}

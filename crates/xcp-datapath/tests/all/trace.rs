@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The trace tells what the router decided, each interval once, and nothing
+//! from before its reader came.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::{pin, Router};
+use crate::wire::cases;
+use xcp_datapath::testing::Ring;
+use xcp_datapath::trace::Interval;
+
+const CAPACITY_BPS: u64 = 1_250_000;
+/// The golden packet's RTT is less; the first interval is of 200 ms.
+const INTERVAL: Duration = Duration::from_millis(210);
+
+/// Packets during an interval, and one behind its end.
+fn interval(router: &Router) {
+    let frame = cases::named("forward").bytes();
+    for _ in 0..20 {
+        router.send(&frame);
+    }
+    sleep(INTERVAL);
+    router.send(&frame);
+}
+
+fn all(trace: &Ring) -> Vec<Interval> {
+    std::iter::from_fn(|| trace.next(Duration::ZERO).unwrap()).collect()
+}
+
+#[test]
+fn every_interval_is_told_once() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    assert!(pin::stay_on_this_cpu());
+    let trace = router.bench().trace().unwrap();
+    for _ in 1..=3 {
+        let before = router.link().epoch;
+        interval(&router);
+        let told = all(&trace);
+        let link = router.link();
+        // more than one if this thread did not run for so long
+        assert!(link.epoch > before);
+        assert_eq!(told.len(), (link.epoch - before) as usize, "{told:?}");
+        let told = told[told.len() - 1];
+        let law = &link.law[link.epoch as usize & 1];
+        assert_eq!(told.capacity_bps, link.state.capacity_Bps * 8);
+        assert_eq!(told.input_rate_bps, link.state.y_Bps * 8);
+        assert_eq!(told.feedback_bps, link.state.f_Bps * 8);
+        assert_eq!(told.increase_bps, (law.pos_pool >> law.shift) * 8);
+        assert_eq!(told.decrease_bps, (law.neg_pool >> law.shift) * 8);
+        assert_eq!(told.persistent_queue_bytes, link.state.queue_B);
+        assert_eq!(told.queue_bytes, link.seen.backlog_B);
+        let link_bps = link.state.capacity.link_Bps * 8;
+        assert_eq!(told.link_bps.unwrap_or(0), link_bps);
+        let end_ns = Duration::from_secs_f64(told.time_s).as_nanos() as i128;
+        assert!((end_ns - i128::from(link.state.interval_start_ns)).abs() < 1000);
+        assert!(told.interval_s >= INTERVAL.as_secs_f64(), "{told:?}");
+        let rtt_s = told.average_rtt_s;
+        assert!((rtt_s * 1e9 - link.state.interval_ns as f64).abs() < 10.0);
+    }
+}
+
+#[test]
+fn what_is_old_is_not_told() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    assert!(pin::stay_on_this_cpu());
+    interval(&router);
+    let trace = router.bench().trace().unwrap();
+    assert_eq!(all(&trace), []);
+    let before = router.link().epoch;
+    interval(&router);
+    let ended = router.link().epoch - before;
+    assert!(ended > 0);
+    assert_eq!(all(&trace).len(), ended as usize);
+}

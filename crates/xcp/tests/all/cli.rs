@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The command line: what it turns down and how it says so, and what it
+//! prints without touching the system.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::command::{xcp, Ran, XCP};
+use serde_json::json;
+use xcp_datapath::testing::shared_turn;
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn bad_capacities_tell_reason_and_remedy() {
+    let example = "give what the link can send, e.g. 10mbit";
+    let range = "give a capacity from 8kbit to 1tbit";
+    for (text, reason, remedy) in [
+        ("0mbit", "a link with no capacity sends nothing", example),
+        ("-5mbit", "negative", example),
+        ("10", "without a unit", "give one, e.g. 10mbit"),
+        ("fast", "not a number with a unit", example),
+        ("2tbit", "too large", range),
+        ("1kbit", "too small", range),
+        (
+            "10mb",
+            "unknown unit \"mb\"",
+            "give bit, kbit, mbit, gbit or tbit (per second), e.g. 10mbit",
+        ),
+    ] {
+        xcp(&format!("router add lo --capacity {text}")).failed(
+            2,
+            &format!("xcp: --capacity {text}: {reason}\n  help: {remedy}\n"),
+        );
+    }
+}
+
+#[test]
+fn bad_whole_numbers_tell_reason_and_remedy() {
+    for (text, reason) in [
+        ("-65", "too small"),
+        ("5000", "too large"),
+        ("x", "not a whole number"),
+    ] {
+        xcp(&format!("router add lo --capacity 1mbit --overhead {text}")).failed(
+            2,
+            &format!(
+                "xcp: --overhead {text}: {reason}\n  help: give whole bytes from -64 to 4096\n"
+            ),
+        );
+    }
+    for (option, remedy) in [
+        ("--xcp-share 0", "give whole percent from 1 to 99"),
+        ("--mpu -1", "give whole bytes from 0 to 4096"),
+    ] {
+        let ran = xcp(&format!("router add lo --capacity 1mbit {option}"));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.ends_with(&format!("  help: {remedy}\n")), "{ran:?}");
+    }
+    xcp("router trace lo --duration 0").failed(
+        2,
+        "xcp: --duration 0: no time at all\n  help: give seconds, such as 10 or 0.5\n",
+    );
+    assert_eq!(xcp("lab run x --seed -1").code, Some(2));
+}
+
+#[test]
+fn options_that_make_no_sense_together() {
+    xcp("router add lo --capacity auto --no-measure").failed(
+        2,
+        "xcp: --no-measure: with --capacity auto nothing tells what the link carries\n  \
+         help: give the capacity, or let it be measured\n",
+    );
+    xcp("router add lo --capacity auto --shape").failed(
+        2,
+        "xcp: --shape: with --capacity auto it has no rate\n  \
+         help: give one, e.g. --shape 10mbit\n",
+    );
+    for args in [
+        "router add lo --capacity 1mbit --atm --ptm",
+        "router add lo --capacity 1mbit --shape --no-qdisc",
+        "router trace lo --csv --json",
+    ] {
+        let ran = xcp(args);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("cannot be used with"), "{ran:?}");
+    }
+}
+
+#[test]
+fn errors_are_json_where_asked() {
+    let error = |args: &str| {
+        let ran = xcp(args);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        serde_json::from_str::<serde_json::Value>(&ran.err).unwrap()
+    };
+    assert_eq!(
+        error("--json router add lo --capacity 10"),
+        json!({ "error": {
+            "thing": "--capacity 10",
+            "reason": "without a unit",
+            "remedy": "give one, e.g. 10mbit",
+        }})
+    );
+    assert_eq!(
+        error("router add lo --json"),
+        json!({ "error": {
+            "thing": "command line",
+            "reason": "the following required arguments were not provided: --capacity <RATE>",
+            "remedy": "see xcp --help",
+        }})
+    );
+}
+
+#[test]
+fn unknown_words_are_usage_errors() {
+    for (args, part) in [
+        ("frob", "unrecognized subcommand 'frob'"),
+        ("host", "Usage: xcp host"),
+        ("router add", "<DEV>"),
+        ("run", "<CMD>"),
+        ("lab run x --frob", "unexpected argument '--frob'"),
+        ("", "Usage: xcp"),
+    ] {
+        let ran = xcp(args);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(part), "{ran:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    assert!(xcp("--help").ok().out.contains("Exit status:"));
+    assert!(xcp("router add --help")
+        .ok()
+        .out
+        .contains("--capacity <RATE>"));
+    let version = format!("xcp {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(xcp("--version").ok().out, version);
+}
+
+#[test]
+fn unknown_experiments_are_named() {
+    xcp("lab run no-such-experiment").failed(
+        1,
+        "xcp: no-such-experiment: no such experiment\n  \
+         help: list them with `xcp lab list`, or name a .toml file\n",
+    );
+}
+
+#[test]
+fn the_list_of_experiments_counts_known_gaps() {
+    let all = xcp("lab list --json").ok().json();
+    let all = all.as_array().unwrap();
+    assert!(!all.is_empty());
+    let gaps: u64 = all.iter().map(|e| e["known_gaps"].as_u64().unwrap()).sum();
+    let text = xcp("lab list").ok().out;
+    let last = text.lines().last().unwrap();
+    let total = format!("{} experiments, {gaps} known gap", all.len());
+    assert!(last.starts_with(&total), "{last}");
+}
+
+#[test]
+fn without_root_it_says_so() {
+    // nobody may not look into the build folder
+    let dir = Scratch::new();
+    let copy = dir.0.join("xcp");
+    // not by this process: until what another thread starts has closed the file,
+    // it could not be run
+    Ran::of(Command::new("cp").arg(XCP).arg(&copy)).ok();
+    for (args, what) in [
+        ("host on", "xcp host on"),
+        ("host off", "xcp host off"),
+        ("host show", "xcp host show"),
+        ("run -- true", "xcp run"),
+        ("router add lo --capacity 1mbit", "xcp router add"),
+        ("router del lo", "xcp router del"),
+        ("router show", "xcp router show"),
+        ("router trace lo", "xcp router trace"),
+    ] {
+        let mut command = Command::new(&copy);
+        command.args(args.split(' ')).current_dir("/");
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Ran::of(&mut command).failed(
+            1,
+            &format!("xcp: {what}: only root may change the network\n  help: run it with sudo\n"),
+        );
+    }
+}
+
+#[test]
+fn doctor_tells_of_headers_what_is_lost_without() {
+    // it loads every program
+    let _turn = shared_turn().unwrap();
+    let report = xcp("doctor --json").json();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(report["kernel"], release.trim());
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["processors"].as_u64().unwrap() >= 1);
+    let features = report["features"].as_array().unwrap();
+    let headers = features
+        .iter()
+        .find(|f| f["name"] == "headers between IP and TCP (tc)")
+        .unwrap();
+    assert_eq!(headers["required"], false);
+    assert_eq!(
+        headers["cost"],
+        "the wire formats header and header-2004 are not possible here"
+    );
+}
+
+#[test]
+fn completions_for_three_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = xcp(&format!("completions {shell}")).ok().out;
+        assert!(script.contains("capacity"), "{shell}");
+    }
+}
+
+#[test]
+fn man_pages_for_all_subcommands() {
+    assert!(xcp("man").ok().out.contains(".TH xcp 1"));
+    let dir = Scratch::new();
+    xcp(&format!("man --out {}", dir.0.display())).ok();
+    for name in [
+        "xcp",
+        "xcp-host-on",
+        "xcp-router-add",
+        "xcp-lab-run",
+        "xcp-lab-kept",
+        "xcp-run",
+    ] {
+        let page = fs::read_to_string(dir.0.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_panic() {
+    let mut child = Command::new(XCP)
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+    assert_eq!(out.status.code(), Some(0));
+}
+
+/// A folder that anyone may read, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("xcp-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

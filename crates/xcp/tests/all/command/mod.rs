@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The real command, run as users run it, and what it leaves behind.
+
+pub mod killed;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use xcp_datapath::cgroup_mount_point;
+use xcp_datapath::testing::{self, Loaded};
+
+pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
+const PINS: &str = "/sys/fs/bpf/xcp";
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn of(command: &mut Command) -> Self {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command
+            .env_remove("NO_COLOR")
+            .output()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        Self {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert_eq!(self.err, "", "{self:?}");
+        self
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Failed with this status, and said exactly this.
+    pub fn failed(&self, code: i32, err: &str) {
+        assert_eq!((self.code, self.err.as_str()), (Some(code), err));
+        assert_eq!(self.out, "");
+    }
+}
+
+pub fn xcp(args: &str) -> Ran {
+    Ran::of(Command::new(XCP).args(args.split_whitespace()))
+}
+
+/// The command in a named network namespace.
+pub fn xcp_within(space: &str, args: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net=/run/netns/{space}"))
+        .arg(XCP)
+        .args(args.split_whitespace());
+    command
+}
+
+/// Everything that the command could leave behind.
+#[derive(Debug)]
+pub struct Traces {
+    loaded: Loaded,
+    pins: bool,
+    groups: BTreeSet<String>,
+}
+
+impl Traces {
+    /// None while XCP is in use on this host by others than tests, which take
+    /// turns. Users of a moment are waited for.
+    pub fn before(test: &str) -> Option<Self> {
+        for _ in 0..5 {
+            if !Path::new(PINS).exists() {
+                return Some(Self::now());
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+        testing::skipped(test, &format!("XCP is in use on this host: see {PINS}"));
+        None
+    }
+
+    fn now() -> Self {
+        Self {
+            loaded: testing::loaded_ids().unwrap(),
+            pins: Path::new(PINS).exists(),
+            groups: fs::read_dir(cgroup_mount_point().unwrap())
+                .unwrap()
+                .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+                .filter(|name| name.starts_with("xcp"))
+                .collect(),
+        }
+    }
+
+    /// Fails if there is anything that was not there before. The kernel frees
+    /// in its own time: also what was given up before.
+    pub fn gone(&self) {
+        let all_gone = testing::eventually(|| {
+            let now = Self::now();
+            now.loaded.programs.is_subset(&self.loaded.programs)
+                && now.loaded.maps.is_subset(&self.loaded.maps)
+                && now.pins <= self.pins
+                && now.groups.is_subset(&self.groups)
+        });
+        assert!(all_gone, "left: {:?}, before: {self:?}", Self::now());
+    }
+}
+
+/// A network namespace with a device `v0`, gone when dropped.
+pub struct Space {
+    name: String,
+}
+
+impl Space {
+    pub fn new(test: &str) -> Self {
+        let name = format!("xt{}{test}", std::process::id());
+        tool(&format!("ip netns add {name}"));
+        let space = Self { name };
+        space.device("add v0 type veth peer name v1");
+        space
+    }
+
+    /// All that can be seen of its devices.
+    pub fn devices(&self) -> String {
+        self.tool("ip -d -j link show") + &self.tc("qdisc show")
+    }
+
+    pub fn gso_max_segs(&self, device: &str) -> u64 {
+        let links = self.tool(&format!("ip -d -j link show {device}"));
+        let links: Value = serde_json::from_str(&links).unwrap();
+        links[0]["gso_max_segs"].as_u64().unwrap()
+    }
+
+    fn tool(&self, line: &str) -> String {
+        tool(&format!("nsenter --net=/run/netns/{} {line}", self.name))
+    }
+
+    /// `ip link` in there.
+    pub fn device(&self, action: &str) {
+        self.tool(&format!("ip link {action}"));
+    }
+
+    /// `ip addr` and `ip neigh` in there.
+    pub fn address(&self, action: &str) {
+        self.tool(&format!("ip addr {action}"));
+    }
+
+    pub fn neighbour(&self, action: &str) {
+        self.tool(&format!("ip neigh {action}"));
+    }
+
+    /// Runs something in there, on a thread of its own.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let space = File::open(format!("/run/netns/{}", self.name)).unwrap();
+        thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                // SAFETY: the descriptor is open; only this thread changes place.
+                let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(rc, 0);
+                work()
+            });
+            run.join().unwrap()
+        })
+    }
+
+    /// What `tc` says in there.
+    pub fn tc(&self, args: &str) -> String {
+        self.tool(&format!("tc {args}"))
+    }
+
+    /// The command in there.
+    pub fn xcp(&self, args: &str) -> Ran {
+        Ran::of(&mut self.command(args))
+    }
+
+    /// The same, not started yet.
+    pub fn command(&self, args: &str) -> Command {
+        xcp_within(&self.name, args)
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        tool(&format!("ip netns del {}", self.name));
+    }
+}
+
+fn tool(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap();
+    Ran::of(Command::new(program).args(words)).ok().out
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A small network on this host for the tests: client - router - server, in
+//! namespaces of their own, real TCP. Gone when dropped.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread;
+
+use xcp_datapath::host::Speech;
+use xcp_datapath::testing::{self, Turn};
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::{host, router, Wire};
+
+/// Tests that change the host's programs take turns, also those of several
+/// processes.
+pub fn turn() -> Turn {
+    testing::turn().unwrap()
+}
+
+/// Waits until a condition holds, which `what` describes.
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(testing::eventually(holds), "waited for: {what}");
+}
+
+/// client (c) - router (r) - server (s). The router's link to the server is
+/// a 100 Mb/s token bucket.
+pub struct Net {
+    prefix: String,
+    home: File,
+}
+
+pub const CLIENT: &str = "10.77.1.1";
+pub const CLIENT6: &str = "fd77:1::1";
+pub const SERVER: &str = "10.77.2.2";
+pub const SERVER6: &str = "fd77:2::2";
+/// What the link from the router to the server carries, bytes per second.
+pub const LINK_BPS: u64 = 12_500_000;
+
+impl Net {
+    pub fn new(name: &str) -> Self {
+        let net = Self {
+            prefix: format!("xt{}{name}-", std::process::id()),
+            home: File::open("/proc/thread-self/ns/net").unwrap(),
+        };
+        let (c, r, s) = (net.space("c"), net.space("r"), net.space("s"));
+        for space in [&c, &r, &s] {
+            ip(&format!("netns add {space}"));
+            within_space(space, "ip link set lo up");
+        }
+        ip(&format!(
+            "link add r netns {c} type veth peer name c netns {r}"
+        ));
+        ip(&format!(
+            "link add s netns {r} type veth peer name r netns {s}"
+        ));
+        for (space, dev, address) in [
+            (&c, "r", "10.77.1.1/24"),
+            (&r, "c", "10.77.1.2/24"),
+            (&r, "s", "10.77.2.1/24"),
+            (&s, "r", "10.77.2.2/24"),
+            (&c, "r", "fd77:1::1/64"),
+            (&r, "c", "fd77:1::2/64"),
+            (&r, "s", "fd77:2::1/64"),
+            (&s, "r", "fd77:2::2/64"),
+        ] {
+            let at_once = if address.contains(':') { "nodad" } else { "" };
+            within_space(space, &format!("ip addr add {address} dev {dev} {at_once}"));
+            within_space(space, &format!("ip link set {dev} up"));
+        }
+        within_space(&c, "ip route add default via 10.77.1.2");
+        within_space(&s, "ip route add default via 10.77.2.1");
+        within_space(&c, "ip route add default via fd77:1::2");
+        within_space(&s, "ip route add default via fd77:2::1");
+        net.within("r", || {
+            for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{key}"), "1").unwrap();
+            }
+        });
+        net.within("c", || wait_for_path(SERVER6));
+        let shaper = "tc qdisc add dev s root tbf rate 100mbit burst 10k limit 64m";
+        within_space(&r, shaper);
+        net
+    }
+
+    pub fn space(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix)
+    }
+
+    /// Runs something in a node's namespace, on this thread.
+    pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> T {
+        let space = File::open(format!("/run/netns/{}", self.space(node))).unwrap();
+        enter(&space);
+        let result = work();
+        enter(&self.home);
+        result
+    }
+
+    /// XCP routers on the forward and the return link.
+    pub fn add_routers(&self, capacity_bytes_per_s: u64) {
+        self.add_routers_for(capacity_bytes_per_s, IP_PROTO);
+    }
+
+    /// The same that know headers by this IP protocol.
+    pub fn add_routers_for(&self, capacity_bytes_per_s: u64, ip_proto: u8) {
+        self.add_routers_with(router::Options {
+            capacity_bytes_per_s,
+            ip_proto,
+            ..Default::default()
+        });
+    }
+
+    pub fn add_routers_with(&self, options: router::Options) {
+        self.within("r", || {
+            router::add("s", options).unwrap();
+            router::add("c", options).unwrap();
+        });
+    }
+
+    pub fn del_routers(&self) {
+        for node in ["c", "r", "s"] {
+            self.within(node, || {
+                for router in router::list().unwrap_or_default() {
+                    let _ = router::del(&router.device);
+                }
+            });
+        }
+    }
+
+    /// Client and server speak no other format than `option`, from now on.
+    pub fn silence(&self) {
+        for node in ["c", "s"] {
+            self.within(node, || host::speak(&Speech::default()))
+                .unwrap();
+        }
+    }
+
+    /// Client and server speak this format with each other, from now on.
+    pub fn speak(&self, wire: Wire) {
+        self.speak_by(wire, IP_PROTO);
+    }
+
+    /// The same with headers of this IP protocol.
+    pub fn speak_by(&self, wire: Wire, ip_proto: u8) {
+        for (node, peers) in [
+            ("c", ["10.77.2.0/24", "fd77:2::/64"]),
+            ("s", ["10.77.1.0/24", "fd77:1::/64"]),
+        ] {
+            let peers = peers.map(|p| p.parse().unwrap());
+            let speech = Speech::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
+            self.within(node, || host::speak(&speech)).unwrap();
+        }
+    }
+
+    /// A connection from the client to the server: (client's end, server's).
+    pub fn connect(&self, client_cc: &str, server_cc: &str) -> (TcpStream, TcpStream) {
+        self.connect_to(SERVER, client_cc, server_cc)
+    }
+
+    /// The same to one of the server's addresses.
+    pub fn connect_to(
+        &self,
+        server: &str,
+        client_cc: &str,
+        server_cc: &str,
+    ) -> (TcpStream, TcpStream) {
+        let listener = self.within("s", || {
+            let listener = TcpListener::bind((server, 0)).unwrap();
+            set_control(&listener, server_cc);
+            // listening again announces the choice, as a server that chose
+            // before it listened
+            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 8) }, 0);
+            listener
+        });
+        let to = listener.local_addr().unwrap();
+        let client = self.within("c", || connect(to, client_cc));
+        let (server, _) = listener.accept().unwrap();
+        (client, server)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.del_routers();
+        for node in ["c", "r", "s"] {
+            ip(&format!("netns del {}", self.space(node)));
+        }
+    }
+}
+
+/// XCP on this host until dropped.
+pub struct HostOn;
+
+impl HostOn {
+    pub fn new() -> Self {
+        let _ = host::off();
+        host::on(&host::Options::default()).unwrap();
+        Self
+    }
+}
+
+impl Drop for HostOn {
+    fn drop(&mut self) {
+        let _ = host::off();
+    }
+}
+
+fn enter(space: &File) {
+    let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+    assert_eq!(rc, 0, "setns: {}", std::io::Error::last_os_error());
+}
+
+/// Runs a tool in a namespace. (`ip -n` would mount /sys anew, which not every
+/// container allows.)
+fn within_space(space: &str, line: &str) {
+    run("nsenter", &format!("--net=/run/netns/{space} {line}"));
+}
+
+fn ip(args: &str) {
+    run("ip", args);
+}
+
+pub fn run(tool: &str, args: &str) {
+    output(tool, args);
+}
+
+/// What a tool says.
+pub fn output(tool: &str, args: &str) -> String {
+    let out = Command::new(tool)
+        .args(args.split_whitespace())
+        .output()
+        .unwrap_or_else(|e| panic!("{tool}: {e}"));
+    assert!(
+        out.status.success(),
+        "{tool} {args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Neighbours that have just come up may not be found at once.
+fn wait_for_path(server: &str) {
+    wait_until(&format!("a path to {server}"), || {
+        let refused = TcpStream::connect((server, 1)).map_err(|e| e.kind());
+        matches!(refused, Err(std::io::ErrorKind::ConnectionRefused))
+    });
+}
+
+/// A socket that chooses its congestion control before it connects.
+fn connect(to: SocketAddr, control: &str) -> TcpStream {
+    use std::os::fd::FromRawFd;
+    unsafe {
+        let family = if to.is_ipv4() {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        };
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let stream = TcpStream::from_raw_fd(fd);
+        set_control(&stream, control);
+        let mut address: libc::sockaddr_storage = std::mem::zeroed();
+        let length = match to {
+            SocketAddr::V4(v4) => {
+                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in>();
+                raw.sin_family = libc::AF_INET as _;
+                raw.sin_port = v4.port().to_be();
+                raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in6>();
+                raw.sin6_family = libc::AF_INET6 as _;
+                raw.sin6_port = v6.port().to_be();
+                raw.sin6_addr.s6_addr = v6.ip().octets();
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        let rc = libc::connect(fd, (&raw const address).cast(), length as u32);
+        assert_eq!(rc, 0, "connect: {}", std::io::Error::last_os_error());
+        stream
+    }
+}
+
+pub fn set_control(socket: &impl AsRawFd, name: &str) {
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as u32,
+        )
+    };
+    assert_eq!(rc, 0, "{name}: {}", std::io::Error::last_os_error());
+}
+
+pub fn control(socket: &impl AsRawFd) -> String {
+    let mut name = [0u8; 16];
+    let mut length = 16;
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(rc, 0);
+    let end = name.iter().position(|b| *b == 0).unwrap_or(16);
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// The system's default congestion control.
+pub fn default_control() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+/// Bytes that differ from place to place, the same every time.
+pub fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+/// Sends bytes one way and checks that they arrive as they are.
+pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
+    let mut sender = from.try_clone().unwrap();
+    let sent = bytes.to_vec();
+    let thread = thread::spawn(move || sender.write_all(&sent).unwrap());
+    let mut got = vec![0; bytes.len()];
+    to.set_read_timeout(Some(testing::PATIENCE)).unwrap();
+    to.read_exact(&mut got).unwrap();
+    thread.join().unwrap();
+    assert!(got == bytes, "what arrived differs from what was sent");
+}
+
+/// Waits until all that the sockets have sent is acknowledged, which takes
+/// delayed ACKs some time.
+pub fn wait_for_acks(sockets: [&TcpStream; 2]) {
+    let unacknowledged = |socket: &TcpStream| {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and the number lives through the call.
+        let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        bytes
+    };
+    wait_until("ACKs for all data", || {
+        sockets.iter().all(|socket| unacknowledged(socket) == 0)
+    });
+}
+
+/// Waits until a socket has this congestion control: what it sent last tells
+/// of the path when the ACK arrives.
+pub fn wait_for_control(socket: &TcpStream, name: &str) {
+    wait_until(&format!("the congestion control {name}"), || {
+        control(socket) == name
+    });
+}

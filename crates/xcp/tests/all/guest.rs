@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The program that runs in the lab's machine: its bytes are in the key of kept
+//! results, so they may change with what it does only.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use xcp_datapath::testing::skipped;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const SOURCES: [&str; 8] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "bpf",
+    "core",
+    "crates",
+    "docs",
+    "experiments",
+    "testdata",
+];
+
+/// A target folder with the libraries of others that another one has, so that
+/// cargo compiles this project alone. What is built there replaces nothing that
+/// other tests use.
+fn target_beside(built: &Path) -> TempDir {
+    let target = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = "mkdir release && cd \"$1\" && tar -c --format=posix --exclude='*xcp*' \
+                  deps/lib* build .fingerprint | tar -x -C \"$OLDPWD/release\"";
+    let copied = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(built.parent().unwrap())
+        .current_dir(&target)
+        .status();
+    assert!(copied.unwrap().success(), "libraries");
+    target
+}
+
+/// Comments of the programs in BPF and of the protocol's core do not count,
+/// nor do the folders.
+#[test]
+fn the_same_source_in_another_folder_gives_the_same_program() {
+    let test = "the same program from another folder";
+    if cfg!(debug_assertions) {
+        return skipped(test, "only the release profile is: cargo test --release");
+    }
+    let built = Path::new(env!("CARGO_BIN_EXE_xcp-guest"));
+    let folder = tempfile::tempdir().unwrap();
+    for name in SOURCES {
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(Path::new(ROOT).join(name))
+            .arg(folder.path())
+            .status();
+        assert!(copied.unwrap().success(), "{name}");
+    }
+    for name in ["bpf/interval.h", "core/xcp_router.h"] {
+        let path = folder.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("/* another comment */\n\n{text}")).unwrap();
+    }
+    let target = target_beside(built);
+    let out = Command::new(env!("CARGO"))
+        .current_dir(folder.path())
+        .args(["build", "--release", "--locked", "--bin", "xcp-guest"])
+        .arg("--target-dir")
+        .arg(target.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("Compiling xcp-player"), "{said}");
+    let again = fs::read(target.path().join("release/xcp-guest")).unwrap();
+    assert!(fs::read(built).unwrap() == again, "the programs differ");
+}

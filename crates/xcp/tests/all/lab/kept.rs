@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Results that `xcp lab` keeps: the same as those of a run, to the byte, and
+//! never in its way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{Ran, XCP};
+use crate::place::{Lab, SHORT};
+
+const ALL_KEPT: &str = "xcp: 2 of 2 variants kept from an earlier run (--fresh runs them again)\n";
+
+/// Over in a moment.
+fn brief() -> String {
+    SHORT.replace("10\nwarmup_s = 4", "2\nwarmup_s = 1")
+}
+
+fn two_variants() -> String {
+    brief() + "[[variant]]\nname = \"cubic\"\ncontrol = \"cubic\"\n"
+}
+
+/// A lab whose results are kept in a folder of its own.
+struct Keeper {
+    lab: Lab,
+}
+
+impl Keeper {
+    fn new() -> Self {
+        Self { lab: Lab::new() }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.lab.path("kept")
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        let mut command = self.lab.command(args);
+        Ran::of(command.env("XCP_KEPT_DIR", self.folder()))
+    }
+
+    /// `xcp lab kept`.
+    fn kept(&self, args: &[&str]) -> Ran {
+        let mut command = Command::new(XCP);
+        command.args(["lab", "kept"]).args(args);
+        Ran::of(command.env("XCP_KEPT_DIR", self.folder()))
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        files(&self.folder())
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Each file of a run's report, and what is in it.
+fn report(lab: &Lab) -> Vec<(PathBuf, Vec<u8>)> {
+    let all = files(&lab.path("out")).into_iter();
+    all.map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
+}
+
+fn booted(ran: &Ran) -> bool {
+    ran.err.contains("booting Linux")
+}
+
+#[test]
+fn a_kept_result_is_that_of_a_run_to_the_byte() {
+    let keeper = Keeper::new();
+    let lab = &keeper.lab;
+    let file = lab.file("x.toml", &two_variants());
+    let args = [&file, "--json", "--pcap", "r-d"];
+    let with = |more| [&args[..], &[more]].concat();
+
+    let first = keeper.run(&args);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(booted(&first) && !first.err.contains("kept"), "{first:?}");
+    let first_report = report(lab);
+    assert!(first_report.len() >= 5, "CSV, pcap and HTML");
+    assert_eq!(keeper.entries().len(), 2);
+
+    let second = keeper.run(&args);
+    let said = format!("xcp: kept\ncubic: kept\n{ALL_KEPT}");
+    assert_eq!((second.code, second.err), (Some(0), said));
+    assert!(second.out == first.out, "{}\n{}", second.out, first.out);
+    assert!(report(lab) == first_report);
+
+    let fresh = keeper.run(&with("--fresh"));
+    assert!(booted(&fresh) && !fresh.err.contains("kept"), "{fresh:?}");
+    assert!(fresh.out == first.out, "{}\n{}", fresh.out, first.out);
+    assert!(report(lab) == first_report);
+    assert_eq!(keeper.entries().len(), 2);
+
+    // one that is damaged is run again, the other one is kept
+    let damaged = &keeper.entries()[0];
+    let mut bytes = fs::read(damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(damaged, bytes).unwrap();
+    let mended = keeper.run(&args);
+    assert!(booted(&mended), "{mended:?}");
+    assert!(mended.err.contains("1 of 2 variants kept"), "{mended:?}");
+    assert!(mended.out == first.out, "{}\n{}", mended.out, first.out);
+    assert!(report(lab) == first_report);
+
+    let list = keeper.kept(&["--json"]).ok().json();
+    assert_eq!(list["folder"], keeper.folder().display().to_string());
+    let entries = list["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2, "{list}");
+    for entry in entries {
+        assert_eq!(
+            (&entry["experiment"], &entry["seed"]),
+            (&"short".into(), &1.into())
+        );
+        assert!(entry["kernel"].as_str().unwrap().starts_with("6.18"));
+    }
+    assert!(keeper.kept(&[]).ok().out.contains("\n2 results in "));
+
+    let cleared = keeper.kept(&["--clear"]).ok().out;
+    assert!(cleared.starts_with("removed 2 results, "), "{cleared}");
+    assert_eq!(keeper.entries(), Vec::<PathBuf>::new());
+    let none = keeper.kept(&["--json"]).ok().json();
+    assert_eq!(none["total_bytes"], 0, "{none}");
+}
+
+/// And what the report says about the experiment.
+#[test]
+fn checks_and_texts_change_without_a_run() {
+    let keeper = Keeper::new();
+    let check = |max| {
+        let check = "[[check]]\nvariant = \"xcp\"\nmetric = \"link_utilisation\"";
+        format!("{}\n{check}\nmax = {max}\n", brief())
+    };
+    let first = keeper.run(&[&keeper.lab.file("x.toml", &check("1.5"))]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    let stricter = check("0.1").replace("two flows", "what changed");
+    let second = keeper.run(&[&keeper.lab.file("x.toml", &stricter)]);
+    assert_eq!(second.code, Some(1), "{second:?}");
+    assert!(!booted(&second), "{second:?}");
+    let failed = "FAILED  xcp  link_utilisation <= 0.1";
+    assert!(second.out.contains(failed), "{second:?}");
+    let page = fs::read_to_string(keeper.lab.path("out").join("report.html")).unwrap();
+    assert!(page.contains("what changed"));
+}
+
+#[test]
+fn a_run_goes_on_where_nothing_can_be_kept() {
+    let keeper = Keeper::new();
+    // a file where the folder should be
+    keeper.lab.file("kept", "");
+    let ran = keeper.run(&[&keeper.lab.file("x.toml", &brief())]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        ran.err.matches("results are not kept").count(),
+        1,
+        "{ran:?}"
+    );
+    fs::remove_file(keeper.folder()).unwrap();
+
+    // no room, for either variant
+    let file = keeper.lab.file("x.toml", &two_variants());
+    let mut command = keeper.lab.command(&[&file]);
+    command.env("XCP_KEPT_DIR", keeper.folder());
+    let ran = Ran::of(command.env("XCP_KEPT_MB", "0"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        ran.err.matches("results are not kept").count(),
+        1,
+        "{ran:?}"
+    );
+    assert_eq!(keeper.entries(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_limit_that_is_no_number_is_told() {
+    let mut command = Command::new(XCP);
+    command.args(["lab", "kept"]).env("XCP_KEPT_MB", "2 GB");
+    Ran::of(&mut command).failed(
+        1,
+        "xcp: XCP_KEPT_MB=2 GB: not a whole number\n  \
+         help: give megabytes, such as XCP_KEPT_MB=2000\n",
+    );
+}

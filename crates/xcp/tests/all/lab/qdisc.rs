@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The queue discipline `xcp`, on a kernel that can have it: in the
+//! virtual-time machine.
+
+use std::process::Command;
+
+use crate::command::{Ran, XCP};
+use serde_json::Value;
+
+fn lab(args: &[&str]) -> Ran {
+    Ran::of(Command::new(XCP).arg("lab").args(args))
+}
+
+/// What the machine found, each by its name.
+fn found(ran: &Ran) -> Vec<(String, bool, String)> {
+    let all: Vec<Value> = ran.json().as_array().unwrap().clone();
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
+    all.iter()
+        .map(|c| (text(c, "name"), c["ok"] == true, text(c, "seen")))
+        .collect()
+}
+
+/// Counters, classes, rate, weights, delay and one medium for two devices;
+/// then 1,000 times installed, changed, replaced and deleted under full load:
+/// nothing out of order, nothing left.
+#[test]
+fn it_holds_what_it_promises_and_leaves_nothing() {
+    let ran = lab(&["check", "qdisc", "--kernel", "6.18", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let found = found(&ran);
+    assert_eq!(found.len(), 12, "{found:?}");
+    assert!(found.iter().all(|(_, ok, _)| *ok), "{found:?}");
+    let order = found.iter().find(|c| c.0 == "order under change").unwrap();
+    assert!(order.2.starts_with("1000 cycles"), "{order:?}");
+}
+
+/// A kernel without queue disciplines in BPF says so.
+#[test]
+fn a_kernel_without_it_is_told() {
+    let ran = lab(&["check", "qdisc", "--kernel", "6.12"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let reason = "this kernel has no queue disciplines in BPF";
+    assert!(ran.err.contains(reason), "{}", ran.err);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp lab run --native`: the same experiments on this host's kernel, which
+//! leave nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::command::Traces;
+use crate::common::turn;
+use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
+use xcp_datapath::testing::{can_run, skipped};
+
+#[test]
+fn the_same_file_runs_natively() {
+    let _turn = turn();
+    let test = "native run";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    let brief = direct(SHORT).replace("10\nwarmup_s = 4", "5\nwarmup_s = 0");
+    let ran = lab.run(&[
+        &lab.file("x.toml", &brief),
+        "--native",
+        "--json",
+        "--pcap",
+        "r-d",
+    ]);
+    if ran
+        .err
+        .contains("this kernel does not have the queue discipline")
+    {
+        return skipped(test, &ran.err);
+    }
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let result = ran.json();
+    assert_eq!(result["kernel"], release.trim());
+    let xcp = &result["variants"][0];
+    // how much passes in the time is up to the machine, but some does
+    assert!(number(&xcp["link_utilisation"]) > 0.0, "{xcp}");
+    let flows = xcp["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 2, "{xcp}");
+    for flow in flows {
+        assert_eq!(flow["control"], "xcp", "{xcp}");
+        assert!(number(&flow["goodput_bps"]) > 0.0, "{xcp}");
+    }
+    let capture = &result["captures"][0];
+    assert_eq!(capture["file"], "xcp-r-d.pcap");
+    // what was too fast for the capture is told
+    let told = ran.err.contains("xcp-r-d.pcap: ");
+    assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
+    assert!(number(&capture["packets"]) > 0.0, "{capture}");
+    if tshark_is_here(test) {
+        let (data, all) = packets_of(&lab, "xcp-r-d.pcap");
+        assert!(data > 0);
+        assert_eq!(capture["packets"], all, "{capture}");
+    }
+    assert_eq!(spaces(), 0, "namespaces of the lab");
+    before.gone();
+}
+
+#[test]
+fn ctrl_c_ends_a_native_run_as_cleanly() {
+    let _turn = turn();
+    let test = "native run and Ctrl-C";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    // it does not end by itself before the signal
+    let long = direct(SHORT).replace("duration_s = 10", "duration_s = 600");
+    let mut child = lab
+        .command(&[&lab.file("x.toml", &long), "--native"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let Some(line) = said.next() else {
+        panic!("it says nothing")
+    };
+    let line = line.unwrap();
+    if line.contains("this kernel does not have the queue discipline") {
+        child.wait().unwrap();
+        return skipped(test, &line);
+    }
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(spaces(), 0, "namespaces of the lab");
+    assert!(!lab.path("out").exists());
+    before.gone();
+}
+
+/// Without a path to emulate, which would need netem.
+fn direct(experiment: &str) -> String {
+    experiment.replace("rate_mbit = 100\ndelay_ms = 50\n", "")
+}
+
+/// Namespaces that labs have left.
+fn spaces() -> usize {
+    fs::read_dir("/run/netns").map_or(0, |all| {
+        let names = all.map(|e| e.unwrap().file_name());
+        names
+            .filter(|n| n.to_string_lossy().starts_with("xcp"))
+            .count()
+    })
+}

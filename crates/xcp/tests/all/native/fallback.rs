@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Nobody is left uncontrolled: a peer without XCP, a middlebox that strips
+//! the option, a path without XCP routers.
+
+use crate::common::{
+    control, default_control, pattern, transfer, turn, wait_for_control, HostOn, Net, LINK_BPS,
+};
+use xcp_datapath::host;
+use xcp_datapath::testing::can_run;
+use xcp_datapath::testing::{Accident, AccidentPlan};
+
+const BYTES: usize = 2_000_000;
+
+#[test]
+fn a_peer_without_xcp_gets_the_default() {
+    let _turn = turn();
+    if !can_run("peer without XCP") {
+        return;
+    }
+    let net = Net::new("p");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    for (client, server) in [("xcp", "reno"), ("reno", "xcp")] {
+        let (mut a, mut b) = net.connect(client, server);
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        for (end, chose) in [(&a, client), (&b, server)] {
+            let expected = match chose {
+                "xcp" => default_control(),
+                other => other.to_owned(),
+            };
+            assert_eq!(control(end), expected, "{client} to {server}");
+        }
+    }
+    assert_eq!(host::counters().unwrap().fallbacks, 2);
+    assert_eq!(host::counters().unwrap().sockets, 0);
+}
+
+#[test]
+fn a_stripped_handshake_gets_the_default_at_both_ends() {
+    let _turn = turn();
+    if !can_run("stripped handshake") {
+        return;
+    }
+    let net = Net::new("m");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    // the SYN leaves the router towards the server, the SYN-ACK to the client
+    for (dev, strip) in [("s", 1), ("c", 2)] {
+        let plan = AccidentPlan {
+            strip,
+            ..Default::default()
+        };
+        let accident = net.within("r", || Accident::start(dev, plan).unwrap());
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        transfer(&mut b, &mut a, &pattern(BYTES));
+        assert_eq!(accident.account().unwrap().stripped, 1);
+        assert_eq!(control(&a), default_control());
+        assert_eq!(control(&b), default_control());
+    }
+    let counters = host::counters().unwrap();
+    assert_eq!((counters.sockets, counters.fallbacks), (0, 4));
+    assert_eq!(counters.forward_sent, 0, "no option where none was agreed");
+}
+
+#[test]
+fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
+    let _turn = turn();
+    if !can_run("path without routers") {
+        return;
+    }
+    let net = Net::new("r");
+    let _host = HostOn::new();
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, &default_control());
+    net.add_routers(LINK_BPS);
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, "xcp");
+    net.del_routers();
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, &default_control());
+}
+
+#[test]
+fn the_system_goes_on_when_xcp_is_switched_off_under_a_flow() {
+    let _turn = turn();
+    if !can_run("switched off under a flow") {
+        return;
+    }
+    let net = Net::new("o");
+    net.add_routers(LINK_BPS);
+    let host = HostOn::new();
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, "xcp");
+    drop(host);
+    net.del_routers();
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    transfer(&mut b, &mut a, &pattern(BYTES));
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp host`: it stays when the command ends, changes only what differs,
+//! and leaves nothing behind.
+
+use crate::command::{xcp, Traces};
+use crate::common::turn;
+use xcp_datapath::testing::can_run;
+
+#[test]
+fn on_twice_changed_and_off() {
+    let _turn = turn();
+    let test = "host on and off";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let not_on = "xcp: XCP: is not on\n  help: turn it on: xcp host on\n";
+    xcp("host show").failed(1, not_on);
+    xcp("host off").failed(1, not_on);
+
+    let group = xcp_datapath::cgroup_mount_point().unwrap();
+    let change = |args: &str| xcp(args).ok().json()["change"].clone();
+    assert_eq!(change("host on --json"), "added");
+    assert_eq!(change("host on --json"), "unchanged");
+    let status = xcp("host show --json").ok().json();
+    assert_eq!(status["default"], false);
+    assert_eq!(status["cgroup"], group.display().to_string());
+
+    assert_eq!(change("host on --default --json"), "changed");
+    assert_eq!(xcp("host show --json").ok().json()["default"], true);
+    assert!(xcp("host show")
+        .ok()
+        .out
+        .starts_with("XCP is on\n  control group "));
+
+    assert_eq!(xcp("host off").ok().out, "XCP is off\n");
+    xcp("host show").failed(1, not_on);
+    before.gone();
+}
+
+#[test]
+fn a_folder_that_is_no_control_group_changes_nothing() {
+    let _turn = turn();
+    let test = "no control group";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let ran = xcp("host on --cgroup /tmp");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.err.starts_with("xcp: /tmp: not a control group"),
+        "{ran:?}"
+    );
+    before.gone();
+}

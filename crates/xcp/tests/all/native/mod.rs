@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! On this host's kernel, in network namespaces: each with a turn of its own,
+//! since they share where the command pins what stays.
+
+use std::env;
+use std::process::{Command, Stdio};
+
+mod conservation;
+mod devices;
+mod experiments;
+mod fallback;
+mod formats;
+mod host;
+mod queues;
+mod router;
+mod run;
+mod sockets;
+mod trace;
+mod transfer;
+
+/// Has a test run in a process of its own, for what all threads of a process
+/// share. False there, where it goes on.
+fn is_elsewhere(test: &str) -> bool {
+    const ALONE: &str = "XCP_TEST_ALONE";
+    if env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let out = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", test])
+        .env(ALONE, "yes")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains(" 1 passed"), "{said}");
+    true
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Routers on devices with several queues: what the queues hold and have sent
+//! together counts, however they count it.
+
+use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
+
+use crate::command::Space;
+use crate::common::{turn, wait_until};
+use serde_json::Value;
+use xcp_datapath::testing::{self, can_run};
+
+const QUEUES: usize = 4;
+/// UDP payload, and what a packet is with its headers.
+const PAYLOAD_B: usize = 958;
+const PACKET_B: u64 = 1000;
+/// After this time at least, the router looks at the link again.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A device `m0` with several queues, and a neighbour to send to.
+fn multi_queue(space: &Space) {
+    space.device(&format!(
+        "add m0 numtxqueues {QUEUES} type veth peer name m1 numrxqueues {QUEUES}"
+    ));
+    for device in ["m0", "m1"] {
+        space.device(&format!("set {device} up"));
+    }
+    space.address("add 10.78.0.1/24 dev m0");
+    space.neighbour("add 10.78.0.2 lladdr 02:00:00:00:00:02 dev m0");
+}
+
+/// Goes to the n-th of the machine's first two CPUs, if there are two.
+fn move_to_cpu(n: usize) {
+    // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(n % 2, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// Sends on several CPUs and from several sockets, whose packets go to
+/// different queues.
+fn send(packets: usize) {
+    for number in 0..packets {
+        move_to_cpu(number);
+        let socket = UdpSocket::bind("10.78.0.1:0").unwrap();
+        let port = 1000 + number as u16;
+        socket
+            .send_to(&[0; PAYLOAD_B], ("10.78.0.2", port))
+            .unwrap();
+    }
+}
+
+/// What tc says of all qdiscs of a kind.
+fn told(space: &Space, kind: &str, counter: &str) -> Vec<u64> {
+    let all: Value = serde_json::from_str(&space.tc("-s -j qdisc show dev m0")).unwrap();
+    let all = all.as_array().unwrap();
+    all.iter()
+        .filter(|qdisc| qdisc["kind"] == kind)
+        .map(|qdisc| qdisc[counter].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_backlog_is_that_of_all_queues() {
+    let _turn = turn();
+    if !can_run("backlog of several queues") {
+        return;
+    }
+    let space = Space::new("mq");
+    multi_queue(&space);
+    space.tc("qdisc replace dev m0 root handle 1: mq");
+    for queue in 1..=QUEUES {
+        // of what is queued, a packet leaves every 100 s
+        space.tc(&format!(
+            "qdisc add dev m0 parent 1:{queue} tbf rate 80bit burst 2k limit 100k"
+        ));
+    }
+    space.xcp("router add m0 --capacity 10mbit").ok();
+    space.within(|| send(60));
+    thread::sleep(LOOK);
+    let held = told(&space, "tbf", "backlog");
+    space.within(|| send(1));
+
+    assert!(held.iter().filter(|&&b| b > 0).count() >= 2, "{held:?}");
+    let status = space.xcp("router show m0 --json").ok().json();
+    let seen = status["queue_bytes"].as_u64().unwrap();
+    let held: u64 = held.iter().sum();
+    assert!(held >= 40 * PACKET_B, "{held}");
+    assert!(seen.abs_diff(held) <= 2 * PACKET_B, "{seen} of {held}");
+    space.xcp("router del m0").ok();
+}
+
+#[test]
+fn queues_that_count_per_cpu_are_added_up() {
+    let _turn = turn();
+    if !can_run("queues counted per CPU") {
+        return;
+    }
+    let space = Space::new("mqf");
+    multi_queue(&space);
+    // it has no lock there, and counts per CPU
+    space.tc("qdisc replace dev m0 root pfifo_fast");
+    space.xcp("router add m0 --capacity 10mbit").ok();
+    let sent = || told(&space, "pfifo_fast", "bytes").iter().sum::<u64>();
+    let link = space.within(|| {
+        send(100);
+        wait_until("100 packets sent", || sent() >= 100 * PACKET_B);
+        thread::sleep(LOOK);
+        send(1);
+        testing::router_link("m0").unwrap()
+    });
+    wait_until("the last packet sent", || sent() >= 101 * PACKET_B);
+    let sent = sent();
+    // the last packet was not there yet when the router looked
+    assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.seen.sent_B);
+    assert!(
+        sent - link.seen.sent_B <= 2 * PACKET_B,
+        "{} of {sent}",
+        link.seen.sent_B
+    );
+    assert_eq!(link.seen.backlog_B, 0);
+    space.xcp("router del m0").ok();
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp router` on a device of a namespace: it stays when the command ends,
+//! changes only what differs, and leaves nothing behind.
+
+use crate::command::{xcp, Space, Traces};
+use crate::common::turn;
+use serde_json::{json, Value};
+use xcp_datapath::testing::{can_run, shared_turn, skipped};
+
+#[test]
+fn a_router_is_added_changed_shown_and_taken_off() {
+    let _turn = turn();
+    let test = "router";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("life");
+    let qdiscs = space.tc("qdisc show dev v0");
+    let xcp = |args: &str| space.xcp(args);
+
+    let added = xcp("router add v0 --capacity 10mbit --overhead 18 --json").ok();
+    assert_eq!(
+        added.json(),
+        json!({
+            "device": "v0",
+            "change": "added",
+            "capacity_bps": 10_000_000,
+            "measure": true,
+            "xcp_share_percent": null,
+            "overhead_bytes": 18,
+            "mpu_bytes": 0,
+            "cells": "none",
+            "ip_proto": 253,
+        })
+    );
+    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
+    let again = xcp("router add v0 --capacity 10mbit --overhead 18").ok();
+    assert_eq!(
+        again.out,
+        "v0: was an XCP router already, nothing changed, 10.0 Mb/s\n"
+    );
+    let changed = xcp("router add v0 --capacity 2.5gbit").ok();
+    assert_eq!(changed.out, "v0: changed, 2.5 Gb/s\n");
+
+    let one = xcp("router show v0 --json").ok().json();
+    assert_eq!(one["capacity_bps"], 2_500_000_000_u64);
+    assert_eq!(one["overhead_bytes"], 0);
+    assert_eq!(xcp("router show --json").ok().json(), json!([one]));
+    assert!(xcp("router show v0")
+        .ok()
+        .out
+        .starts_with("v0\n  capacity "));
+    xcp("router show v1").failed(
+        1,
+        "xcp: v1: no XCP router on this device\n  \
+         help: add one: xcp router add v1 --capacity 10mbit\n",
+    );
+
+    assert_eq!(
+        xcp("router del v0").ok().out,
+        "v0: no XCP router any more\n"
+    );
+    assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
+    assert_eq!(xcp("router del v0").code, Some(1));
+    assert_eq!(xcp("router show --json").ok().json(), json!([]));
+    before.gone();
+}
+
+#[test]
+fn all_options_are_told() {
+    let _turn = turn();
+    let test = "router options";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("opt");
+    let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33";
+    let added = space.xcp(&format!("router add v0 {set} --json"));
+    assert_eq!(
+        added.ok().json(),
+        json!({
+            "device": "v0",
+            "change": "added",
+            "capacity_bps": null,
+            "measure": true,
+            "xcp_share_percent": 33,
+            "overhead_bytes": -14,
+            "mpu_bytes": 64,
+            "cells": "atm",
+            "ip_proto": 253,
+        })
+    );
+    let again = space.xcp(&format!("router add v0 {set}")).ok().out;
+    assert_eq!(
+        again,
+        "v0: was an XCP router already, nothing changed, auto\n"
+    );
+    let told = space.xcp("router show v0 --json").ok().json();
+    for (name, value) in [
+        ("capacity_bps", json!(null)),
+        ("capacity_in_use_bps", json!(null)),
+        ("measure", json!(true)),
+        ("xcp_share_percent", json!(33)),
+        ("overhead_bytes", json!(-14)),
+        ("mpu_bytes", json!(64)),
+        ("cells", json!("atm")),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    let believed = space.xcp("router add v0 --capacity 1mbit --no-measure --ptm");
+    assert_eq!(believed.ok().out, "v0: changed, 1.0 Mb/s\n");
+    let text = space.xcp("router show v0").ok().out;
+    for line in [
+        "\n  capacity             1.0 Mb/s\n",
+        "\n  link carries         not measured\n",
+        "\n  XCP's share          by the numbers of flows\n",
+        "\n  overhead             0 B per packet, PTM\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    space.xcp("router del v0").ok();
+    before.gone();
+}
+
+/// What tc says of the queue disciplines of v0, without handles.
+fn queue_disciplines(space: &Space) -> Value {
+    let mut all: Value = serde_json::from_str(&space.tc("-j qdisc show dev v0")).unwrap();
+    for qdisc in all.as_array_mut().unwrap() {
+        let qdisc = qdisc.as_object_mut().unwrap();
+        qdisc.retain(|key, _| key == "kind" || key == "options");
+    }
+    all
+}
+
+#[test]
+fn a_token_bucket_comes_and_goes() {
+    let _turn = turn();
+    let test = "shaping";
+    if !can_run(test) {
+        return;
+    }
+    if xcp_datapath::features::has_qdisc() {
+        return skipped(test, "the queue discipline xcp shapes here");
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("tbf");
+    let none = queue_disciplines(&space);
+    let xcp = |args: &str| space.xcp(args);
+    let with = |rate_bytes_per_s: u64, packets: u64, overhead: u64| {
+        let told = queue_disciplines(&space);
+        assert_eq!(told[0]["kind"], "tbf", "{told}");
+        assert_eq!(told[0]["options"]["rate"], rate_bytes_per_s, "{told}");
+        let bytes = told[0]["options"]["overhead"].as_u64().unwrap_or(0);
+        assert_eq!(bytes, overhead, "{told}");
+        assert_eq!(told[1]["kind"], "pfifo", "{told}");
+        assert_eq!(told[1]["options"]["limit"], packets, "{told}");
+    };
+
+    xcp("router add v0 --capacity 100mbit --shape").ok();
+    with(12_500_000, 1666, 0);
+    let again = xcp("router add v0 --capacity 100mbit --shape --json").ok();
+    assert_eq!(again.json()["change"], "unchanged");
+    let framed = "--shape 1mbit --limit 30 --overhead 38";
+    let changed = xcp(&format!("router add v0 --capacity 100mbit {framed} --json"));
+    assert_eq!(changed.ok().json()["change"], "changed");
+    with(125_000, 30, 38);
+    let told = xcp("router show v0 --json").ok().json();
+    assert_eq!(told["qdisc"], "tbf");
+    assert_eq!(told["shape_bps"], 1_000_000);
+    xcp("router add v0 --capacity 100mbit").ok();
+    assert_eq!(queue_disciplines(&space), none);
+    // more bytes per second than 32 bits count
+    xcp("router add v0 --capacity 40gbit --shape").ok();
+    with(5_000_000_000, 666_666, 0);
+    xcp("router add v0 --capacity 1mbit --shape --ptm").failed(
+        1,
+        "xcp: v0: a token bucket (tbf) knows no PTM\n  help: shape the link by other means \
+         (cake, the modem), and leave --shape out\n",
+    );
+    xcp("router del v0").ok();
+    assert_eq!(queue_disciplines(&space), none);
+    before.gone();
+}
+
+#[test]
+fn a_root_that_somebody_chose_is_left_alone() {
+    let _turn = turn();
+    let test = "root of others";
+    if !can_run(test) || xcp_datapath::features::has_qdisc() {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("root");
+    space.tc("qdisc add dev v0 root pfifo limit 9");
+    let chosen = queue_disciplines(&space);
+    space.xcp("router add v0 --capacity 1mbit --shape").failed(
+        1,
+        "xcp: v0: has the root queue discipline pfifo, set by somebody\n  \
+         help: remove it (tc qdisc del dev v0 root), or leave it and be a router over it \
+         (without --shape)\n",
+    );
+    assert_eq!(queue_disciplines(&space), chosen);
+    before.gone();
+    // in the place of ours, too
+    space.tc("qdisc del dev v0 root");
+    space.xcp("router add v0 --capacity 1mbit --shape").ok();
+    space.tc("qdisc replace dev v0 root pfifo limit 9");
+    space.xcp("router del v0").ok();
+    assert_eq!(queue_disciplines(&space), chosen);
+    before.gone();
+}
+
+#[test]
+fn a_device_that_has_gone_leaves_nothing_for_long() {
+    let _turn = turn();
+    let test = "device gone";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("gone");
+    space.xcp("router add v0 --capacity 10mbit").ok();
+    space.device("del v0");
+    assert_eq!(space.xcp("router show --json").ok().json(), json!([]));
+    space.device("add v2 type veth peer name v3");
+    space.xcp("router add v2 --capacity 10mbit").ok();
+    space.xcp("router del v2").ok();
+    before.gone();
+}
+
+#[test]
+fn unknown_devices_are_named() {
+    // nothing is loaded for them
+    let _turn = shared_turn().unwrap();
+    if !can_run("unknown device") {
+        return;
+    }
+    for action in [
+        "add xcp-none --capacity 1mbit",
+        "del xcp-none",
+        "show xcp-none",
+    ] {
+        xcp(&format!("router {action}")).failed(
+            1,
+            "xcp: xcp-none: no such network device here\n  \
+             help: list the devices with `ip link`\n",
+        );
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp run`: the program's sockets use XCP, its end is ours, and nothing
+//! is left behind.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use crate::command::{xcp, Ran, Traces, XCP};
+use crate::common::{control, turn};
+use xcp_datapath::testing::can_run;
+
+fn run(script: &str) -> Ran {
+    Ran::of(Command::new(XCP).args(["run", "--", "sh", "-c", script]))
+}
+
+#[test]
+fn exit_status_is_the_programs() {
+    let _turn = turn();
+    let test = "run";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    assert_eq!(run("echo in there").ok().out, "in there\n");
+    assert_eq!(run("exit 3").code, Some(3));
+    assert_eq!(run("kill -TERM $$").code, Some(128 + libc::SIGTERM));
+    xcp("run -- xcp-no-such-command").failed(
+        127,
+        "xcp: xcp-no-such-command: no such command\n  \
+         help: check the name, or give the path of the program\n",
+    );
+    xcp("run /etc/passwd").failed(
+        126,
+        "xcp: /etc/passwd: not executable\n  help: name a program, or chmod +x it\n",
+    );
+    before.gone();
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let _turn = turn();
+    let test = "run and signals";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+        let mut child = Command::new(XCP)
+            .args([
+                "run",
+                "sh",
+                "-c",
+                "trap 'exit 9' TERM HUP INT; echo ready; while :; do sleep 0.1; done",
+            ])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(9), "signal {signal}");
+    }
+    before.gone();
+}
+
+/// What the next test runs, inside and outside.
+#[test]
+#[ignore = "run by another test"]
+fn tell_control() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    println!("client {} server {}", control(&client), control(&server));
+}
+
+#[test]
+fn sockets_use_xcp_inside_only() {
+    let _turn = turn();
+    let test = "run and sockets";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let me = std::env::current_exe().unwrap();
+    let tell = [
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "native::run::tell_control",
+    ];
+    let inside = Ran::of(Command::new(XCP).arg("run").arg(&me).args(tell)).ok();
+    assert!(inside.out.contains("client xcp server xcp"), "{inside:?}");
+    let outside = Ran::of(Command::new(&me).args(tell)).ok();
+    assert!(!outside.out.contains(" xcp"), "{outside:?}");
+    before.gone();
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The ways for an application to get XCP, by the examples in docs/examples:
+//! each fetches some bytes over an XCP path, in C and in Python.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use crate::command::{xcp, Traces, XCP};
+use crate::common::{
+    control, default_control, pattern, run, set_control, turn, Net, CLIENT, LINK_BPS,
+};
+use tempfile::TempDir;
+
+use super::is_elsewhere;
+use xcp_datapath::testing::{can_run, skipped};
+use xcp_datapath::{cgroup_mount_point, host};
+
+const BYTES: usize = 1_000_000;
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
+const NUMBER: i32 = 200;
+/// The server's IPv6 address, where a test has one.
+const SERVER6: &str = "fd77:1::1";
+
+/// The network and the compiled examples. The server is in `c`, the client in
+/// `s`: that way the link is narrow.
+struct Place {
+    net: Net,
+    bin: TempDir,
+    _traces: Check,
+}
+
+/// Checks that nothing is left when the rest is gone.
+struct Check(Traces);
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        let _ = host::off();
+        if !thread::panicking() {
+            self.0.gone();
+        }
+    }
+}
+
+impl Place {
+    /// None, and the reason on standard error, where it cannot be.
+    fn new(test: &str) -> Option<Self> {
+        if !can_run(test) {
+            return None;
+        }
+        for tool in ["cc", "python3"] {
+            if Command::new(tool).arg("--version").output().is_err() {
+                skipped(test, &format!("{tool} is not installed"));
+                return None;
+            }
+        }
+        let traces = Check(Traces::before(test)?);
+        let bin = tempfile::tempdir().unwrap();
+        for name in ["plain", "setsockopt", "protocol"] {
+            let out = bin.path().join(name).display().to_string();
+            run(
+                "cc",
+                &format!("-Wall -Wextra -Werror -O2 -o {out} {EXAMPLES}/{name}.c"),
+            );
+        }
+        let net = Net::new("k");
+        net.add_routers(LINK_BPS);
+        Some(Self {
+            net,
+            bin,
+            _traces: traces,
+        })
+    }
+
+    /// Both kinds of an example, as commands.
+    fn kinds(&self, name: &str) -> [Vec<String>; 2] {
+        let compiled = self.bin.path().join(name).display().to_string();
+        let script = format!("{EXAMPLES}/{name}.py");
+        // -B: it shall not write into the documents' folder
+        let python = ["python3", "-B", &script].map(str::to_owned);
+        [vec![compiled], python.to_vec()]
+    }
+
+    /// Fetches from a listener by an example, in C and in Python; `before` is
+    /// put before the command. Every byte must come, and both ends must speak
+    /// XCP all the time.
+    fn fetch(&self, before: &[&str], example: &str, listener: &TcpListener) {
+        for command in self.kinds(example) {
+            let was = host::counters().unwrap();
+            let ran = self.client(before, &command, listener);
+            assert_eq!(ran, format!("xcp, {BYTES} bytes\n"), "{command:?}");
+            let is = host::counters().unwrap();
+            assert_eq!(is.sockets - was.sockets, 2, "both ends: {command:?}");
+            assert_eq!(is.fallbacks, was.fallbacks, "neither gave it up");
+            let least = (BYTES / 1500) as u64;
+            assert!(is.forward_received - was.forward_received >= least);
+            assert!(is.return_received > was.return_received);
+        }
+    }
+
+    /// Runs a client against a listener; returns what it says.
+    fn client(&self, before: &[&str], command: &[String], listener: &TcpListener) -> String {
+        let to = listener.local_addr().unwrap();
+        let sent = pattern(BYTES);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut connection, _) = listener.accept().unwrap();
+                connection.write_all(&sent).unwrap();
+            });
+            let out = Command::new("nsenter")
+                .arg(format!("--net=/run/netns/{}", self.net.space("s")))
+                .args(before)
+                .args(command)
+                .args([to.ip().to_string(), to.port().to_string()])
+                .output()
+                .unwrap();
+            let said = String::from_utf8(out.stderr).unwrap();
+            assert!(out.status.success(), "{command:?}: {said}");
+            assert!(out.stdout == sent, "{command:?}: the bytes differ");
+            said
+        })
+    }
+
+    /// Listens at the server's place on a socket of this protocol number;
+    /// with `choose`, it selects xcp by name.
+    fn listen(&self, address: &str, protocol: i32, choose: bool) -> TcpListener {
+        let address: SocketAddr = match address.contains(':') {
+            true => format!("[{address}]:0"),
+            false => format!("{address}:0"),
+        }
+        .parse()
+        .unwrap();
+        self.net.within("c", || {
+            let family = if address.is_ipv6() {
+                libc::AF_INET6
+            } else {
+                libc::AF_INET
+            };
+            // bound and listening as the standard library does, on our socket
+            let fd = socket(family, libc::SOCK_STREAM, protocol).unwrap();
+            if choose {
+                set_control(&fd, "xcp");
+            }
+            let model = TcpListener::bind(address).unwrap();
+            let mut raw: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+            let mut length = std::mem::size_of_val(&raw) as u32;
+            let rc = unsafe {
+                let to = (&raw mut raw).cast();
+                libc::getsockname(model.as_raw_fd(), to, &mut length)
+            };
+            assert_eq!(rc, 0);
+            drop(model); // its port is free, and known
+            unsafe {
+                let at = (&raw const raw).cast();
+                assert_eq!(libc::bind(fd.as_raw_fd(), at, length), 0);
+                assert_eq!(libc::listen(fd.as_raw_fd(), 8), 0);
+            }
+            TcpListener::from(fd)
+        })
+    }
+
+    fn ip(&self, node: &str, line: &str) {
+        let space = self.net.space(node);
+        run("nsenter", &format!("--net=/run/netns/{space} ip {line}"));
+    }
+
+    /// Gives both ends' routes an attribute, or takes it away.
+    fn set_routes(&self, server: &str, client: &str) {
+        for (node, via4, via6, attribute) in [
+            ("c", "10.77.1.2", "fd77:1::2", server),
+            ("s", "10.77.2.1", "fd77:2::1", client),
+        ] {
+            for via in [via4, via6] {
+                self.ip(
+                    node,
+                    &format!("route replace default via {via} {attribute}"),
+                );
+            }
+        }
+    }
+}
+
+fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // what another thread starts shall not keep it open
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[test]
+fn by_name() {
+    let _turn = turn();
+    let Some(place) = Place::new("setsockopt") else {
+        return;
+    };
+    xcp("host on").ok();
+    let listener = place.listen(CLIENT, 0, true);
+    place.fetch(&[], "setsockopt", &listener);
+    xcp("host off").ok();
+}
+
+#[test]
+fn by_route() {
+    let _turn = turn();
+    let Some(place) = Place::new("routes") else {
+        return;
+    };
+    xcp("host on").ok();
+    for address in [CLIENT, SERVER6] {
+        // both by route; then each end by route where the other chooses
+        let xcp = "congctl xcp";
+        place.set_routes(xcp, xcp);
+        place.fetch(&[], "plain", &place.listen(address, 0, false));
+        place.set_routes("", xcp);
+        place.fetch(&[], "plain", &place.listen(address, 0, true));
+        place.set_routes(xcp, "");
+        place.fetch(&[], "setsockopt", &place.listen(address, 0, false));
+
+        // a server whose route says otherwise does not answer the offer
+        place.set_routes("congctl reno", xcp);
+        let was = host::counters().unwrap();
+        let listener = place.listen(address, 0, true);
+        let [plain, _] = place.kinds("plain");
+        let said = place.client(&[], &plain, &listener);
+        assert_eq!(said, format!("{}, {BYTES} bytes\n", default_control()));
+        let is = host::counters().unwrap();
+        assert_eq!(is.sockets, was.sockets);
+        assert_eq!(is.fallbacks - was.fallbacks, 1, "the client's");
+    }
+    xcp("host off").ok();
+}
+
+/// This process, with all its threads, in a control group of its own until
+/// dropped.
+struct Group {
+    path: PathBuf,
+    home: PathBuf,
+}
+
+impl Group {
+    fn enter(name: &str) -> Self {
+        let root = cgroup_mount_point().unwrap();
+        let text = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let below = text.lines().find_map(|l| l.strip_prefix("0::/")).unwrap();
+        let group = Self {
+            path: root.join(format!("xcp-test-{name}-{}", std::process::id())),
+            home: root.join(below),
+        };
+        fs::create_dir(&group.path).unwrap();
+        Self::move_to(&group.path);
+        group
+    }
+
+    fn move_to(group: &Path) {
+        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        Self::move_to(&self.home);
+        fs::remove_dir(&self.path).unwrap();
+    }
+}
+
+#[test]
+fn by_control_group() {
+    if is_elsewhere("native::sockets::by_control_group") {
+        return;
+    }
+    let _turn = turn();
+    let Some(place) = Place::new("control groups") else {
+        return;
+    };
+    let group = Group::enter("default");
+    xcp(&format!(
+        "host on --default --cgroup {}",
+        group.path.display()
+    ))
+    .ok();
+    place.fetch(&[], "plain", &place.listen(CLIENT, 0, false));
+
+    // outside of it, `xcp run` is needed, at both ends
+    drop(group);
+    xcp("host on").ok();
+    let listener = place.listen(CLIENT, 0, true);
+    place.fetch(&[XCP, "run", "--"], "plain", &listener);
+    xcp("host off").ok();
+}
+
+#[test]
+fn by_protocol_number() {
+    if is_elsewhere("native::sockets::by_protocol_number") {
+        return;
+    }
+    let _turn = turn();
+    let test = "sockets of type IPPROTO_XCP";
+    let Some(place) = Place::new(test) else {
+        return;
+    };
+    assert!(!has_number(NUMBER), "nobody has taken it");
+    let on = xcp("host on --json").ok().json();
+    let show = xcp("host show --json").ok().json();
+    assert_eq!(on["socket_protocol"], show["socket_protocol"]);
+    let sentence = xcp("host on").ok().out;
+    if let Some(reason) = on["socket_protocol_note"].as_str() {
+        refused(reason, &sentence);
+        return skipped(test, reason);
+    }
+    assert_eq!(on["socket_protocol"], NUMBER);
+    let line = format!("socket(AF_INET or AF_INET6, SOCK_STREAM, {NUMBER}) opens one with XCP\n");
+    assert!(sentence.ends_with(&line), "{sentence}");
+
+    place.fetch(&[], "protocol", &place.listen(CLIENT, NUMBER, false));
+    place.fetch(&[], "protocol", &place.listen(SERVER6, NUMBER, false));
+
+    only_what_was_asked_for();
+    other_numbers_and_groups();
+
+    xcp("host off").ok();
+    assert!(!has_number(NUMBER), "`off` takes it away");
+}
+
+/// What is said where the kernel forbids it, and that all else goes on.
+fn refused(reason: &str, sentence: &str) {
+    let note = format!("note: sockets of type IPPROTO_XCP are not available: {reason}\n");
+    assert!(sentence.ends_with(&note), "{sentence}");
+    assert!(xcp("host show").ok().out.contains("socket protocol"));
+    xcp(&format!("host on --socket-protocol {NUMBER}")).failed(
+        1,
+        &format!(
+            "xcp: --socket-protocol {NUMBER}: {reason}\n  help: leave it out: programs can \
+             choose XCP by setsockopt(TCP_CONGESTION, \"xcp\")\n"
+        ),
+    );
+    let off = xcp("host on --socket-protocol off --json").ok().json();
+    assert_eq!(off["change"], "unchanged");
+    assert!(off["socket_protocol_note"].is_null());
+    assert!(!has_number(NUMBER));
+    xcp("host off").ok();
+}
+
+fn has_number(number: i32) -> bool {
+    socket(libc::AF_INET, libc::SOCK_STREAM, number).is_ok()
+}
+
+/// The congestion control of a socket when it listens.
+fn when_listening(fd: OwnedFd) -> String {
+    assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 1) }, 0);
+    control(&fd)
+}
+
+/// No socket gets XCP, nor any other number a socket, by accident.
+fn only_what_was_asked_for() {
+    let plain = || socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+    let ours = |kind| socket(libc::AF_INET, libc::SOCK_STREAM | kind, NUMBER);
+    assert_eq!(when_listening(ours(libc::SOCK_NONBLOCK).unwrap()), "xcp");
+    assert_eq!(when_listening(plain()), default_control());
+    // a call that fails when its number has been looked at
+    let error = ours(1 << 30).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(when_listening(plain()), default_control());
+    // one that chose something else afterwards has that
+    let other = ours(0).unwrap();
+    set_control(&other, "reno");
+    assert_eq!(when_listening(other), "reno");
+    for (family, kind, number) in [
+        (libc::AF_INET, libc::SOCK_DGRAM, NUMBER),
+        (libc::AF_INET, libc::SOCK_STREAM, NUMBER + 1),
+        (libc::AF_UNIX, libc::SOCK_STREAM, NUMBER),
+    ] {
+        assert!(socket(family, kind, number).is_err(), "{family} {kind}");
+    }
+}
+
+/// Changing the number and the group, which others are not in.
+fn other_numbers_and_groups() {
+    let on = |args: &str| xcp(&format!("host on {args} --json")).ok().json()["change"].clone();
+    assert_eq!(on(""), "unchanged");
+    assert_eq!(on("--socket-protocol 201"), "changed");
+    assert!(has_number(201) && !has_number(NUMBER));
+    assert_eq!(on("--socket-protocol off"), "changed");
+    assert!(!has_number(201) && !has_number(NUMBER));
+
+    let group = Group::enter("number");
+    let covered = format!("--cgroup {}", group.path.display());
+    assert_eq!(on(&covered), "changed");
+    assert!(has_number(NUMBER));
+    Group::move_to(&group.home);
+    assert!(!has_number(NUMBER), "outside of the group");
+    assert_eq!(on(""), "changed");
+    assert!(has_number(NUMBER));
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp router trace` and `xcp router show --watch` as people and programs
+//! use them: what they print, and every way in which they end.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::command::{Ran, Space};
+use crate::common::turn;
+use serde_json::Value;
+use xcp_datapath::testing::can_run;
+
+/// The time from one update of `--watch` to the next, if it is in time.
+const UPDATE: Duration = Duration::from_millis(200);
+
+/// A router on `v0` of a namespace, which XCP packets pass as long as the
+/// work goes on.
+fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
+    let space = Space::new(name);
+    for device in ["v0", "v1"] {
+        space.device(&format!("set {device} up"));
+    }
+    space.xcp("router add v0 --capacity 10mbit").ok();
+    let frame = golden("forward");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = space.within(|| packet_socket("v0"));
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(send(&socket, &frame), frame.len() as isize);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        // also when the work panics
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _over = Over(&over);
+        work(&space);
+    });
+    let _ = space.xcp("router del v0");
+}
+
+/// One of the golden packets.
+fn golden(name: &str) -> Vec<u8> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire");
+    let text = fs::read_to_string(dir.join(format!("{name}.hex"))).unwrap();
+    let digits: Vec<u8> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(str::bytes)
+        .filter(u8::is_ascii_hexdigit)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// A socket whose packets leave by a device as they are.
+fn packet_socket(device: &str) -> OwnedFd {
+    let name = std::ffi::CString::new(device).unwrap();
+    // SAFETY: the records are plain, and live through the calls.
+    unsafe {
+        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        let socket = OwnedFd::from_raw_fd(fd);
+        let mut to: libc::sockaddr_ll = std::mem::zeroed();
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+        let rc = libc::bind(fd, (&raw const to).cast(), size_of_val(&to) as u32);
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        socket
+    }
+}
+
+fn send(socket: &OwnedFd, frame: &[u8]) -> isize {
+    // SAFETY: the frame lives through the call.
+    unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) }
+}
+
+fn interrupt(child: &Child) {
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+}
+
+fn start(space: &Space, args: &str) -> Child {
+    space
+        .command(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What it prints first.
+fn line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let out = child.stdout.as_mut().unwrap();
+    let mut byte = [0];
+    while line.is_empty() || !line.ends_with('\n') {
+        out.read_exact(&mut byte).unwrap();
+        line.push(byte[0] as char);
+    }
+    line
+}
+
+fn end(child: Child) -> Ran {
+    let out = child.wait_with_output().unwrap();
+    Ran {
+        code: out.status.code(),
+        out: String::from_utf8(out.stdout).unwrap(),
+        err: String::from_utf8(out.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn intervals_are_told_in_three_forms() {
+    let _turn = turn();
+    if !can_run("trace") {
+        return;
+    }
+    with_traffic("form", |space| {
+        let csv = space.xcp("router trace v0 --csv --count 2").ok().out;
+        let rows: Vec<Vec<&str>> = csv.lines().map(|l| l.split(',').collect()).collect();
+        assert_eq!(rows.len(), 3, "{csv}");
+        assert_eq!(
+            rows[0][..4],
+            ["time_s", "interval_s", "average_rtt_s", "capacity_bps"]
+        );
+        let value = |row: usize, name: &str| {
+            let column = rows[0].iter().position(|n| *n == name).unwrap();
+            rows[row][column].parse::<f64>().unwrap()
+        };
+        let frame_bits = golden("forward").len() as f64 * 8.0;
+        for row in [1, 2] {
+            assert_eq!(rows[row].len(), rows[0].len());
+            assert_eq!(value(row, "capacity_bps"), 10e6);
+            // an interval has a packet at least; a rate is whole bytes per second
+            let bits = (value(row, "input_rate_bps") + 8.0) * value(row, "interval_s");
+            assert!(bits >= frame_bits, "{csv}");
+            assert!(value(row, "feedback_bps") > 0.0, "{csv}");
+        }
+        let apart = value(2, "time_s") - value(1, "time_s");
+        assert!((apart - value(2, "interval_s")).abs() < 1e-6, "{csv}");
+
+        // the slower the traffic, the longer it takes until there are some
+        let mut duration_s = 1;
+        loop {
+            let begun = Instant::now();
+            let json = space.xcp(&format!("router trace v0 --json --duration {duration_s}"));
+            assert!(begun.elapsed() >= Duration::from_secs(duration_s));
+            let json = json.ok().out;
+            for line in json.lines() {
+                let interval: Value = serde_json::from_str(line).unwrap();
+                assert_eq!(interval["capacity_bps"], 10_000_000);
+            }
+            if json.lines().count() >= 3 {
+                break;
+            }
+            duration_s *= 2;
+            assert!(duration_s < 60, "{json}");
+        }
+
+        let table = space.xcp("router trace v0 --count 1").ok().out;
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 2, "{table}");
+        assert!(lines[1].contains("10.0 Mb/s"), "{table}");
+        assert_eq!(lines[0].len(), lines[1].len(), "{table}");
+    });
+}
+
+#[test]
+fn a_trace_ends_in_every_way() {
+    let _turn = turn();
+    if !can_run("ends of a trace") {
+        return;
+    }
+    with_traffic("ends", |space| {
+        let mut first = start(space, "router trace v0 --json");
+        line(&mut first);
+        space.xcp("router trace v0").failed(
+            1,
+            "xcp: v0: its trace is being read already\n  \
+             help: end the other xcp router trace, or the lab run, first\n",
+        );
+        interrupt(&first);
+        let ran = end(first);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+
+        let mut unread = start(space, "router trace v0 --json");
+        line(&mut unread);
+        drop(unread.stdout.take());
+        let ran = end(unread);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+
+        let mut removed = start(space, "router trace v0 --json");
+        line(&mut removed);
+        space.xcp("router del v0").ok();
+        let ran = end(removed);
+        // intervals may have ended meanwhile
+        for line in ran.out.lines() {
+            let interval: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(interval["capacity_bps"], 10_000_000);
+        }
+        assert_eq!(ran.code, Some(1));
+        assert_eq!(
+            ran.err,
+            "{\"error\":{\"thing\":\"v0\",\"reason\":\"its XCP router has been removed\",\
+             \"remedy\":\"add it again: xcp router add v0\"}}\n"
+        );
+        space.xcp("router trace v0").failed(
+            1,
+            "xcp: v0: no XCP router on this device\n  \
+             help: add one: xcp router add v0 --capacity 10mbit\n",
+        );
+    });
+}
+
+#[test]
+fn watching_goes_on_until_interrupted() {
+    let _turn = turn();
+    if !can_run("watch") {
+        return;
+    }
+    with_traffic("json", |space| {
+        let begun = Instant::now();
+        let mut child = start(space, "router show v0 --watch --json");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let packets = |line: String| {
+            let status: Value = serde_json::from_str(&line).unwrap();
+            status["xcp_packets"].as_u64().unwrap()
+        };
+        let mut next = || packets(lines.next().unwrap().unwrap());
+        let first = next();
+        let mut last = first;
+        let mut updates = 1;
+        while updates < 6 || last <= first + 50 {
+            let now = next();
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+            updates += 1;
+        }
+        assert!(begun.elapsed() >= (updates - 1) * UPDATE);
+        interrupt(&child);
+        let ran = end(child);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+
+        let mut plain = start(space, "router show --watch");
+        assert_eq!(line(&mut plain), "v0\n");
+        interrupt(&plain);
+        let ran = end(plain);
+        assert_eq!(ran.code, Some(130));
+        assert_eq!(
+            ran.err,
+            "xcp: standard output is no terminal: one block for each update\n"
+        );
+    });
+}
+
+/// A terminal: its user's end, and the program's. Neither for what another
+/// thread starts: its end would not be seen.
+fn terminal() -> (File, OwnedFd) {
+    let user = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open("/dev/ptmx")
+        .unwrap();
+    let size = libc::winsize {
+        ws_row: 8,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the descriptor is open, and the size lives through the call; the
+    // other end's descriptor is ours.
+    unsafe {
+        let fd = user.as_raw_fd();
+        assert_eq!(libc::unlockpt(fd), 0);
+        assert_eq!(libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size), 0);
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let program = libc::ioctl(fd, libc::TIOCGPTPEER, flags);
+        assert!(program >= 0, "{}", std::io::Error::last_os_error());
+        (user, OwnedFd::from_raw_fd(program))
+    }
+}
+
+#[test]
+fn a_terminal_is_redrawn_and_restored() {
+    let _turn = turn();
+    if !can_run("watch on a terminal") {
+        return;
+    }
+    with_traffic("term", |space| {
+        const HOME: &[u8] = b"\x1b[H";
+        let begun = Instant::now();
+        let (mut user, program) = terminal();
+        let mut command: Command = space.command("router show v0 --watch");
+        let child = command
+            .env("TERM", "xterm")
+            .stdout(program)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(command); // and with it our copy of the program's end
+        let mut seen = Vec::new();
+        let mut interrupted = false;
+        let mut some = [0; 4096];
+        // the end is an error on a terminal
+        while let Ok(n @ 1..) = user.read(&mut some) {
+            seen.extend(&some[..n]);
+            let pages = seen.windows(HOME.len()).filter(|w| w == &HOME).count();
+            if pages == 5 && !interrupted {
+                interrupt(&child);
+                interrupted = true;
+            }
+        }
+        let ran = end(child);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
+        assert!(begun.elapsed() >= 4 * UPDATE);
+        let seen = String::from_utf8(seen).unwrap();
+        assert!(seen.starts_with("\x1b[?1049h\x1b[?25l"), "{seen:?}");
+        assert!(seen.ends_with("\x1b[?25h\x1b[?1049l"), "{seen:?}");
+        let pages: Vec<&str> = seen.split("\x1b[H").skip(1).collect();
+        assert!(pages.len() >= 5, "{}", pages.len());
+        for page in pages {
+            assert!(page.contains("capacity in use"), "{page:?}");
+            assert_eq!(page.matches('\n').count(), 7, "{page:?}");
+        }
+    });
+}
