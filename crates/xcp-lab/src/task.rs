@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Tasks for the machine other than experiments. What it said in an earlier run
-//! is kept, as the results of experiments are.
+//! is kept, as the results of experiments are. On several processors another run
+//! may differ in what it measures, not in what it must show.
 
 use xcp_player::cost::Subject;
 use xcp_player::qdisc::Check;
@@ -86,9 +87,7 @@ fn run(
     let say = |step: &str| progress(Progress::Step(step));
     let kernel = kernel::find(options.kernel.as_deref(), &say)?;
     let base = initramfs::base(&kernel)?.finish();
-    // runs on several processors may differ
-    let fresh = options.fresh || setup.processors > 1;
-    let kept = Session::open(&kernel, &base, fresh, &say)?;
+    let kept = Session::open(&kernel, &base, options.fresh, &say)?;
     if let Some(words) = kept.find(setup, task)? {
         progress(Progress::Kept {
             names: &[name],
@@ -110,14 +109,12 @@ fn run(
         }
         Ok(None)
     })?;
-    if setup.processors == 1 {
-        let label = Label {
-            experiment: "task".into(),
-            variant: name.into(),
-            seed: setup.seed,
-            kernel: kernel.release.clone(),
-        };
-        kept.keep(setup, task, &label, &words);
-    }
+    let label = Label {
+        experiment: "task".into(),
+        variant: name.into(),
+        seed: setup.seed,
+        kernel: kernel.release.clone(),
+    };
+    kept.keep(setup, task, &label, &words);
     Ok((kernel, words))
 }

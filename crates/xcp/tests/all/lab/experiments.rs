@@ -11,48 +11,28 @@ use std::process::Stdio;
 use crate::place::{number, Lab, SHORT};
 use serde_json::Value;
 
-fn validated(kernel: &str, more: &[&str]) -> (Lab, String) {
+#[test]
+fn the_figures_of_a_run_are_whole() {
     let lab = Lab::new();
-    let args = ["zh-validation", "--variant", "xcp", "--json", "--kernel"];
-    let ran = lab.run(&[&args[..], &[kernel], more].concat());
+    // what it shows is a quick case of `xcp lab all`
+    let args = ["zh-validation", "--variant", "xcp", "--kernel", "6.18"];
+    let ran = lab.run(&[&args[..], &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let result = ran.json();
     assert_eq!(result["experiment"], "zh-validation");
     let release = result["kernel"].as_str().unwrap();
-    assert!(
-        release.starts_with(kernel) || kernel == "newest",
-        "{release}"
-    );
+    assert!(release.starts_with("6.18"), "{release}");
     assert_eq!(result["ok"], true);
     let xcp = &result["variants"][0];
     assert_eq!(xcp["name"], "xcp");
     assert!(number(&xcp["link_utilisation"]) >= 0.98, "{xcp}");
-    assert!(number(&xcp["jain"]) >= 0.995, "{xcp}");
-    assert!(number(&xcp["queue_packets"]["mean"]) <= 5.0, "{xcp}");
-    assert_eq!(xcp["drops"], 0, "{xcp}");
     assert_eq!(xcp["flows"].as_array().unwrap().len(), 4);
+    for flow in xcp["flows"].as_array().unwrap() {
+        assert_eq!(flow["control"], "xcp", "{xcp}");
+    }
     assert_eq!(xcp["checks"].as_array().unwrap().len(), 4);
-    (lab, ran.out)
-}
-
-#[test]
-fn zh_validation_holds_on_6_12() {
-    validated("6.12", &[]);
-}
-
-#[test]
-fn zh_validation_holds_on_the_newest_kernel() {
-    validated("newest", &[]);
-}
-
-#[test]
-fn zh_validation_holds_on_6_18_and_is_the_same_twice() {
-    // the first may be kept from an earlier run, which is as good
-    let (first, first_json) = validated("6.18", &[]);
-    let (second, second_json) = validated("6.18", &["--fresh"]);
-    assert!(first_json == second_json, "{first_json}\n{second_json}");
-    assert!(first.csv() == second.csv(), "the samples differ");
-    let page = fs::read_to_string(first.path("out").join("report.html")).unwrap();
+    assert!(lab.csv().lines().count() > 900, "a sample every 100 ms");
+    let page = fs::read_to_string(lab.path("out").join("report.html")).unwrap();
     assert!(page.contains("zh-validation"));
 }
 

@@ -2,10 +2,10 @@
 //! `xcp lab` in the virtual-time machine: nothing here loads a program into
 //! this host's kernel.
 
+mod captures;
+mod checks;
 mod costs;
 mod experiments;
-mod formats;
 mod kept;
 mod links;
-mod qdisc;
-mod routers;
+mod results;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The queue discipline `xcp`, on a kernel that can have it: in the
-//! virtual-time machine.
+//! `xcp lab check`: the queue discipline `xcp` keeps its promises, and every
+//! kernel's verifier takes the programs.
 
 use std::process::Command;
 
 use crate::command::{Ran, XCP};
+use crate::place::in_parallel;
 use serde_json::Value;
 
 fn lab(args: &[&str]) -> Ran {
@@ -24,7 +25,7 @@ fn found(ran: &Ran) -> Vec<(String, bool, String)> {
 /// then 1,000 times installed, changed, replaced and deleted under full load:
 /// nothing out of order, nothing left.
 #[test]
-fn it_holds_what_it_promises_and_leaves_nothing() {
+fn the_queue_discipline_holds_what_it_promises_and_leaves_nothing() {
     let ran = lab(&["check", "qdisc", "--kernel", "6.18", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found = found(&ran);
@@ -36,9 +37,33 @@ fn it_holds_what_it_promises_and_leaves_nothing() {
 
 /// A kernel without queue disciplines in BPF says so.
 #[test]
-fn a_kernel_without_it_is_told() {
+fn a_kernel_without_the_queue_discipline_is_told() {
     let ran = lab(&["check", "qdisc", "--kernel", "6.12"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let reason = "this kernel has no queue disciplines in BPF";
     assert!(ran.err.contains(reason), "{}", ran.err);
+}
+
+/// The router loops over processors, and the newest kernel's verifier follows
+/// fewer bounds: both kept it from loading once.
+#[test]
+fn every_program_loads_and_carries_traffic_on_every_kernel() {
+    let runs = vec![("6.12", "1", 16), ("newest", "1", 20), ("6.18", "40", 20)];
+    in_parallel(runs, |(kernel, processors, least)| {
+        let ran = lab(&[
+            "check",
+            "programs",
+            "--kernel",
+            kernel,
+            "--processors",
+            processors,
+            "--json",
+        ]);
+        assert_eq!(ran.code, Some(0), "{kernel}: {ran:?}");
+        let report = ran.json();
+        assert_eq!(report["loaded_for"], "1, 2, 31, 64, 1024");
+        let programs = report["programs"].as_array().unwrap();
+        assert!(programs.len() >= least, "{kernel}: {programs:?}");
+        assert_eq!(report["checks"].as_array().unwrap().len(), 4);
+    });
 }

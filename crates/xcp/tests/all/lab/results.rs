@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! docs/results.md is honest: rows that nobody chose, run again, are as they are
+//! written.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use xcp_datapath::testing::skipped;
+
+use crate::command::{Ran, XCP};
+use crate::place::Lab;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn verify(args: &[&str]) -> Ran {
+    let mut command = Command::new(XCP);
+    Ran::of(command.args(["lab", "verify", "--json"]).args(args))
+}
+
+/// The hash of the commit that is tested, which its author cannot choose.
+fn commit() -> Option<String> {
+    let out = Command::new("git")
+        .args(["-C", ROOT, "rev-parse", "HEAD"])
+        .output();
+    let out = out.ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+#[test]
+fn rows_drawn_by_the_commit_are_as_written() {
+    let test = "rows of docs/results.md";
+    let Some(draw) = commit() else {
+        return skipped(test, "this is no checkout");
+    };
+    let document = Path::new(ROOT).join("docs/results.md");
+    let ran = verify(&[&document.display().to_string(), "--draw", draw.trim()]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let result = ran.json();
+    let count = |what: &str| result[what].as_array().unwrap().len();
+    if count("proofs") < 3 {
+        let stale = count("stale");
+        skipped(
+            test,
+            &format!("{stale} are of another build: ./x experiments"),
+        );
+    }
+}
+
+/// A figure that someone has improved is found.
+#[test]
+fn a_row_that_is_not_true_is_told() {
+    let document = fs::read_to_string(Path::new(ROOT).join("docs/results.md")).unwrap();
+    let short = "| isi-overestimate | told-100-measured | 6.18 | ";
+    let Some(row) = document.lines().find(|line| line.starts_with(short)) else {
+        panic!("{short}");
+    };
+    let head = document.lines().find(|l| l.starts_with("| experiment"));
+    let better = row.replacen("0.", "1.", 1);
+    let lab = Lab::new();
+    let text = format!("{}\n{better}\n", head.unwrap());
+    let ran = verify(&[&lab.file("results.md", &text)]);
+    let result = ran.json();
+    if result["stale"].as_array().unwrap().len() == 1 {
+        return skipped("a row that is not true", "it is of another build");
+    }
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(result["proofs"][0]["ok"], false, "{result}");
+    assert_eq!(result["proofs"][0]["found"], row, "{result}");
+}
