@@ -120,3 +120,97 @@ fn told(cases: &[Case], what: &str) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xcp_lab::all::Judged;
+    use xcp_lab::result::{CheckResult, VariantResult};
+    use xcp_lab::verify::Proof;
+
+    fn case(variant: &str) -> Case {
+        Case {
+            experiment: "sharing".into(),
+            variant: variant.into(),
+            kernel: "6.18".into(),
+        }
+    }
+
+    fn judged(kept: bool, met: bool, gap: Option<&str>) -> State {
+        let name = "jain >= 0.99".into();
+        let gap = gap.map(String::from);
+        let result = VariantResult {
+            checks: vec![CheckResult::new(name, 0.99, 0.5, met, gap)],
+            ..VariantResult::default()
+        };
+        State::Judged(Box::new(Judged {
+            release: "6.18.5".into(),
+            key: "00".into(),
+            kept,
+            varies: false,
+            result,
+        }))
+    }
+
+    #[test]
+    fn only_what_is_not_well_is_told_and_all_is_counted() {
+        let states = [
+            ("well", judged(true, true, None)),
+            ("gap", judged(false, false, Some("it is short"))),
+            ("missed", judged(false, false, None)),
+            (
+                "broken",
+                State::Failed {
+                    reason: "no kernel".into(),
+                },
+            ),
+            ("long", State::Unchecked),
+        ];
+        let rows = states.map(|(variant, state)| Row {
+            case: case(variant),
+            state,
+        });
+        let all = All {
+            rows: rows.to_vec(),
+            ok: false,
+        };
+        let text = describe(&all, &Style(false));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "gap     sharing  gap     6.18  jain >= 0.99  measured 0.5  known gap: it is short",
+                "FAILED  sharing  missed  6.18  jain >= 0.99  measured 0.5",
+                "FAILED  sharing  broken  6.18  no kernel",
+                "",
+                "5 cases: 2 run, 1 kept from earlier runs, 2 failed",
+                "1 not checked, for they are not quick and not kept: `xcp lab all` runs them \
+                 (`./x experiments` in a checkout)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_that_is_not_as_written_is_shown_both_ways() {
+        let proof = |variant: &str, ok| Proof {
+            case: case(variant),
+            written: "| 0.9 |".into(),
+            found: "| 0.8 |".into(),
+            ok,
+        };
+        let verified = Verified {
+            proofs: vec![proof("a", true), proof("b", false)],
+            stale: vec![case("c")],
+            missing: Vec::new(),
+            ok: false,
+        };
+        let text = proved(&verified, &Style(false));
+        assert_eq!(
+            text,
+            "ok      sharing, a, Linux 6.18\n\
+             FAILED  sharing, b, Linux 6.18\n  written: | 0.9 |\n  found:   | 0.8 |\n\
+             1 row stale (`./x experiments` makes the document anew): sharing, c, Linux 6.18\n\
+             2 rows run again\n"
+        );
+    }
+}
