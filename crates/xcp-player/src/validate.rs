@@ -237,6 +237,7 @@ min = 0.45
             "by_departures = true",
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50",
+            "without = [\"losses\"]",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
@@ -311,6 +312,11 @@ min = 0.45
                 "queue = \"xcp\"",
                 "capacity_mbit = \"auto\"\nmeasure = false",
                 "variant v: only measuring",
+            ),
+            (
+                "queue = \"xcp\"",
+                "without = [\"care\"]",
+                "unknown variant `care`, expected `losses`",
             ),
             (
                 "queue = \"xcp\"",
