@@ -16,7 +16,7 @@
  *   feedback      cwnd += fb base RTT        core/xcp_sender.h
  *                 cwnd += packets            in the format `option-2005`
  *   timeout       cwnd = 1 packet
- *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
+ *   loss          cwnd as it is, unless it is not XCP's: core/xcp_loss.h
  *   idle          cwnd ages towards what is used
  *
  * A socket that does not speak XCP falls back to the system's default at once:
@@ -39,6 +39,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define PACED_MAX_BPS 3125000000ULL
 /* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
+
+/* those of option.bpf.c */
+struct xcp_host_config config SEC(".data.config");
+
+static __always_inline bool does(enum xcp_cure cure)
+{
+	return !(config.without & cure);
+}
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)
 {
@@ -71,17 +79,19 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	__u32 sample_us = tp->rack.rtt_us;
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
 	__u32 payload = payload_of(tp, s);
-	__u64 window = tp->snd_wnd;
+	__u64 window = tp->snd_wnd, sample;
 
 	s->sender.wire_B =
 		payload + room_of(s->wire) + tp->tcp_header_len + ip_len;
-	s->sender.limit_B = window * s->sender.wire_B / payload;
+	s->sender.limit_B =
+		xcp_loss_limit(&s->loss, window * s->sender.wire_B / payload);
 	if (!sample_us)
 		sample_us = tp->srtt_us >> 3;
-	if (sample_us)
-		xcp_sender_rtt(&s->sender,
-			       xcp_ns_to_ticks((__u64)sample_us * 1000),
-			       tp->tcp_mstamp);
+	if (!sample_us)
+		return;
+	sample = xcp_ns_to_ticks((__u64)sample_us * 1000);
+	xcp_sender_rtt(&s->sender, sample, tp->tcp_mstamp);
+	xcp_loss_on_rtt(&s->loss, sample);
 }
 
 /* Gives TCP the window and the pacing rate. */
@@ -97,7 +107,7 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 		return;
 	/* TCP paces payload; the window counts whole packets */
 	rate = s->sender.pacing_Bps * payload_of(tp, s) / s->sender.wire_B;
-	if (rate > PACED_MAX_BPS)
+	if (rate > PACED_MAX_BPS || xcp_loss_is_tcp(&s->loss))
 		rate = ~0UL;
 	sk->sk_pacing_rate = xcp_max(rate, 1);
 }
@@ -112,8 +122,10 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 		s->paced = 1;
 	}
 	xcp_sender_reset(&s->sender, tp->snd_cwnd);
+	__builtin_memset(&s->loss, 0, sizeof(s->loss));
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
+	s->round_lost = tp->lost;
 	s->silent_acks = 0;
 	s->started = 1;
 	apply(sk, s);
@@ -167,18 +179,22 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 
 	if (!s)
 		return;
-	if (new_state == TCP_CA_LOSS)
-		xcp_sender_reset(&s->sender, 1);
-	else if (new_state == TCP_CA_RECOVERY && s->other_hops)
-		s->sender.cwnd_B -= s->sender.cwnd_B * 3 / 10;
-	else
+	if (new_state == TCP_CA_LOSS) {
+		xcp_loss_on_timeout(&s->loss, &s->sender);
+		/* TCP takes all that is in flight for lost: that tells nothing
+		 */
+		s->round_lost = tcp_sk(sk)->lost;
+	} else if (new_state == TCP_CA_RECOVERY) {
+		xcp_loss_on_recovery(&s->loss, &s->sender, s->other_hops);
+	} else {
 		return;
+	}
 	apply(sk, s);
 }
 
 /*
- * Once an RTT: a window that the application leaves unused ages, and a path
- * that tells of no routers is judged.
+ * Once an RTT: a window that the application leaves unused ages, losses are
+ * judged, and a path that tells of no routers.
  */
 static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 {
@@ -192,8 +208,13 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		 s->sender.wire_B * rtt_us / elapsed_us;
 	if (tp->app_limited && used_B < s->sender.cwnd_B / 2)
 		xcp_sender_age(&s->sender, used_B);
+	if (does(XCP_CURE_LOSSES))
+		xcp_loss_on_round(&s->loss, &s->sender,
+				  tp->lost - s->round_lost,
+				  tp->delivered - s->round_delivered);
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
+	s->round_lost = tp->lost;
 	if (s->wire == XCP_WIRE_OPTION_2005)
 		round_2005(s);
 }
@@ -203,6 +224,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 {
 	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	__s64 feedback;
+	__u64 before_B;
 
 	if (!s)
 		return;
@@ -223,10 +245,13 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		start(sk, s);
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
+	before_B = s->sender.cwnd_B;
 	if (feedback && s->wire == XCP_WIRE_OPTION_2005)
 		xcp_2005_feedback(&s->sender, feedback);
 	else if (feedback)
 		xcp_sender_feedback(&s->sender, feedback);
+	if (does(XCP_CURE_LOSSES))
+		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
 	COUNT_SUM(s, applied, feedback);
 	round_end(sk, s);
 	apply(sk, s);

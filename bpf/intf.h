@@ -7,9 +7,9 @@
 #define XCP_BPF_INTF_H
 
 #include "../core/xcp_frame.h"
+#include "../core/xcp_loss.h"
 #include "../core/xcp_receiver.h"
 #include "../core/xcp_router.h"
-#include "../core/xcp_sender.h"
 
 /* What `xcp router add` sets; may change while traffic flows. */
 struct xcp_router_config {
@@ -128,10 +128,16 @@ struct xcp_queue {
 	uint32_t present; /* queue disciplines that use this record */
 };
 
+/* What a sender does beyond the drafts, unless it is switched off. */
+enum xcp_cure {
+	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
+};
+
 /* What `xcp host on` sets. */
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
+	uint32_t without; /* enum xcp_cure, those that are switched off */
 };
 
 /* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */
@@ -199,6 +205,7 @@ struct xcp_host_counters {
 struct xcp_socket {
 	struct xcp_sender sender;
 	struct xcp_receiver receiver;
+	struct xcp_loss loss;
 	int64_t feedback; /* to be applied with this ACK; as receiver.pending */
 	int64_t rest_2005; /* of what `option-2005` asks for */
 	int64_t asked; /* in this round and in the one before */
@@ -206,6 +213,7 @@ struct xcp_socket {
 	int64_t came; /* of feedback, in this round */
 	uint64_t round_start_us;
 	uint32_t round_delivered;
+	uint32_t round_lost; /* in all, as the round began */
 	uint32_t silent_acks; /* since feedback last came back */
 	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t fell_back;
@@ -220,7 +228,7 @@ struct xcp_socket {
 	uint8_t way; /* of the other end's, as xcp_header_way tells */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
-	uint8_t unused[3];
+	uint8_t unused[7];
 };
 
 #define XCP_HOPS_UNKNOWN 255

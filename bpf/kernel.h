@@ -184,6 +184,7 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 delivered;
+	__u32 lost; /* total */
 	__u32 app_limited;
 	__u32 sacked_out;
 	struct tcp_rack rack;

@@ -8,7 +8,7 @@
 
 #include "xcp_receiver.h"
 #include "xcp_router.h"
-#include "xcp_sender.h"
+#include "xcp_loss.h"
 #include "xcp_service.h"
 #include "xcp_shaper.h"
 #include "xcp_wire.h"
@@ -32,8 +32,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[20];
-const struct layout xcp_core_layout[20] = {
+extern const struct layout xcp_core_layout[21];
+const struct layout xcp_core_layout[21] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -48,6 +48,7 @@ const struct layout xcp_core_layout[20] = {
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
+	LAYOUT(xcp_loss, state),
 	LAYOUT(xcp_shaper, unused),
 	LAYOUT(xcp_forward, xcp_hops),
 	LAYOUT(xcp_return, other_hops),
@@ -396,6 +397,51 @@ EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
 EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)
 {
 	return xcp_sender_packets(s);
+}
+
+/* Losses */
+
+EXPORT(bool, loss_trusts, const struct xcp_loss *l)
+{
+	return xcp_loss_trusts(l);
+}
+
+EXPORT(bool, loss_is_tcp, const struct xcp_loss *l)
+{
+	return xcp_loss_is_tcp(l);
+}
+
+EXPORT(uint64_t, loss_limit, const struct xcp_loss *l, uint64_t limit_B)
+{
+	return xcp_loss_limit(l, limit_B);
+}
+
+EXPORT(void, loss_on_rtt, struct xcp_loss *l, uint64_t sample)
+{
+	xcp_loss_on_rtt(l, sample);
+}
+
+EXPORT(void, loss_on_feedback, struct xcp_loss *l, struct xcp_sender *s,
+       uint64_t before_B)
+{
+	xcp_loss_on_feedback(l, s, before_B);
+}
+
+EXPORT(void, loss_on_recovery, struct xcp_loss *l, struct xcp_sender *s,
+       bool other_hops)
+{
+	xcp_loss_on_recovery(l, s, other_hops);
+}
+
+EXPORT(void, loss_on_timeout, struct xcp_loss *l, struct xcp_sender *s)
+{
+	xcp_loss_on_timeout(l, s);
+}
+
+EXPORT(void, loss_on_round, struct xcp_loss *l, struct xcp_sender *s,
+       uint32_t lost, uint32_t arrived)
+{
+	xcp_loss_on_round(l, s, lost, arrived);
 }
 
 /* Queues */

@@ -2,6 +2,7 @@
 //! What csrc/core.c exports. Every record is integers in C order; the test
 //! below compares sizes and last offsets with what the C compiler says.
 
+use crate::loss::Loss;
 use crate::receiver::Receiver;
 use crate::router::{Law, Other, Packet, Params, Pool, Seen, State, Sums};
 use crate::sampler::Sampler;
@@ -19,7 +20,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 20];
+    pub(crate) static xcp_core_layout: [Layout; 21];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -155,6 +156,15 @@ extern "C" {
     pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
     pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
 
+    pub(crate) fn xcp_core_loss_trusts(l: *const Loss) -> bool;
+    pub(crate) fn xcp_core_loss_is_tcp(l: *const Loss) -> bool;
+    pub(crate) fn xcp_core_loss_limit(l: *const Loss, limit_B: u64) -> u64;
+    pub(crate) fn xcp_core_loss_on_rtt(l: *mut Loss, sample: u64);
+    pub(crate) fn xcp_core_loss_on_feedback(l: *mut Loss, s: *mut Sender, before_B: u64);
+    pub(crate) fn xcp_core_loss_on_recovery(l: *mut Loss, s: *mut Sender, other_hops: bool);
+    pub(crate) fn xcp_core_loss_on_timeout(l: *mut Loss, s: *mut Sender);
+    pub(crate) fn xcp_core_loss_on_round(l: *mut Loss, s: *mut Sender, lost: u32, arrived: u32);
+
     pub(crate) fn xcp_core_service_a_next(owed: i64, a_has: bool, b_has: bool) -> bool;
     pub(crate) fn xcp_core_service_sent(
         owed: i64,
@@ -202,6 +212,7 @@ mod tests {
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
+            Layout(size_of::<Loss>(), offset_of!(Loss, state)),
             Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
             Layout(size_of::<Return>(), offset_of!(Return, other_hops)),

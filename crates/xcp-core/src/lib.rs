@@ -14,6 +14,7 @@
 #![deny(missing_docs)]
 
 mod ffi;
+mod loss;
 pub mod model;
 mod receiver;
 mod router;
@@ -23,6 +24,7 @@ mod service;
 mod shaper;
 pub mod wire;
 
+pub use loss::Loss;
 pub use receiver::Receiver;
 pub use router::{split, Other, Packet, Params, Pool, Router, Seen};
 pub use sampler::Sampler;

@@ -12,11 +12,13 @@ use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, error, link, netns, object, peers, socket, Cgroup, Error, Prefix,
+    bpffs, cgroup, device, error, link, netns, object, peers, socket, Cgroup, Cure, Error, Prefix,
     Result, Spoken, Wire,
 };
 
 const PART: &str = "host";
+/// The settings, which all programs share.
+const CONFIG: &str = "config";
 /// Marks programs that `xcp run` loaded for itself.
 const TRANSIENT: &str = "transient";
 const RUN_PREFIX: &str = "xcp-run-";
@@ -33,6 +35,8 @@ pub struct Options {
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
+    /// What senders are not to do, so that the failure can be shown.
+    pub without: Vec<Cure>,
     /// The protocol number by which sockets are opened that use `xcp`.
     pub socket_protocol: socket::Wanted,
 }
@@ -107,6 +111,8 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     pub default: bool,
+    /// What senders do not do.
+    pub without: Vec<Cure>,
     /// Wire formats in this network namespace; `option` where none fits.
     pub wires: Vec<Spoken>,
     /// Devices of this network namespace.
@@ -212,8 +218,9 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     let wanted = HostConfig {
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
+        without: Cure::bits(&options.without),
     };
-    let map = object::pinned_map(&dir.join("config"))?;
+    let map = object::pinned_map(&dir.join(CONFIG))?;
     let present: HostConfig = object::read_record(&map, 0)?;
     if present.bytes() != wanted.bytes() {
         object::write_record(&map, &wanted)?;
@@ -267,7 +274,7 @@ fn load_into(dir: &Path) -> Result<()> {
         ("peers", "peers"),
         ("heard", "heard"),
         ("chosen", "chosen"),
-        (".data.config", "config"),
+        (".data.config", CONFIG),
     ] {
         object::pin_map(&mut option, map, &dir.join(pin))?;
     }
@@ -277,7 +284,7 @@ fn load_into(dir: &Path) -> Result<()> {
     }
     device::create_table(dir)?;
     let mut open = object::open(&object::CC)?;
-    object::reuse(&mut open, &["sockets", "counters"], dir)?;
+    object::reuse(&mut open, &["sockets", "counters", CONFIG], dir)?;
     let mut cc = object::load(&object::CC, open)?;
     let mut registered = object::map_mut(&mut cc, "xcp")?
         .attach_struct_ops()
@@ -317,10 +324,11 @@ pub fn status() -> Result<Status> {
         return Err(not_on());
     }
     let dir = bpffs::dir(PART);
-    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         default: config.make_default != 0,
+        without: Cure::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
         socket_protocol: socket::number(&dir)?,

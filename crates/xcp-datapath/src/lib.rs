@@ -6,6 +6,7 @@
 
 mod bpffs;
 mod cgroup;
+mod cure;
 mod device;
 mod error;
 mod ethtool;
@@ -29,6 +30,7 @@ pub mod trace;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
+pub use cure::Cure;
 pub use error::{Error, Result};
 pub use object::set_verbose;
 pub use peers::{Prefix, Spoken};

@@ -26,6 +26,7 @@ const HOUSE: &[(&str, &str)] = house![
     "isi-overestimate",
     "mixed-formats",
     "sharing",
+    "hidden-hop",
     "varying",
     "varying-trace",
     "varying-jumps",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::link::Link;
 use crate::stage::device;
 use crate::validate::validate;
-use xcp_datapath::Wire;
+use xcp_datapath::{Cure, Wire};
 
 use crate::{Error, Result};
 
@@ -102,6 +102,9 @@ pub struct Variant {
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
+    /// What senders do not do, so that the failure can be shown.
+    #[serde(default)]
+    pub without: Vec<Cure>,
     /// Only some of the flows.
     pub flows: Option<Chosen>,
     /// What the router is told that the link can carry; the link's highest

@@ -255,6 +255,7 @@ min = 0.45
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",
+            "without = [\"losses\"]",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
@@ -336,6 +337,11 @@ min = 0.45
                 "queue = \"xcp\"",
                 "ip = 5",
                 "variant v: ip must be 4 or 6, not 5",
+            ),
+            (
+                "queue = \"xcp\"",
+                "without = [\"care\"]",
+                "unknown variant `care`, expected `losses`",
             ),
             (
                 "queue = \"xcp\"",

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{Prefix, Wire};
+use xcp_datapath::{Cure, Prefix, Wire};
 
 use crate::capacity::{Capacity, Rate};
 use crate::value;
@@ -128,6 +128,11 @@ pub struct HostOn {
     /// given several times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
+    /// Leave out what senders do beyond the XCP drafts, to see what happens
+    /// then: losses (losses that XCP's own queues do not explain are taken for
+    /// congestion)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
+    pub without: Vec<Cure>,
     #[command(flatten)]
     pub header: Header,
 }

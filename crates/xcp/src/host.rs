@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use xcp_datapath::host::{self, Change, Options, Speech, Status, Sums2005, TurnedOn};
 use xcp_datapath::socket::Outcome;
-use xcp_datapath::Spoken;
+use xcp_datapath::{Cure, Spoken};
 
 use crate::cli::{HostAction, HostOn};
 use crate::failure::Failure;
@@ -42,6 +42,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         make_default: asked.default,
         speech,
         socket_protocol: asked.socket_protocol.unwrap_or_default(),
+        without: asked.without.clone(),
         ..Default::default()
     };
     let done = host::on(&options)?;
@@ -49,6 +50,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         "change": done.change,
         "cgroup": options.cgroup,
         "default": asked.default,
+        "without": asked.without,
         "wire": asked.wire,
         "peers": asked.peers,
         "devices": asked.devices,
@@ -76,7 +78,14 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
         .iter()
         .map(|s| format!("\n{}", speaks(s)))
         .collect();
-    format!("{state}: {which}{how}\n{}", by_number(&done.sockets))
+    let without = match names(&options.without) {
+        none if none.is_empty() => String::new(),
+        some => format!("\nwithout {}", some.join(", ")),
+    };
+    format!(
+        "{state}: {which}{how}{without}\n{}",
+        by_number(&done.sockets)
+    )
 }
 
 fn speaks(spoken: &Spoken) -> String {
@@ -84,6 +93,10 @@ fn speaks(spoken: &Spoken) -> String {
         Some(peers) => format!("{} with {peers}", spoken.wire),
         None => format!("{} with all", spoken.wire),
     }
+}
+
+fn names(cures: &[Cure]) -> Vec<String> {
+    cures.iter().map(Cure::to_string).collect()
 }
 
 /// What became of the sockets of type IPPROTO_XCP.
@@ -121,12 +134,14 @@ fn describe(status: &Status, style: &Style) -> String {
     };
     let wires = listed(status.wires.iter().map(speaks).collect(), "option with all");
     let devices = listed(status.devices.clone(), "none");
+    let without = listed(names(&status.without), "nothing");
     let rows = [
         (
             "control group",
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
         ("default", if status.default { "yes" } else { "no" }.into()),
+        ("without", without),
         ("wire formats", wires),
         ("devices", devices),
         (
@@ -179,6 +194,7 @@ mod tests {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
             default: true,
+            without: vec![Cure::Losses],
             wires: vec![],
             devices: vec![],
             socket_protocol: None,
@@ -190,6 +206,7 @@ mod tests {
         };
         let text = describe(&status, &Style(false));
         assert!(text.starts_with("XCP is on\n  control group             /sys/fs/cgroup\n"));
+        assert!(text.contains("\n  without                   losses\n"));
         assert!(text.contains("\n  connections with XCP      4\n"));
         assert!(text.ends_with("\n  feedback applied          +10.0 Mb/s\n"));
     }

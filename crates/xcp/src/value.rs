@@ -8,7 +8,7 @@ use std::time::Duration;
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
-use xcp_datapath::{Prefix, Wire};
+use xcp_datapath::{Cure, Prefix, Wire};
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +96,14 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
     text.parse().map_err(|_| {
         let names = Wire::ALL.map(Wire::name).join(", ");
         BadValue::new("no such wire format", format!("give one of {names}"))
+    })
+}
+
+/// Something that senders do and can leave out.
+pub fn cure(text: &str) -> Result<Cure, BadValue> {
+    text.parse().map_err(|_| {
+        let names = Cure::ALL.map(Cure::name).join(", ");
+        BadValue::new("no such behaviour", format!("give some of {names}"))
     })
 }
 

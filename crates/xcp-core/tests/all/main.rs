@@ -7,6 +7,7 @@ mod conformance;
 mod formats;
 mod golden;
 mod headers;
+mod loss;
 mod properties;
 mod queues;
 mod vectors;

@@ -195,8 +195,12 @@ pub struct HostOn;
 
 impl HostOn {
     pub fn new() -> Self {
+        Self::with(&host::Options::default())
+    }
+
+    pub fn with(options: &host::Options) -> Self {
         let _ = host::off();
-        host::on(&host::Options::default()).unwrap();
+        host::on(options).unwrap();
         Self
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::command::{xcp, Traces};
 use crate::common::turn;
+use serde_json::json;
 use xcp_datapath::testing::can_run;
 
 #[test]
@@ -34,6 +35,15 @@ fn on_twice_changed_and_off() {
         .ok()
         .out
         .starts_with("XCP is on\n  control group "));
+
+    let without = "host on --default --without losses --json";
+    assert_eq!(change(without), "changed");
+    assert_eq!(change(without), "unchanged");
+    let status = xcp("host show --json").ok().json();
+    assert_eq!(status["without"], json!(["losses"]));
+    assert_eq!(change("host on --default --json"), "changed");
+    let status = xcp("host show --json").ok().json();
+    assert_eq!(status["without"], json!([]));
 
     assert_eq!(xcp("host off").ok().out, "XCP is off\n");
     xcp("host show").failed(1, not_on);

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The sender and losses: which of them are congestion, and the answer.
+ *
+ * XCP's routers answer congestion by feedback, so where every hop is one, a
+ * loss is corruption, or the router's own doing, and needs no second answer.
+ * But a bottleneck may be hidden: a switch, a bridge, a tunnel, a router that
+ * was told too much, a receiver that returns what nobody granted. Three things
+ * tell such a bottleneck from corruption:
+ *
+ *   lossy rounds in a row   a round is one RTT. A single one is repaired, and
+ *                           nothing else
+ *   waited > explained      waited = least RTT of the round - base, if that is
+ *                           more than base / 4 and 1 ms. The base is the least
+ *                           RTT ever seen, plus 1/4096 of it per round, as
+ *                           paths change. (The sender's own base RTT, that of 5
+ *                           to 10 s, takes a queue that others keep up for the
+ *                           path: CUBIC's queue of one bandwidth-delay product
+ *                           never empties.)
+ *                           A queue that XCP's routers see makes them take
+ *                           back F = -beta Q / d, so what they have taken off
+ *                           this window in the round explains a wait of
+ *                             explained = 2 RTT / beta * taken / cwnd
+ *                           (twice, for feedback is a round trip late)
+ *   lost > 6 + sent / 50    counted over the lossy rounds in a row: a policer
+ *                           or a short queue, which do not lift the RTT. At a
+ *                           loss ratio of 0.01, chance does this once in some
+ *                           10,000 rounds
+ *
+ * So a trusted path is congested after two lossy rounds in a row, if the RTT is
+ * lifted and not explained, or if it is not lifted and much is lost. Later one
+ * lossy round is enough.
+ *
+ *             congested              2 rounds
+ *   TRUSTED ------------> ANSWERED ------------> DISTRUSTED
+ *      ^                   ^    ^                 |      |
+ *      |         congested |    +-- any recovery -+      | `wait`
+ *      | `wait` rounds     |        or congestion        | clean rounds
+ *      +-------------- PROBATION <-----------------------+
+ *
+ * The answer is CUBIC's (RFC 9438), cwnd = 0.7 cwnd, and then a window grows by
+ * at most
+ *   DISTRUSTED  a packet a round, as Reno; or to twice itself, below 0.7 of
+ * what it was at a timeout. (CUBIC's least growth, 9/17 packet, got a quarter
+ * of 20 Mb/s beside a CUBIC flow.) PROBATION   cwnd / 8 a round: a hidden
+ * bottleneck is found out by few drops, while a trusted rate is back after a
+ * dozen rounds limit = min(limit, cwnd at the round's begin + growth) feedback:
+ * cwnd = min(cwnd + feedback base, max(cwnd, limit)) The sender asks for
+ * `limit` only. So feedback lowers the window as ever, and lifts it to no more
+ * than what was asked for, in every state.
+ *
+ * A round is clean if it has neither congestion nor an RTT that is lifted and
+ * not explained. `wait` doubles each time that probation ends in congestion,
+ * and the window goes back to what probation began with, so that even probing
+ * takes nothing from others in the long run.
+ */
+#ifndef XCP_LOSS_H
+#define XCP_LOSS_H
+
+#include "xcp_sender.h"
+
+enum xcp_loss_state {
+	XCP_LOSS_TRUSTED, /* feedback alone moves the window */
+	XCP_LOSS_ANSWERED, /* cut; what is lost now was sent before that */
+	XCP_LOSS_DISTRUSTED, /* any loss cuts, growth is Reno's */
+	XCP_LOSS_PROBATION, /* as trusted, but grows slowly, breaks easily */
+};
+
+struct xcp_loss {
+	uint64_t ceiling_B; /* of cwnd in this round, unless trusted */
+	uint64_t threshold_B; /* below it the window may double; in probation,
+				 the window that it began with */
+	uint64_t rtt; /* ticks, least of this round; 0 = none yet */
+	uint64_t base; /* ticks, 0 = unknown */
+	uint64_t taken_B; /* by feedback off the window in this round */
+	uint64_t given_B;
+	uint32_t run_lost; /* packets, in the lossy rounds in a row */
+	uint32_t run_sent;
+	uint16_t run; /* lossy rounds in a row */
+	uint16_t clean; /* rounds in a row, while not trusted */
+	uint16_t wait; /* clean rounds until probation, and then until trust */
+	uint8_t answered; /* rounds since the cut */
+	uint8_t state; /* enum xcp_loss_state */
+};
+
+/* in a row, that make a trusted path congested: one may be anything */
+#define XCP_LOSS_RUN 2
+/* of the base RTT, and 1 ms, since hosts and timers are no more exact */
+#define XCP_LOSS_LIFT_PARTS 4
+#define XCP_LOSS_LIFT_NS 1000000
+/* per round: a path that is 1/4 longer is known after 900 rounds */
+#define XCP_LOSS_BASE_PARTS 4096
+/* 2 / beta = 8.85 */
+#define XCP_LOSS_EXPLAINED 9
+/* as BBR's limit of 2 %, and what chance adds to few packets */
+#define XCP_LOSS_SENT_PARTS 50
+#define XCP_LOSS_CHANCE 6
+/*
+ * Losses that were caused before a cut are known an RTT after it, and a part
+ * of one more, as TCP waits for packets that come in another order.
+ */
+#define XCP_LOSS_ANSWER_ROUNDS 2
+/* rounds; the most is a minute at 50 ms */
+#define XCP_LOSS_WAIT_FIRST 16
+#define XCP_LOSS_WAIT_MAX 1024
+/* of the window, that probation adds in a round */
+#define XCP_LOSS_PROBE_PARTS 8
+
+XCP_INLINE bool xcp_loss_trusts(const struct xcp_loss *l)
+{
+	return l->state == XCP_LOSS_TRUSTED;
+}
+
+/*
+ * Does the window follow TCP's rules? Then it is not paced either: a queue that
+ * is full has no room for the packet that an ACK brings beyond its own, and a
+ * flow whose packets come one by one never loses that one (seen: 2 losses, and
+ * CUBIC beside it 22).
+ */
+XCP_INLINE bool xcp_loss_is_tcp(const struct xcp_loss *l)
+{
+	return l->state == XCP_LOSS_ANSWERED || l->state == XCP_LOSS_DISTRUSTED;
+}
+
+XCP_INLINE uint64_t xcp_loss_part(uint64_t cwnd_B)
+{
+	return cwnd_B - cwnd_B * 3 / 10;
+}
+
+XCP_INLINE void xcp_loss_enter(struct xcp_loss *l, enum xcp_loss_state state)
+{
+	l->state = (uint8_t)state;
+	l->answered = 0;
+	l->run = 0;
+	l->run_lost = 0;
+	l->run_sent = 0;
+}
+
+/* What the window may be at the end of the round that begins. */
+XCP_INLINE void xcp_loss_allow(struct xcp_loss *l, const struct xcp_sender *s)
+{
+	uint64_t growth = 0;
+
+	if (l->state == XCP_LOSS_PROBATION)
+		growth = xcp_max(s->cwnd_B / XCP_LOSS_PROBE_PARTS, s->wire_B);
+	else if (l->state == XCP_LOSS_DISTRUSTED)
+		growth = xcp_max(xcp_min(s->cwnd_B,
+					 xcp_excess(l->threshold_B, s->cwnd_B)),
+				 s->wire_B);
+	l->ceiling_B = s->cwnd_B + growth;
+}
+
+/* How long distrust lasts this time. */
+XCP_INLINE void xcp_loss_distrust(struct xcp_loss *l)
+{
+	if (l->state == XCP_LOSS_TRUSTED)
+		l->wait = XCP_LOSS_WAIT_FIRST;
+	else if (l->state == XCP_LOSS_PROBATION)
+		l->wait = (uint16_t)xcp_min(2U * l->wait, XCP_LOSS_WAIT_MAX);
+}
+
+/* The window is cut as CUBIC's. */
+XCP_INLINE void xcp_loss_answer(struct xcp_loss *l, struct xcp_sender *s)
+{
+	if (l->state == XCP_LOSS_PROBATION)
+		s->cwnd_B = xcp_min(s->cwnd_B, l->threshold_B);
+	xcp_loss_distrust(l);
+	s->cwnd_B = xcp_max(xcp_loss_part(s->cwnd_B), s->wire_B);
+	l->threshold_B = 0;
+	xcp_loss_enter(l, XCP_LOSS_ANSWERED);
+	xcp_loss_allow(l, s);
+}
+
+/* The most that may be asked for. */
+XCP_INLINE uint64_t xcp_loss_limit(const struct xcp_loss *l, uint64_t limit_B)
+{
+	return xcp_loss_trusts(l) ? limit_B : xcp_min(limit_B, l->ceiling_B);
+}
+
+/* A sample of the RTT, ticks. */
+XCP_INLINE void xcp_loss_on_rtt(struct xcp_loss *l, uint64_t sample)
+{
+	l->rtt = l->rtt ? xcp_min(l->rtt, sample) : sample;
+	l->base = l->base ? xcp_min(l->base, sample) : sample;
+}
+
+/* Feedback has moved a window of `before_B`. */
+XCP_INLINE void xcp_loss_on_feedback(struct xcp_loss *l, struct xcp_sender *s,
+				     uint64_t before_B)
+{
+	if (s->cwnd_B > before_B)
+		s->cwnd_B = xcp_min(s->cwnd_B, xcp_max(before_B, s->limit_B));
+	l->given_B += xcp_excess(s->cwnd_B, before_B);
+	l->taken_B += xcp_excess(before_B, s->cwnd_B);
+}
+
+/* How long the least of the round's packets waited, beyond jitter; else 0. */
+XCP_INLINE uint64_t xcp_loss_waited(const struct xcp_loss *l,
+				    const struct xcp_sender *s)
+{
+	uint64_t waited = xcp_excess(l->rtt ? l->rtt : s->rtt, l->base);
+	uint64_t jitter = xcp_max(l->base / XCP_LOSS_LIFT_PARTS,
+				  xcp_ns_to_ticks(XCP_LOSS_LIFT_NS));
+
+	return waited > jitter ? waited : 0;
+}
+
+/* Did they wait in a queue that XCP's routers do not see? */
+XCP_INLINE bool xcp_loss_queued(const struct xcp_loss *l,
+				const struct xcp_sender *s)
+{
+	uint64_t taken_B =
+		xcp_min(xcp_excess(l->taken_B, l->given_B), s->cwnd_B);
+
+	/* both in 1/256; windows are below 2^47 B, times below 2^34 ticks */
+	return (xcp_loss_waited(l, s) << 8) / xcp_max(s->rtt, 1) >
+	       (taken_B << 8) * XCP_LOSS_EXPLAINED / xcp_max(s->cwnd_B, 1);
+}
+
+XCP_INLINE bool xcp_loss_congested(const struct xcp_loss *l,
+				   const struct xcp_sender *s)
+{
+	if (l->run < (xcp_loss_trusts(l) ? XCP_LOSS_RUN : 1))
+		return false;
+	if (xcp_loss_waited(l, s))
+		return xcp_loss_queued(l, s);
+	return l->run_lost >
+	       l->run_sent / XCP_LOSS_SENT_PARTS + XCP_LOSS_CHANCE;
+}
+
+/*
+ * TCP begins to repair losses. With routers without XCP on the path one is
+ * enough for a cut, if not for distrust.
+ */
+XCP_INLINE void xcp_loss_on_recovery(struct xcp_loss *l, struct xcp_sender *s,
+				     bool other_hops)
+{
+	if (l->state == XCP_LOSS_DISTRUSTED) {
+		if (xcp_loss_queued(l, s))
+			l->clean = 0;
+		xcp_loss_answer(l, s);
+	} else if (l->state != XCP_LOSS_ANSWERED && other_hops) {
+		s->cwnd_B = xcp_max(xcp_loss_part(s->cwnd_B), s->wire_B);
+	}
+}
+
+/*
+ * A retransmission timed out. A trusted path gives the window back within a
+ * few RTTs; any other doubles it up to where CUBIC would.
+ */
+XCP_INLINE void xcp_loss_on_timeout(struct xcp_loss *l, struct xcp_sender *s)
+{
+	uint64_t threshold_B = xcp_loss_part(s->cwnd_B);
+
+	/* the second timeout in a row finds a small window */
+	if (l->state == XCP_LOSS_DISTRUSTED)
+		threshold_B = xcp_max(threshold_B, l->threshold_B);
+	xcp_sender_reset(s, 1);
+	if (xcp_loss_trusts(l) && !l->run)
+		return;
+	xcp_loss_distrust(l);
+	xcp_loss_enter(l, XCP_LOSS_DISTRUSTED);
+	l->clean = 0;
+	l->threshold_B = threshold_B;
+	xcp_loss_allow(l, s);
+}
+
+/* One round more; there is no need to count beyond 16 bits. */
+XCP_INLINE uint16_t xcp_loss_next(uint16_t rounds)
+{
+	return (uint16_t)xcp_min(rounds + 1U, UINT16_MAX);
+}
+
+/* A round is over, in which so many packets were found lost, and arrived. */
+XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
+				  uint32_t lost, uint32_t arrived)
+{
+	bool congested, queued = xcp_loss_queued(l, s);
+
+	if (lost && l->state != XCP_LOSS_ANSWERED) {
+		l->run = xcp_loss_next(l->run);
+		l->run_lost += lost;
+		l->run_sent += lost + arrived;
+	} else {
+		l->run = 0;
+		l->run_lost = 0;
+		l->run_sent = 0;
+	}
+	congested = xcp_loss_congested(l, s);
+	l->clean = xcp_loss_next(l->clean);
+	if (congested || queued)
+		l->clean = 0;
+	l->rtt = 0;
+	l->base += l->base / XCP_LOSS_BASE_PARTS;
+	l->taken_B = 0;
+	l->given_B = 0;
+	if (congested) {
+		xcp_loss_answer(l, s);
+	} else if (l->state == XCP_LOSS_ANSWERED) {
+		if (++l->answered >= XCP_LOSS_ANSWER_ROUNDS)
+			xcp_loss_enter(l, XCP_LOSS_DISTRUSTED);
+	} else if (!xcp_loss_trusts(l) && l->clean >= l->wait) {
+		xcp_loss_enter(l, l->state == XCP_LOSS_DISTRUSTED
+					  ? XCP_LOSS_PROBATION
+					  : XCP_LOSS_TRUSTED);
+		l->clean = 0;
+		l->threshold_B = s->cwnd_B;
+	}
+	xcp_loss_allow(l, s);
+}
+
+#endif

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/xcp_loss.h: which losses are congestion, and the answer.
+
+#![allow(non_snake_case)] // units in names
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use xcp_core::{ns_to_ticks, Loss, Sender};
+
+const WIRE_B: u32 = 1_500;
+/// The first wait for trust, rounds.
+const WAIT: usize = 16;
+/// 0.7 of a window, as C rounds it.
+fn cut(cwnd_B: u64) -> u64 {
+    (cwnd_B - cwnd_B * 3 / 10).max(WIRE_B.into())
+}
+
+/// A connection over a path of 100 ms.
+struct Path {
+    sender: Sender,
+    loss: Loss,
+    base: u64,
+}
+
+impl Path {
+    fn new(packets: u64) -> Self {
+        let base = ns_to_ticks(100_000_000);
+        let sender = Sender::new(WIRE_B, packets, 1 << 40, base);
+        let mut loss = Loss::default();
+        loss.on_rtt(base);
+        loss.on_round(&mut { sender }, 0, 1);
+        Self { sender, loss, base }
+    }
+
+    /// A round in which packets wait for a part of the base RTT, percent.
+    fn round(&mut self, lost: u32, waited: u64) {
+        let rtt = self.base + self.base * waited / 100;
+        self.sender.rtt = rtt;
+        self.loss.on_rtt(rtt);
+        let arrived = self.sender.packets() as u32;
+        self.loss.on_round(&mut self.sender, lost, arrived);
+    }
+
+    /// Feedback that moves the window by so many bytes, if nothing bounds it.
+    fn feedback(&mut self, bytes: i64) {
+        let before_B = self.sender.cwnd_B;
+        self.sender.limit_B = self.loss.limit(1 << 40);
+        self.sender.feedback(bytes * (1 << 28) / self.base as i64);
+        self.loss.on_feedback(&mut self.sender, before_B);
+    }
+
+    /// A path that is not trusted any more, just cut for the last time.
+    fn distrusted(packets: u64) -> Self {
+        let mut path = Self::new(packets);
+        while path.loss.trusts() {
+            path.round(5, 100);
+        }
+        path.round(0, 0);
+        path.round(0, 0);
+        path
+    }
+
+    /// Clean rounds until it is trusted.
+    fn rounds_to_trust(&mut self) -> usize {
+        (1..5_000)
+            .find(|_| {
+                self.round(0, 0);
+                self.loss.trusts()
+            })
+            .expect("clean for long enough")
+    }
+}
+
+#[test]
+fn a_single_lossy_round_is_repaired_without_a_cut() {
+    for (lost, waited) in [(1, 0), (50, 0), (1, 100), (50, 100)] {
+        let mut path = Path::new(100);
+        for _ in 0..5 {
+            path.loss.on_recovery(&mut path.sender, false);
+            path.round(lost, waited);
+            path.round(0, waited);
+        }
+        assert_eq!(path.sender.packets(), 100, "{lost} lost, {waited} % waited");
+        assert!(path.loss.trusts());
+    }
+}
+
+#[test]
+fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
+    let mut path = Path::new(100);
+    let before_B = path.sender.cwnd_B;
+    path.round(1, 50);
+    assert_eq!(path.sender.cwnd_B, before_B);
+    path.round(1, 50);
+    assert_eq!(path.sender.cwnd_B, cut(before_B));
+    // lost before the cut, known after it
+    path.loss.on_recovery(&mut path.sender, true);
+    path.round(20, 50);
+    path.round(1, 50);
+    assert_eq!(path.sender.cwnd_B, cut(before_B));
+    path.round(1, 50);
+    assert_eq!(path.sender.cwnd_B, cut(cut(before_B)));
+    // and each recovery after that, by itself
+    path.round(0, 50);
+    path.round(0, 50);
+    path.loss.on_recovery(&mut path.sender, false);
+    assert_eq!(path.sender.cwnd_B, cut(cut(cut(before_B))));
+}
+
+#[test]
+fn a_queue_that_xcp_routers_take_back_explains_losses() {
+    let mut path = Path::new(100);
+    for _ in 0..10 {
+        // beta Q / d = 0.226 * 0.5 / 1.5 of the window
+        let before_B = path.sender.cwnd_B;
+        path.feedback(-(before_B as i64) * 75 / 1000);
+        let fed_B = path.sender.cwnd_B;
+        path.round(5, 50);
+        assert_eq!(path.sender.cwnd_B, fed_B);
+    }
+    assert!(path.loss.trusts());
+    // a tenth of that does not
+    for _ in 0..2 {
+        let before_B = path.sender.cwnd_B;
+        path.feedback(-(before_B as i64) * 75 / 10_000);
+        path.round(5, 50);
+    }
+    assert!(!path.loss.trusts());
+}
+
+#[test]
+fn corruption_of_one_percent_is_not_congestion() {
+    for packets in [4, 10, 30, 100, 300, 1_000] {
+        let mut path = Path::new(packets);
+        let mut state = packets;
+        for round in 0..2_000 {
+            let lost = (0..packets).filter(|_| one_in_100(&mut state)).count();
+            if lost > 0 {
+                path.loss.on_recovery(&mut path.sender, false);
+            }
+            path.round(lost as u32, 10);
+            assert!(path.loss.trusts(), "{packets} packets, round {round}");
+        }
+        assert_eq!(path.sender.packets(), packets);
+    }
+}
+
+/// Whether the next number of SplitMix64 is in the lowest hundredth.
+fn one_in_100(state: &mut u64) -> bool {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) < u64::MAX / 100
+}
+
+#[test]
+fn a_policer_is_found_out_although_nothing_waits() {
+    for (packets, rounds) in [(10, 8), (100, 2), (1_000, 2)] {
+        let mut path = Path::new(packets);
+        for _ in 0..rounds {
+            assert!(path.loss.trusts());
+            path.round((packets / 10) as u32, 0);
+        }
+        assert!(!path.loss.trusts(), "{packets} packets");
+    }
+}
+
+#[test]
+fn a_distrusted_window_grows_as_reno_s_and_falls_as_feedback_says() {
+    let mut path = Path::distrusted(100);
+    let growth_B = u64::from(WIRE_B);
+    for _ in 0..5 {
+        let before_B = path.sender.cwnd_B;
+        for _ in 0..3 {
+            path.feedback(1_000_000);
+        }
+        assert_eq!(path.sender.cwnd_B, before_B + growth_B);
+        // a distrusted path with a queue is never clean
+        path.round(0, 50);
+    }
+    let before_B = path.sender.cwnd_B;
+    path.feedback(-10_000);
+    assert!(path.sender.cwnd_B.abs_diff(before_B - 10_000) <= 1);
+}
+
+#[test]
+fn feedback_lifts_to_no_more_than_was_asked_for() {
+    let mut path = Path::new(10);
+    let before_B = path.sender.cwnd_B;
+    path.sender.limit_B = 100 * u64::from(WIRE_B);
+    path.sender.feedback(1 << 31);
+    path.loss.on_feedback(&mut path.sender, before_B);
+    assert_eq!(path.sender.packets(), 100);
+    // a limit that has become less takes nothing away
+    path.sender.limit_B = 50 * u64::from(WIRE_B);
+    path.sender.feedback(1 << 31);
+    let before_B = 100 * u64::from(WIRE_B);
+    path.loss.on_feedback(&mut path.sender, before_B);
+    assert_eq!(path.sender.packets(), 100);
+}
+
+#[test]
+fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
+    let mut path = Path::distrusted(100);
+    let mut before = path.sender.cwnd_B;
+    for wait in [WAIT, 2 * WAIT, 4 * WAIT] {
+        assert_eq!(usize::from(path.loss.wait), wait);
+        while path.loss.is_tcp() {
+            path.round(0, 0);
+        }
+        assert!(!path.loss.trusts());
+        // probation adds an eighth a round, and goes back when it breaks
+        assert_eq!(path.sender.cwnd_B, before);
+        path.feedback(1 << 30);
+        assert_eq!(path.sender.cwnd_B, before + before / 8);
+        path.round(5, 50);
+        before = cut(before);
+        assert_eq!(path.sender.cwnd_B, before);
+    }
+    let rounds = path.rounds_to_trust();
+    let wait = usize::from(path.loss.wait);
+    assert!((2 * wait..=2 * wait + 2).contains(&rounds), "{rounds}");
+    // trust that has lasted begins with the first wait again
+    path.round(5, 50);
+    path.round(5, 50);
+    assert_eq!(usize::from(path.loss.wait), WAIT);
+}
+
+#[test]
+fn the_wait_for_trust_has_an_end() {
+    let mut path = Path::distrusted(1_000);
+    for _ in 0..12 {
+        while path.loss.is_tcp() {
+            path.round(0, 0);
+        }
+        path.round(5, 50);
+    }
+    assert_eq!(path.loss.wait, 1_024);
+}
+
+#[test]
+fn a_path_with_a_hidden_queue_is_never_clean() {
+    let mut path = Path::distrusted(100);
+    for _ in 0..10 * WAIT {
+        path.round(0, 50);
+        assert!(path.loss.is_tcp());
+    }
+}
+
+#[test]
+fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
+    let mut path = Path::new(100);
+    path.loss.on_timeout(&mut path.sender);
+    assert_eq!(path.sender.packets(), 1);
+    assert!(path.loss.trusts());
+    path.feedback(150_000 - 1_500);
+    assert!(path.sender.packets() >= 99);
+
+    // within a row of lossy rounds it is not
+    path.round(1, 0);
+    path.loss.on_timeout(&mut path.sender);
+    assert!(!path.loss.trusts());
+    // and the window doubles up to 0.7 of what it was, 7 rounds for 100 packets
+    for _ in 0..7 {
+        path.feedback(1 << 30);
+        path.round(0, 50);
+    }
+    assert!((69..=71).contains(&path.sender.packets()));
+}
+
+#[test]
+fn a_loss_where_others_route_is_answered_once_per_recovery() {
+    let mut path = Path::new(100);
+    path.loss.on_recovery(&mut path.sender, true);
+    assert_eq!(path.sender.packets(), 70);
+    path.round(1, 0);
+    assert!(path.loss.trusts());
+    path.feedback(30 * 1_500);
+    assert!((99..=100).contains(&path.sender.packets()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever happens in whatever order, a window stays within its bounds,
+    /// and feedback lifts it to no more than was asked for.
+    #[test]
+    fn the_window_keeps_its_bounds(
+        packets in 1..=1_000_000_000u64,
+        limit_B in 0..=(1u64 << 46),
+        events in prop::collection::vec((0..6u8, any::<u64>(), any::<u32>(), 0..63u32), 1..200),
+    ) {
+        let mut sender = Sender::new(WIRE_B, packets, limit_B, 1 << 24);
+        let mut loss = Loss::default();
+        for (event, long, short, smaller) in events {
+            let before_B = sender.cwnd_B;
+            match event {
+                0 => loss.on_rtt((long >> smaller) & ((1 << 34) - 1)),
+                1 => {
+                    sender.limit_B = loss.limit(limit_B);
+                    sender.feedback(long as i64 >> smaller);
+                    loss.on_feedback(&mut sender, before_B);
+                    prop_assert!(sender.cwnd_B <= before_B.max(sender.limit_B));
+                }
+                2 => loss.on_recovery(&mut sender, long & 1 == 0),
+                3 => loss.on_timeout(&mut sender),
+                4 => loss.on_round(&mut sender, short >> (smaller & 31), long as u32),
+                _ => loss.on_round(&mut sender, 0, short),
+            }
+            prop_assert!(sender.cwnd_B >= u64::from(WIRE_B));
+            prop_assert!(event == 1 || sender.cwnd_B <= before_B);
+            prop_assert!(loss.trusts() || loss.limit(u64::MAX) >= sender.cwnd_B || event == 1);
+        }
+    }
+}
