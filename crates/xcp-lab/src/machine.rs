@@ -20,7 +20,8 @@ use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
 pub const QEMU: &str = "qemu-system-x86_64";
-/// A machine that has said nothing for so long will not boot.
+/// A machine that has said nothing after so much of a processor's time will not
+/// boot, nor one that has done nothing with it for ten times as long.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 /// A kernel that says this on its console has given up.
 const LAST_WORDS: &[&str] = &["Kernel panic", "System halted"];
@@ -195,10 +196,25 @@ pub fn converse<T>(
                 }
             }
             Err(mpsc::RecvTimeoutError::Timeout)
-                if !has_given_up(&console) && (booted || begin.elapsed() < BOOT_PATIENCE) => {}
+                if !has_given_up(&console)
+                    && (booted
+                        || (processor_time(&child.0) < BOOT_PATIENCE
+                            && begin.elapsed() < 10 * BOOT_PATIENCE)) => {}
             Err(_) => return Err(silent(kernel, &console, booted, &mut child.0)),
         }
     }
+}
+
+/// What a process has had of the processors.
+fn processor_time(child: &Child) -> Duration {
+    // behind the name, which may hold anything: fields 14 and 15 are user's and system's
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    // SAFETY: asks for a constant.
+    let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Duration::from_secs(ticks / u64::try_from(per_s).unwrap_or(100).max(1))
 }
 
 fn has_given_up(console: &Path) -> bool {

@@ -242,16 +242,17 @@ fn with_lost_data_and_crowded_acks() {
     if !can_run("conservation with lost data") {
         return;
     }
-    let books = keep_books(How {
-        name: "d",
-        ..many_holes()
+    // whether blocks fill an ACK depends on when packets arrive
+    let crowded = (0..RUNS).any(|_| {
+        let books = keep_books(How {
+            name: "d",
+            ..many_holes()
+        });
+        assert_balanced(&books);
+        assert!(books.lost.dropped > 10);
+        books.hosts.return_crowded > 0
     });
-    assert_balanced(&books);
-    assert!(books.lost.dropped > 10);
-    assert!(
-        books.hosts.return_crowded > 0,
-        "SACK blocks left no room at least once"
-    );
+    assert!(crowded, "SACK blocks left no room at least once");
 }
 
 /// More than the link carries: a standing queue, and so many packets on their
