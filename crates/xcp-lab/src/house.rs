@@ -27,6 +27,7 @@ const HOUSE: &[(&str, &str)] = house![
     "mixed-formats",
     "sharing",
     "hidden-hop",
+    "corruption",
     "varying",
     "varying-trace",
     "varying-jumps",

@@ -21,6 +21,9 @@ pub struct Link {
     /// One way.
     #[serde(default)]
     pub delay_ms: f64,
+    /// Packets of a path that are lost by chance, in each direction.
+    #[serde(default)]
+    pub loss_percent: f64,
     /// Limit of the queue at the bottleneck, in packets.
     pub queue_packets: Option<u32>,
     /// What the link adds to each packet beyond what Linux counts.
@@ -42,7 +45,11 @@ impl Link {
 
     /// Whether a path of its own kind must be emulated.
     pub fn needs_netem(&self) -> bool {
-        self.queue_packets.is_none() && (self.rate_mbit.is_some() || self.delay_ms > 0.0)
+        self.queue_packets.is_none() && self.is_path()
+    }
+
+    fn is_path(&self) -> bool {
+        self.rate_mbit.is_some() || self.delay_ms > 0.0 || self.loss_percent > 0.0
     }
 
     /// Whether its rate changes.
@@ -119,8 +126,13 @@ impl Link {
         if !(0.0..=60_000.0).contains(&self.delay_ms) {
             return Some("delay_ms must be 0 to 60000");
         }
-        if self.queue_packets.is_some() && self.delay_ms > 0.0 {
-            return Some("a link with a queue has no delay: put it on the next link");
+        if !(0.0..=50.0).contains(&self.loss_percent) {
+            return Some("loss_percent must be 0 to 50");
+        }
+        if self.queue_packets.is_some() && (self.delay_ms > 0.0 || self.loss_percent > 0.0) {
+            return Some(
+                "a link with a queue has no delay and no loss_percent: put it on the next link",
+            );
         }
         if self.queue_packets.is_none()
             && (self.varies() || self.half_duplex || self.framing_bytes > 0)

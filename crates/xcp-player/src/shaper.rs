@@ -42,8 +42,12 @@ pub fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
         if !link.needs_netem() {
             return String::new();
         }
+        let loss = match link.loss_percent {
+            0.0 => String::new(),
+            percent => format!("loss random {percent}% "),
+        };
         return format!(
-            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
+            "qdisc add dev {dev} root netem delay {}us {loss}{rate} limit {PATH_PACKETS}\n",
             (link.delay_ms * 1e3) as u64
         );
     };

@@ -272,6 +272,8 @@ min = 0.45
         ] {
             assert_eq!(link(more), "", "{more}");
         }
+        let path = "between = [\"s\", \"r\"]";
+        assert_eq!(said(path, &format!("{path}\nloss_percent = 0.5")), "");
     }
 
     #[test]
@@ -286,6 +288,16 @@ min = 0.45
                 "between = [\"s\", \"r\"]",
                 "between = [\"s\", \"r\"]\nhalf_duplex = true",
                 "link s-r: rates, half_duplex",
+            ),
+            (
+                "rate_mbit = 10",
+                "rate_mbit = 10\nloss_percent = 1",
+                "link r-d: a link with a queue has no delay and no loss",
+            ),
+            (
+                "between = [\"s\", \"r\"]",
+                "between = [\"s\", \"r\"]\nloss_percent = 51",
+                "link s-r: loss_percent must be 0 to 50",
             ),
             ("udp_mbit = 4", "udp_mbit = 0", "flow 3: udp_mbit"),
             (

@@ -249,6 +249,17 @@ fn a_path_with_a_hidden_queue_is_never_clean() {
 }
 
 #[test]
+fn a_path_that_has_become_longer_is_clean_in_the_end() {
+    let mut path = Path::distrusted(100);
+    let rounds = (0..2_000).find(|_| {
+        path.round(0, 40);
+        path.loss.trusts()
+    });
+    // 1.25 * 1.12 = 1.4; ln 1.12 * 4096 = 464 rounds
+    assert!(matches!(rounds, Some(464..550)), "{rounds:?}");
+}
+
+#[test]
 fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
     let mut path = Path::new(100);
     path.loss.on_timeout(&mut path.sender);
