@@ -45,7 +45,7 @@ struct xcp_host_config config SEC(".data.config");
 
 static __always_inline bool does(enum xcp_cure cure)
 {
-	return !(config.without & cure);
+	return config.with & cure;
 }
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)

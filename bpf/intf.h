@@ -137,7 +137,7 @@ enum xcp_cure {
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t without; /* enum xcp_cure, those that are switched off */
+	uint32_t with; /* enum xcp_cure, those that are switched on */
 };
 
 /* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */

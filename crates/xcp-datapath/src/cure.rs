@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What senders do beyond the drafts, by name: each is on unless it is switched
-//! off to show the failure that it prevents.
+//! What senders can do beyond the drafts, by name: each is off unless it is
+//! switched on, as long as it is not ready for everyone.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One behaviour that can be switched off; `enum xcp_cure` in bpf/intf.h.
+/// One behaviour that can be switched on; `enum xcp_cure` in bpf/intf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u32)]

@@ -35,8 +35,8 @@ pub struct Options {
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
-    /// What senders are not to do, so that the failure can be shown.
-    pub without: Vec<Cure>,
+    /// What senders are to do that is not ready to be on for everyone.
+    pub with: Vec<Cure>,
     /// The protocol number by which sockets are opened that use `xcp`.
     pub socket_protocol: socket::Wanted,
 }
@@ -111,8 +111,8 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     pub default: bool,
-    /// What senders do not do.
-    pub without: Vec<Cure>,
+    /// What senders do that is not on for everyone.
+    pub with: Vec<Cure>,
     /// Wire formats in this network namespace; `option` where none fits.
     pub wires: Vec<Spoken>,
     /// Devices of this network namespace.
@@ -218,7 +218,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     let wanted = HostConfig {
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
-        without: Cure::bits(&options.without),
+        with: Cure::bits(&options.with),
     };
     let map = object::pinned_map(&dir.join(CONFIG))?;
     let present: HostConfig = object::read_record(&map, 0)?;
@@ -328,7 +328,7 @@ pub fn status() -> Result<Status> {
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         default: config.make_default != 0,
-        without: Cure::of_bits(config.without),
+        with: Cure::of_bits(config.with),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
         socket_protocol: socket::number(&dir)?,

@@ -8,7 +8,7 @@ use std::mem::size_of;
 /// A plain record, whose bytes are its value.
 ///
 /// # Safety
-/// Implementors are `repr(C)`, without padding that matters, and valid for
+/// Implementors are `repr(C)`, with padding that matters, and valid for
 /// any bytes.
 pub unsafe trait Record: Copy + Default {
     /// The record in these bytes, if they are as many.
@@ -262,7 +262,7 @@ record! {
     }
 
     /// `struct xcp_host_config`.
-    struct HostConfig { make_default: u32, whole_feedback: u32, without: u32, }
+    struct HostConfig { make_default: u32, whole_feedback: u32, with: u32, }
 
     /// `struct xcp_peer_key`.
     struct PeerKey { prefix_len: u32, netns: [u32; 2], address: [u8; 16], }

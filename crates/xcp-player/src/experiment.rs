@@ -102,9 +102,9 @@ pub struct Variant {
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
-    /// What senders do not do, so that the failure can be shown.
+    /// What senders do that is not on for everyone.
     #[serde(default)]
-    pub without: Vec<Cure>,
+    pub with: Vec<Cure>,
     /// Only some of the flows.
     pub flows: Option<Chosen>,
     /// What the router is told that the link can carry; the link's highest

@@ -291,7 +291,7 @@ impl HostOn {
         if ours {
             host::on(&host::Options {
                 whole_feedback: !variant.fractions,
-                without: variant.without.clone(),
+                with: variant.with.clone(),
                 socket_protocol: match variant.socket {
                     Socket::Tcp => socket::Wanted::Off,
                     Socket::Protocol => socket::Wanted::Number(socket::DEFAULT_NUMBER),

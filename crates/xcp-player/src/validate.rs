@@ -255,7 +255,7 @@ min = 0.45
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",
-            "without = [\"losses\"]",
+            "with = [\"losses\"]",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
@@ -352,7 +352,7 @@ min = 0.45
             ),
             (
                 "queue = \"xcp\"",
-                "without = [\"care\"]",
+                "with = [\"care\"]",
                 "unknown variant `care`, expected `losses`",
             ),
             (

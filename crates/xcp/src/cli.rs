@@ -128,11 +128,10 @@ pub struct HostOn {
     /// given several times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
-    /// Leave out what senders do beyond the XCP drafts, to see what happens
-    /// then: losses (losses that XCP's own queues do not explain are taken for
-    /// congestion)
+    /// Let senders do what is not ready for everyone: losses (losses that XCP's
+    /// own queues do not explain are taken for congestion)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
-    pub without: Vec<Cure>,
+    pub with: Vec<Cure>,
     #[command(flatten)]
     pub header: Header,
 }

@@ -99,7 +99,7 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
     })
 }
 
-/// Something that senders do and can leave out.
+/// Something that senders do if they are told to.
 pub fn cure(text: &str) -> Result<Cure, BadValue> {
     text.parse().map_err(|_| {
         let names = Cure::ALL.map(Cure::name).join(", ");

@@ -195,12 +195,8 @@ pub struct HostOn;
 
 impl HostOn {
     pub fn new() -> Self {
-        Self::with(&host::Options::default())
-    }
-
-    pub fn with(options: &host::Options) -> Self {
         let _ = host::off();
-        host::on(options).unwrap();
+        host::on(&host::Options::default()).unwrap();
         Self
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::Sums2005;
 use xcp_datapath::testing::{can_run, Accident, AccidentAccount, AccidentPlan, PATIENCE};
-use xcp_datapath::{host, router, Cure, Wire};
+use xcp_datapath::{host, router, Wire};
 
 const BYTES: usize = 8_000_000;
 
@@ -107,8 +107,6 @@ struct How {
     /// Of the routers, bytes per second.
     capacity: u64,
     measure: bool,
-    /// What senders leave out.
-    without: &'static [Cure],
     both_ways: bool,
     bytes: usize,
 }
@@ -121,7 +119,6 @@ impl Default for How {
             plan: AccidentPlan::default(),
             capacity: LINK_BPS,
             measure: true,
-            without: &[],
             both_ways: false,
             bytes: BYTES,
         }
@@ -136,10 +133,7 @@ fn run(how: How) -> Books {
         measure: how.measure,
         ..Default::default()
     });
-    let _host = HostOn::with(&host::Options {
-        without: how.without.to_vec(),
-        ..Default::default()
-    });
+    let _host = HostOn::new();
     if let Some(wire) = how.wire {
         net.speak(wire);
         // a lost packet is one hole, not a super-packet's
@@ -256,8 +250,7 @@ fn with_lost_data_and_crowded_acks() {
 }
 
 /// More than the link carries: a standing queue, and so many packets on their
-/// way that there are several holes at a time, if the sender does not take them
-/// for congestion.
+/// way that there are several holes at a time.
 fn many_holes() -> How {
     How {
         plan: AccidentPlan {
@@ -266,7 +259,6 @@ fn many_holes() -> How {
         },
         capacity: 3 * LINK_BPS,
         measure: false,
-        without: &[Cure::Losses],
         ..How::default()
     }
 }
