@@ -82,10 +82,7 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
         none if none.is_empty() => String::new(),
         some => format!("\nwith {}", some.join(", ")),
     };
-    format!(
-        "{state}: {which}{how}{with}\n{}",
-        by_number(&done.sockets)
-    )
+    format!("{state}: {which}{how}{with}\n{}", by_number(&done.sockets))
 }
 
 fn speaks(spoken: &Spoken) -> String {
