@@ -16,7 +16,8 @@
  *   feedback      cwnd += fb base RTT        core/xcp_sender.h
  *                 cwnd += packets            in the format `option-2005`
  *   timeout       cwnd = 1 packet
- *   loss          cwnd as it is, unless it is not XCP's: core/xcp_loss.h
+ *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC.
+ *                 If switched on, losses are judged: core/xcp_loss.h
  *   idle          cwnd ages towards what is used
  *
  * A socket that does not speak XCP falls back to the system's default at once:
@@ -181,8 +182,7 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 		return;
 	if (new_state == TCP_CA_LOSS) {
 		xcp_loss_on_timeout(&s->loss, &s->sender);
-		/* TCP takes all that is in flight for lost: that tells nothing
-		 */
+		/* TCP takes all that is in flight for lost */
 		s->round_lost = tcp_sk(sk)->lost;
 	} else if (new_state == TCP_CA_RECOVERY) {
 		xcp_loss_on_recovery(&s->loss, &s->sender, s->other_hops);

@@ -128,7 +128,7 @@ struct xcp_queue {
 	uint32_t present; /* queue disciplines that use this record */
 };
 
-/* What a sender does beyond the drafts, unless it is switched off. */
+/* What a sender does beyond the drafts, if it is switched on. */
 enum xcp_cure {
 	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
 };

@@ -41,13 +41,16 @@
  * The answer is CUBIC's (RFC 9438), cwnd = 0.7 cwnd, and then a window grows by
  * at most
  *   DISTRUSTED  a packet a round, as Reno; or to twice itself, below 0.7 of
- * what it was at a timeout. (CUBIC's least growth, 9/17 packet, got a quarter
- * of 20 Mb/s beside a CUBIC flow.) PROBATION   cwnd / 8 a round: a hidden
- * bottleneck is found out by few drops, while a trusted rate is back after a
- * dozen rounds limit = min(limit, cwnd at the round's begin + growth) feedback:
- * cwnd = min(cwnd + feedback base, max(cwnd, limit)) The sender asks for
- * `limit` only. So feedback lowers the window as ever, and lifts it to no more
- * than what was asked for, in every state.
+ *               what it was at a timeout. (CUBIC's least growth, 9/17
+ *               packet, got a quarter of 20 Mb/s beside a CUBIC flow.)
+ *   PROBATION   cwnd / 8 a round: a hidden bottleneck is found out by few
+ *               drops, while a trusted rate is back after a dozen rounds
+ *
+ *   limit = min(limit, cwnd at the round's begin + growth)
+ *   feedback:  cwnd = min(cwnd + feedback base, max(cwnd, limit))
+ *
+ * The sender asks for `limit` only. So feedback lowers the window as ever, and
+ * lifts it to no more than what was asked for, in every state.
  *
  * A round is clean if it has neither congestion nor an RTT that is lifted and
  * not explained. `wait` doubles each time that probation ends in congestion,

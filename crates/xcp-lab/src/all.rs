@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::experiment::{Experiment, Link};
 use crate::guest::Request;
 use crate::kernel::DEFAULT_SERIES;
+use crate::machine::Played;
 use crate::machines::{side_by_side, workplace};
 use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::rig::Rig;
@@ -99,15 +100,33 @@ impl Case {
     }
 }
 
+impl State {
+    fn failed(e: &Error) -> Self {
+        Self::Failed {
+            reason: e.to_string(),
+        }
+    }
+
+    fn ok(&self) -> bool {
+        match self {
+            Self::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
+            Self::Failed { .. } => false,
+            Self::Unchecked => true,
+        }
+    }
+}
+
+impl From<Result<Judged>> for State {
+    fn from(outcome: Result<Judged>) -> Self {
+        outcome.map_or_else(|e| Self::failed(&e), |j| Self::Judged(Box::new(j)))
+    }
+}
+
 impl Row {
     /// Whether nothing is wrong with it, as far as is known.
     #[must_use]
     pub fn ok(&self) -> bool {
-        match &self.state {
-            State::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
-            State::Failed { .. } => false,
-            State::Unchecked => true,
-        }
+        self.state.ok()
     }
 
     /// The checks that are not simply met.
@@ -133,13 +152,28 @@ impl Planned {
         Request::new(&self.experiment, &self.case.variant, SEED, &[])
     }
 
-    /// The figures of a run, with the checks of the experiment.
-    pub fn judge(&self, release: String, key: String, mut result: VariantResult) -> Judged {
+    /// Runs it, and compares its figures with the checks of the experiment.
+    pub fn play(&self, rig: &Rig, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
+        let request = self.request()?;
+        let played = rig.play(&request, work, tell)?;
+        Ok(self.judge(rig.key(&request)?, false, played))
+    }
+
+    /// The same of an earlier run, if it is kept.
+    fn find(&self, rig: &Rig) -> Result<Option<Judged>> {
+        let request = self.request()?;
+        let key = rig.key(&request)?;
+        let found = rig.find(&request)?;
+        Ok(found.map(|played| self.judge(key, true, played)))
+    }
+
+    fn judge(&self, key: String, kept: bool, played: Played) -> Judged {
+        let mut result = played.result;
         result.checks = metrics::checks(&self.experiment, &result);
         Judged {
-            release,
+            release: played.kernel,
             key,
-            kept: false,
+            kept,
             varies: self.experiment.bottleneck_link().is_some_and(Link::varies),
             result,
         }
@@ -190,10 +224,8 @@ pub(crate) fn rigs<'a>(
 
 /// A case to be run.
 struct Job<'a> {
-    number: usize,
     planned: &'a Planned,
     rig: &'a Rig<'a>,
-    request: Request,
     state: &'a mut State,
 }
 
@@ -210,20 +242,21 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     let mut states = Vec::new();
     for one in &planned {
         states.push(match &rigs[one.case.kernel.as_str()] {
-            Ok(rig) => look_up(one, rig)?,
-            Err(e) => failed(e),
+            Ok(rig) => match one.find(rig)? {
+                Some(judged) => State::Judged(Box::new(judged)),
+                None => State::Unchecked,
+            },
+            Err(e) => State::failed(e),
         });
     }
     let mut jobs = Vec::new();
-    for ((number, planned), state) in planned.iter().enumerate().zip(&mut states) {
+    for (planned, state) in planned.iter().zip(&mut states) {
         let rig = &rigs[planned.case.kernel.as_str()];
         let wanted = planned.quick || !options.quick;
         if let (State::Unchecked, Ok(rig), true) = (&*state, rig, wanted) {
             jobs.push(Job {
-                number,
                 planned,
                 rig,
-                request: planned.request()?,
                 state,
             });
         }
@@ -252,31 +285,12 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     })
 }
 
-fn look_up(planned: &Planned, rig: &Rig) -> Result<State> {
-    let request = planned.request()?;
-    Ok(match rig.find(&request)? {
-        Some(played) => {
-            let judged = planned.judge(played.kernel, rig.key(&request)?, played.result);
-            State::Judged(Box::new(Judged {
-                kept: true,
-                ..judged
-            }))
-        }
-        None => State::Unchecked,
-    })
-}
-
-fn failed(e: &Error) -> State {
-    State::Failed {
-        reason: e.to_string(),
-    }
-}
-
 /// Runs jobs, the longest first.
 fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
-    jobs.sort_by(|a, b| b.request.length_s().total_cmp(&a.request.length_s()));
+    let length_s = |job: &Job| job.planned.experiment.duration_s;
+    jobs.sort_by(|a, b| length_s(b).total_cmp(&length_s(a)));
     let work = workplace()?;
-    let left = Mutex::new(Left::new(jobs.iter().map(|j| j.request.length_s())));
+    let left = Mutex::new(Left::new(jobs.iter().map(length_s)));
     side_by_side(jobs.into_iter().enumerate(), |(turn, job)| {
         if interrupt::requested() {
             return;
@@ -292,21 +306,10 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
             note(done);
             progress(Progress::Variant { name, done });
         };
-        let place = work.path().join(job.number.to_string());
-        let outcome = job.rig.play(&job.request, &place, &tell).and_then(|p| {
-            let key = job.rig.key(&job.request)?;
-            Ok(job.planned.judge(p.kernel, key, p.result))
-        });
-        *job.state = match outcome {
-            Ok(judged) => State::Judged(Box::new(judged)),
-            Err(e) => failed(&e),
-        };
-        let row = Row {
-            case: job.planned.case.clone(),
-            state: job.state.clone(),
-        };
+        let place = work.path().join(turn.to_string());
+        *job.state = job.planned.play(job.rig, &place, &tell).into();
         let count = note(1.0);
-        let mark = if row.ok() { "ok" } else { "FAILED" };
+        let mark = if job.state.ok() { "ok" } else { "FAILED" };
         let said = &format!("{count}: {name}: {mark}");
         progress(Progress::Ended { name, said });
     });

@@ -44,7 +44,6 @@ const KEY_DIGITS: usize = 12;
 /// A row of the document as it stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    pub case: Case,
     /// Its first digits; empty if there is none.
     pub key: String,
     pub line: String,
@@ -53,7 +52,7 @@ pub(crate) struct Written {
 /// The document with these rows. Of those not judged, what the document said
 /// before stays.
 pub(crate) fn document(rows: &[Row], before: &str) -> String {
-    let before: BTreeMap<Case, Written> = read(before).map(|w| (w.case.clone(), w)).collect();
+    let before = read(before);
     let mut releases = BTreeMap::new();
     let mut lines = Vec::new();
     for Row { case, state } in rows {
@@ -81,7 +80,7 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
 }
 
 /// The rows of a document that are of cases.
-pub(crate) fn read(document: &str) -> impl Iterator<Item = Written> + '_ {
+pub(crate) fn read(document: &str) -> BTreeMap<Case, Written> {
     let rows = document.lines().filter_map(|line| {
         let cells: Vec<&str> = line
             .strip_prefix("| ")?
@@ -91,17 +90,18 @@ pub(crate) fn read(document: &str) -> impl Iterator<Item = Written> + '_ {
         let [experiment, variant, kernel, .., key] = cells[..] else {
             return None;
         };
-        (cells.len() == COLUMNS.len()).then(|| Written {
-            case: Case {
-                experiment: experiment.to_owned(),
-                variant: variant.to_owned(),
-                kernel: kernel.to_owned(),
-            },
+        let case = Case {
+            experiment: experiment.to_owned(),
+            variant: variant.to_owned(),
+            kernel: kernel.to_owned(),
+        };
+        let written = Written {
             key: key.to_owned(),
             line: line.to_owned(),
-        })
+        };
+        (cells.len() == COLUMNS.len()).then_some((case, written))
     });
-    rows.skip(1) // the head
+    rows.skip(1).collect() // without the head
 }
 
 /// The row of a case.
@@ -220,9 +220,10 @@ mod tests {
         ]);
         let text = document(&all, "");
         assert!(text.contains("\nOf Linux, 6.18 is 6.18.5.\n"), "{text}");
-        let read: Vec<Written> = read(&text).collect();
-        let cases: Vec<&str> = read.iter().map(|w| w.case.variant.as_str()).collect();
+        let read = read(&text);
+        let cases: Vec<&str> = read.keys().map(|case| case.variant.as_str()).collect();
         assert_eq!(cases, ["a", "b", "c"]);
+        let read: Vec<&Written> = read.values().collect();
         let keys: Vec<&str> = read.iter().map(|w| w.key.as_str()).collect();
         assert_eq!(keys, ["0123456789ab", "0123456789ab", ""]);
         assert!(read[0].line.contains("| 0.500 |") && read[0].line.contains("| ok |"));
@@ -251,7 +252,7 @@ mod tests {
             ("c", State::Unchecked),
         ]);
         let second = document(&again, &first);
-        let keys: Vec<String> = read(&second).map(|w| w.key).collect();
+        let keys: Vec<String> = read(&second).into_values().map(|w| w.key).collect();
         assert_eq!(keys, ["0123456789ab, stale", "0123456789ab", ""]);
         assert!(second.contains("| not run |"), "{second}");
         // once is enough

@@ -12,9 +12,9 @@ use crate::{initramfs, Error, Result};
 
 /// A kernel, the archive that its machines boot with, and kept results.
 pub(crate) struct Rig<'a> {
-    kernel: Kernel,
-    base: Vec<u8>,
-    kept: Session<'a>,
+    pub kernel: Kernel,
+    pub base: Vec<u8>,
+    pub kept: Session<'a>,
 }
 
 impl<'a> Rig<'a> {

@@ -8,11 +8,12 @@ use xcp_player::qdisc::Check;
 
 use crate::bill::Bill;
 use crate::guest::{Task, Word};
-use crate::kept::{Label, Session};
-use crate::kernel::{self, Kernel};
+use crate::kept::Label;
 use crate::machine::{self, Setup};
+use crate::machines::workplace;
+use crate::rig::Rig;
 use crate::verified::Report;
-use crate::{initramfs, interrupt, Error, Progress, Result};
+use crate::{interrupt, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
@@ -43,7 +44,7 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
         processors,
         ..Setup::default()
     };
-    let (kernel, words) = run(options, "programs", &Task::CheckPrograms, setup, progress)?;
+    let (release, words) = run(options, "programs", &Task::CheckPrograms, setup, progress)?;
     let mut loaded = Vec::new();
     let checks = find(words, |word| match word {
         Word::Loaded(programs) => {
@@ -53,19 +54,19 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
         Word::Checks(checks) => Some(checks),
         _ => None,
     })?;
-    Report::new(kernel.release, processors, loaded, checks)
+    Report::new(release, processors, loaded, checks)
 }
 
 /// Counts the instructions that a part of the data path costs, and holds them
 /// against the limits.
 pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<Bill> {
     let task = Task::Bench(what);
-    let (kernel, words) = run(options, what.name(), &task, Setup::default(), progress)?;
+    let (release, words) = run(options, what.name(), &task, Setup::default(), progress)?;
     let costs = find(words, |word| match word {
         Word::Costs(costs) => Some(costs),
         _ => None,
     })?;
-    Bill::new(what, kernel.release, costs)
+    Bill::new(what, release, costs)
 }
 
 fn find<T>(words: Vec<Word>, wanted: impl FnMut(Word) -> Option<T>) -> Result<T> {
@@ -75,46 +76,49 @@ fn find<T>(words: Vec<Word>, wanted: impl FnMut(Word) -> Option<T>) -> Result<T>
         .ok_or_else(|| Error::new("the machine", "did not say what came of it", "report this"))
 }
 
-/// All that the machine says until it is done.
+/// The kernel's release, and all that the machine says until it is done.
 fn run(
     options: &TaskOptions,
     name: &str,
     task: &Task,
     setup: Setup,
     progress: Tell,
-) -> Result<(Kernel, Vec<Word>)> {
+) -> Result<(String, Vec<Word>)> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
-    let kernel = kernel::find(options.kernel.as_deref(), &say)?;
-    let base = initramfs::base(&kernel)?.finish();
-    let kept = Session::open(&kernel, &base, options.fresh, &say)?;
-    if let Some(words) = kept.find(setup, task)? {
+    let rig = Rig::new(options.kernel.as_deref(), options.fresh, &say)?;
+    let release = rig.release().to_owned();
+    if let Some(words) = rig.kept.find(setup, task)? {
         progress(Progress::Kept {
             names: &[name],
             of: 1,
         });
-        return Ok((kernel, words));
+        return Ok((release, words));
     }
-    say(&format!("booting Linux {}", kernel.release));
-    let work = tempfile::Builder::new()
-        .prefix("xcp-lab-")
-        .tempdir()
-        .map_err(|e| Error::io("temporary folder", &e))?;
+    say(&format!("booting Linux {release}"));
+    let work = workplace()?;
     let mut words = Vec::new();
-    machine::converse(&kernel, &base, task, setup, work.path(), &mut |word| {
-        match word {
-            Word::Done(done) => progress(Progress::Variant { name, done }),
-            Word::Finished => return Ok(Some(())),
-            word => words.push(word),
-        }
-        Ok(None)
-    })?;
+    machine::converse(
+        &rig.kernel,
+        &rig.base,
+        task,
+        setup,
+        work.path(),
+        &mut |word| {
+            match word {
+                Word::Done(done) => progress(Progress::Variant { name, done }),
+                Word::Finished => return Ok(Some(())),
+                word => words.push(word),
+            }
+            Ok(None)
+        },
+    )?;
     let label = Label {
         experiment: "task".into(),
         variant: name.into(),
         seed: setup.seed,
-        kernel: kernel.release.clone(),
+        kernel: release.clone(),
     };
-    kept.keep(setup, task, &label, &words);
-    Ok((kernel, words))
+    rig.kept.keep(setup, task, &label, &words);
+    Ok((release, words))
 }

@@ -66,12 +66,6 @@ impl Request {
             points: points.to_vec(),
         })
     }
-
-    /// How long it plays, in virtual seconds.
-    #[must_use]
-    pub fn length_s(&self) -> f64 {
-        self.experiment.duration_s
-    }
 }
 
 /// What the machine says, one JSON line each.

@@ -5,8 +5,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -163,21 +161,4 @@ fn as_sent(pcap: &[u8]) -> Vec<u8> {
         at += 16 + kept;
     }
     whole
-}
-
-/// As many machines at a time as the lab would boot.
-pub fn in_parallel<T: Send>(work: Vec<T>, each: impl Fn(T) + Sync) {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let left = Mutex::new(work);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| loop {
-                let next = left.lock().unwrap().pop();
-                match next {
-                    Some(one) => each(one),
-                    None => return,
-                }
-            });
-        }
-    });
 }
