@@ -16,9 +16,10 @@
  *   feedback      cwnd += fb base RTT        core/xcp_sender.h
  *                 cwnd += packets            in the format `option-2005`
  *   timeout       cwnd = 1 packet
- *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC.
- *                 If switched on, losses are judged: core/xcp_loss.h
- *   idle          cwnd ages towards what is used
+ *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
+ *   losses, marks are judged round by round: core/xcp_loss.h
+ *   unused window ages towards what is used; after a pause it is halved for
+ *                 each RTT of it
  *
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.
@@ -32,6 +33,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 #define TCP_CA_RECOVERY 3
+#define CA_EVENT_TX_START 0
 /*
  * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
  * sent in 20 us, and timers are no finer; they only cost time and move packets
@@ -46,7 +48,7 @@ struct xcp_host_config config SEC(".data.config");
 
 static __always_inline bool does(enum xcp_cure cure)
 {
-	return config.with & cure;
+	return !(config.without & cure);
 }
 
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)
@@ -95,7 +97,17 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	xcp_loss_on_rtt(&s->loss, sample);
 }
 
-/* Gives TCP the window and the pacing rate. */
+static __always_inline __u32 in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out +
+	       tp->retrans_out;
+}
+
+/*
+ * Gives TCP the window and the pacing rate. The first retransmission goes at
+ * once, not when a window that was cut has room for it: else the timeout comes
+ * first.
+ */
 static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -103,6 +115,8 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 
 	xcp_sender_update(&s->sender);
 	packets = xcp_sender_packets(&s->sender) + HEADROOM_PACKETS;
+	if (s->recovers)
+		packets = xcp_max(packets, in_flight(tp) + 1);
 	tp->snd_cwnd = (__u32)xcp_min(packets, tp->snd_cwnd_clamp);
 	if (!s->sender.pacing_Bps)
 		return;
@@ -127,6 +141,8 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
 	s->round_lost = tp->lost;
+	s->marked = tp->delivered_ce;
+	s->acked_us = tp->tcp_mstamp;
 	s->silent_acks = 0;
 	s->started = 1;
 	apply(sk, s);
@@ -186,6 +202,7 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 		s->round_lost = tcp_sk(sk)->lost;
 	} else if (new_state == TCP_CA_RECOVERY) {
 		xcp_loss_on_recovery(&s->loss, &s->sender, s->other_hops);
+		s->recovers = 1;
 	} else {
 		return;
 	}
@@ -209,9 +226,11 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 	if (tp->app_limited && used_B < s->sender.cwnd_B / 2)
 		xcp_sender_age(&s->sender, used_B);
 	if (does(XCP_CURE_LOSSES))
-		xcp_loss_on_round(&s->loss, &s->sender,
+		xcp_loss_on_round(&s->loss, &s->sender, elapsed_us,
 				  tp->lost - s->round_lost,
 				  tp->delivered - s->round_delivered);
+	else if (!xcp_loss_trusts(&s->loss)) /* switched off */
+		__builtin_memset(&s->loss, 0, sizeof(s->loss));
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
 	s->round_lost = tp->lost;
@@ -243,6 +262,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	observe(sk, s);
 	if (!s->started)
 		start(sk, s);
+	s->acked_us = tcp_sk(sk)->tcp_mstamp;
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	before_B = s->sender.cwnd_B;
@@ -250,16 +270,51 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		xcp_2005_feedback(&s->sender, feedback);
 	else if (feedback)
 		xcp_sender_feedback(&s->sender, feedback);
-	if (does(XCP_CURE_LOSSES))
+	if (does(XCP_CURE_LOSSES)) {
 		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
+		if (s->marked != tcp_sk(sk)->delivered_ce)
+			xcp_loss_on_mark(&s->loss, &s->sender);
+	}
+	s->marked = tcp_sk(sk)->delivered_ce;
 	COUNT_SUM(s, applied, feedback);
 	round_end(sk, s);
 	apply(sk, s);
+	s->recovers = 0;
 	if (!s->xcp_hops) {
 		s->fell_back = 1;
 		fall_back(sk, sk);
 	}
 }
+
+/* Nothing is in flight but the packet that has just been sent. */
+static __always_inline void restart(struct sock *sk)
+{
+	struct xcp_socket *s = socket_of(sk);
+
+	if (!s || !s->started || !does(XCP_CURE_IDLE))
+		return;
+	xcp_sender_restart(&s->sender, tcp_sk(sk)->tcp_mstamp - s->acked_us);
+	apply(sk, s);
+}
+
+SEC("struct_ops")
+void BPF_PROG(xcp_cwnd_event, struct sock *sk, __u32 event)
+{
+	if (event == CA_EVENT_TX_START)
+		restart(sk);
+}
+
+/* The same event, as newer kernels tell of it. */
+SEC("struct_ops")
+void BPF_PROG(xcp_tx_start, struct sock *sk)
+{
+	restart(sk);
+}
+
+/* crates/xcp-datapath/src/host.rs leaves it out where the kernel has it not. */
+_Static_assert(__builtin_offsetof(struct tcp_congestion_ops,
+				  cwnd_event_tx_start) == 64,
+	       "TX_START_AT");
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops xcp = {
@@ -270,5 +325,7 @@ struct tcp_congestion_ops xcp = {
 	.set_state = (void *)xcp_set_state,
 	.undo_cwnd = (void *)xcp_undo_cwnd,
 	.cong_control = (void *)xcp_cong_control,
+	.cwnd_event = (void *)xcp_cwnd_event,
+	.cwnd_event_tx_start = (void *)xcp_tx_start,
 	.name = "xcp",
 };

@@ -128,16 +128,17 @@ struct xcp_queue {
 	uint32_t present; /* queue disciplines that use this record */
 };
 
-/* What a sender does beyond the drafts, if it is switched on. */
+/* What a sender does beyond the drafts, unless it is switched off. */
 enum xcp_cure {
 	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
+	XCP_CURE_IDLE = 2, /* a window is halved for each RTT of a pause */
 };
 
 /* What `xcp host on` sets. */
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t with; /* enum xcp_cure, those that are switched on */
+	uint32_t without; /* enum xcp_cure, those that are switched off */
 };
 
 /* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */
@@ -212,8 +213,10 @@ struct xcp_socket {
 	int64_t asked_before;
 	int64_t came; /* of feedback, in this round */
 	uint64_t round_start_us;
+	uint64_t acked_us; /* when the last ACK came */
 	uint32_t round_delivered;
 	uint32_t round_lost; /* in all, as the round began */
+	uint32_t marked; /* packets that arrived with a mark, in all */
 	uint32_t silent_acks; /* since feedback last came back */
 	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t fell_back;
@@ -228,7 +231,8 @@ struct xcp_socket {
 	uint8_t way; /* of the other end's, as xcp_header_way tells */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
-	uint8_t unused[7];
+	uint8_t recovers; /* its first retransmission is to go */
+	uint8_t unused[2];
 };
 
 #define XCP_HOPS_UNKNOWN 255

@@ -91,7 +91,16 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct ipv6_devconf {
+	__s32 hop_limit;
+} XCP_KERNEL;
+
+struct inet6_dev {
+	struct ipv6_devconf cnf;
+} XCP_KERNEL;
+
 struct net_device {
+	struct inet6_dev *ip6_ptr;
 	struct Qdisc *qdisc;
 	struct netdev_queue *_tx;
 	__u32 real_num_tx_queues;
@@ -112,6 +121,7 @@ struct skb_shared_info {
 } XCP_KERNEL;
 
 struct dst_entry {
+	struct net_device *dev;
 	unsigned long _metrics;
 } XCP_KERNEL;
 
@@ -142,10 +152,17 @@ struct net {
 	struct netns_ipv4 ipv4;
 } XCP_KERNEL;
 
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+} XCP_KERNEL;
+
 struct sock_common {
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
 	struct sock *skc_listener; /* of a request socket */
 } XCP_KERNEL;
 
@@ -184,9 +201,13 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 delivered;
+	__u32 delivered_ce; /* with a mark: ECN */
 	__u32 lost; /* total */
 	__u32 app_limited;
+	__u32 packets_out;
 	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
 	struct tcp_rack rack;
 	__u64 tcp_mstamp; /* us */
 } XCP_KERNEL;
@@ -212,6 +233,8 @@ struct tcp_congestion_ops {
 	__u32 (*undo_cwnd)(struct sock *sk);
 	void (*cong_control)(struct sock *sk, __u32 ack, int flag,
 			     const struct rate_sample *rs);
+	void (*cwnd_event)(struct sock *sk, __u32 event);
+	void (*cwnd_event_tx_start)(struct sock *sk); /* from 7.1 on */
 	char name[TCP_CA_NAME_MAX];
 } XCP_KERNEL;
 

@@ -24,7 +24,7 @@
 #include "chosen.h"
 #include "host.h"
 #include "option_2005.h"
-#include "route.h"
+#include "ttl.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -53,34 +53,6 @@ static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 
 	bpf_core_read(&segs, sizeof(segs), &cb->tcp_gso_segs);
 	return segs ? segs : 1;
-}
-
-/* TTL or hop limit of a received packet. */
-static __always_inline __u8 received_ttl(const struct sk_buff *skb)
-{
-	__u8 ip[9] = {};
-
-	bpf_probe_read_kernel(ip, sizeof(ip), skb->head + skb->network_header);
-	return ip[0] >> 4 == 6 ? ip[7] : ip[8];
-}
-
-/* TTL or hop limit that this socket's packets start with. */
-static __always_inline __u8 initial_ttl(struct sock *sk)
-{
-	struct inet_sock *inet = (struct inet_sock *)sk;
-	__s16 ttl;
-
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET6) {
-		ttl = BPF_CORE_READ(inet, pinet6, hop_limit);
-		if (ttl < 0)
-			ttl = 64;
-	} else {
-		ttl = BPF_CORE_READ(inet, uc_ttl);
-		if (ttl < 0)
-			ttl = BPF_CORE_READ(sk, __sk_common.skc_net.net,
-					    ipv4.sysctl_ip_default_ttl);
-	}
-	return (__u8)ttl;
 }
 
 static __always_inline struct sock *kernel_sock(struct bpf_sock_ops *skops)
@@ -594,7 +566,7 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 		xcp_receiver_add(&s->receiver, f.delta, n);
 		ttl = received_ttl(kern->skb);
 		s->receiver.xcp_hops = f.xcp_hops;
-		s->receiver.other_hops = f.xcp_ttl > ttl ? f.xcp_ttl - ttl : 0;
+		s->receiver.other_hops = xcp_other_hops(f.xcp_ttl, ttl);
 		COUNT(sums.received, (__s64)f.delta * n);
 		COUNT(forward_received, n);
 	}
@@ -636,9 +608,10 @@ int xcp_option(struct bpf_sock_ops *skops)
 		s = socket_of(skops, 0);
 		if (s && is_header(s->wire) &&
 		    skops->args[0] >= SILENT_TIMEOUTS) {
-			forget(skops);
+			/* it gives back what it set while it knows of it */
 			if (uses_xcp(skops))
 				fall_back(skops, kernel_sock(skops));
+			forget(skops);
 		}
 		break;
 	case BPF_SOCK_OPS_RTT_CB:

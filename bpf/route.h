@@ -10,7 +10,11 @@
 
 #include "host.h"
 
-/* RTAX_CC_ALGO - 1, and the bits of dst_entry._metrics that are no address */
+/*
+ * RTAX_HOPLIMIT - 1, RTAX_CC_ALGO - 1, and the bits of dst_entry._metrics that
+ * are no address
+ */
+#define ROUTE_HOP_LIMIT 9
 #define ROUTE_CONTROL 15
 #define ROUTE_METRICS_FLAGS 3UL
 /* bit of sk_buff._skb_refdst: no reference is held */
@@ -53,18 +57,25 @@ static __always_inline __u32 route_key_of_xcp(void)
 	return (c ^ b) - rotate(b, 24);
 }
 
-/* The key of a route's congestion control; 0 if it asks for none. */
-static __always_inline __u32 route_control(const struct dst_entry *route)
+/* One of a route's metrics; 0 if it is not set. */
+static __always_inline __u32 route_metric(const struct dst_entry *route,
+					  __u32 number)
 {
 	const __u32 *metrics;
-	__u32 key = 0;
+	__u32 value = 0;
 
 	if (!route)
 		return 0;
 	metrics =
 		(void *)(BPF_CORE_READ(route, _metrics) & ~ROUTE_METRICS_FLAGS);
-	bpf_probe_read_kernel(&key, sizeof(key), metrics + ROUTE_CONTROL);
-	return key;
+	bpf_probe_read_kernel(&value, sizeof(value), metrics + number);
+	return value;
+}
+
+/* The key of a route's congestion control; 0 if it asks for none. */
+static __always_inline __u32 route_control(const struct dst_entry *route)
+{
+	return route_metric(route, ROUTE_CONTROL);
 }
 
 /* Whether a socket that is about to connect will get xcp from its route. */

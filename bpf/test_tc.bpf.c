@@ -28,6 +28,8 @@ struct test_account {
 	__u64 dropped;
 	__s64 lost_delta_Bps;
 	__s64 lost_feedback_Bps;
+	__u64 forward; /* options that tell of the way, super-packets as one */
+	__u64 other_hops; /* of them in all, to here */
 };
 
 struct test_config config SEC(".data.config");
@@ -122,6 +124,15 @@ static __always_inline int drop_header(struct __sk_buff *skb, __u32 at)
 	return drop(skb, &c);
 }
 
+/* The routers that were not XCP, as the receiver would count them from here. */
+static __always_inline void count_hops(const __u8 *option, __u8 ttl)
+{
+	__sync_fetch_and_add(&account.forward, 1);
+	__sync_fetch_and_add(
+		&account.other_hops,
+		xcp_other_hops(xcp_parse_forward(option).xcp_ttl, ttl));
+}
+
 SEC("tc")
 int xcp_accident(struct __sk_buff *skb)
 {
@@ -145,6 +156,8 @@ int xcp_accident(struct __sk_buff *skb)
 	} else if (c.kind >= XCP_RETURN && !(flags & TCP_FLAG_SYN) &&
 		   tcp.option <= XCP_TCP_HEADER_MAX) {
 		read_option(tcp.bytes + tcp.option, &c);
+		if (c.kind == XCP_FORWARD || c.kind == XCP_BOTH)
+			count_hops(tcp.bytes + tcp.option, ip[v6 ? 7 : 8]);
 		return drop(skb, &c);
 	}
 	return XCP_TC_NEXT;

@@ -198,11 +198,10 @@ XCP_INLINE void xcp_build_header_return(uint8_t *h, uint8_t version,
 /* What a receiver tells of the way that a packet has come. */
 XCP_INLINE uint8_t xcp_header_way(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
-	uint8_t others = xcp_ttl > ip_ttl ? xcp_ttl - ip_ttl : 0;
-
 	if (!xcp_ttl)
 		return 0;
-	return (uint8_t)((1 + xcp_ttl % 15) << 4 | xcp_saturate4(others));
+	return (uint8_t)((1 + xcp_ttl % 15) << 4 |
+			 xcp_saturate4(xcp_other_hops(xcp_ttl, ip_ttl)));
 }
 
 /*

@@ -92,6 +92,15 @@ XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
 	return (uint8_t)xcp_min(v, 15);
 }
 
+/*
+ * The routers that were not XCP, as what only they lower tells. A TTL above
+ * what the sender said tells nothing, and unknown counts as one.
+ */
+XCP_INLINE uint8_t xcp_other_hops(uint8_t xcp_ttl, uint8_t ip_ttl)
+{
+	return xcp_ttl >= ip_ttl ? (uint8_t)(xcp_ttl - ip_ttl) : 1;
+}
+
 /* Mends a checksum field, as the machine loads it, by a sum of differences. */
 XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
 {

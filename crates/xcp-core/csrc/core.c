@@ -32,8 +32,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[21];
-const struct layout xcp_core_layout[21] = {
+extern const struct layout xcp_core_layout[22];
+const struct layout xcp_core_layout[22] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, min_interval_ns),
@@ -48,6 +48,7 @@ const struct layout xcp_core_layout[21] = {
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
+	LAYOUT(xcp_cubic, rounds),
 	LAYOUT(xcp_loss, state),
 	LAYOUT(xcp_shaper, unused),
 	LAYOUT(xcp_forward, xcp_hops),
@@ -389,6 +390,11 @@ EXPORT(void, sender_reset, struct xcp_sender *s, uint64_t packets)
 	xcp_sender_reset(s, packets);
 }
 
+EXPORT(void, sender_restart, struct xcp_sender *s, uint64_t idle_us)
+{
+	xcp_sender_restart(s, idle_us);
+}
+
 EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
 {
 	xcp_sender_age(s, used_B);
@@ -400,6 +406,27 @@ EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)
 }
 
 /* Losses */
+
+EXPORT(uint64_t, cbrt, uint64_t v)
+{
+	return xcp_cbrt(v);
+}
+
+EXPORT(uint64_t, cubic_cut, struct xcp_cubic *c, uint64_t cwnd_B)
+{
+	return xcp_cubic_cut(c, cwnd_B);
+}
+
+EXPORT(void, cubic_round, struct xcp_cubic *c, uint64_t elapsed_us)
+{
+	xcp_cubic_round(c, elapsed_us);
+}
+
+EXPORT(uint64_t, cubic_window, const struct xcp_cubic *c, uint64_t wire_B,
+       uint64_t rtt_us)
+{
+	return xcp_cubic_window(c, wire_B, rtt_us);
+}
 
 EXPORT(bool, loss_trusts, const struct xcp_loss *l)
 {
@@ -433,15 +460,20 @@ EXPORT(void, loss_on_recovery, struct xcp_loss *l, struct xcp_sender *s,
 	xcp_loss_on_recovery(l, s, other_hops);
 }
 
+EXPORT(void, loss_on_mark, struct xcp_loss *l, struct xcp_sender *s)
+{
+	xcp_loss_on_mark(l, s);
+}
+
 EXPORT(void, loss_on_timeout, struct xcp_loss *l, struct xcp_sender *s)
 {
 	xcp_loss_on_timeout(l, s);
 }
 
 EXPORT(void, loss_on_round, struct xcp_loss *l, struct xcp_sender *s,
-       uint32_t lost, uint32_t arrived)
+       uint64_t elapsed_us, uint32_t lost, uint32_t arrived)
 {
-	xcp_loss_on_round(l, s, lost, arrived);
+	xcp_loss_on_round(l, s, elapsed_us, lost, arrived);
 }
 
 /* Queues */

@@ -2,6 +2,7 @@
 //! What csrc/core.c exports. Every record is integers in C order; the test
 //! below compares sizes and last offsets with what the C compiler says.
 
+use crate::cubic::Cubic;
 use crate::loss::Loss;
 use crate::receiver::Receiver;
 use crate::router::{Law, Other, Packet, Params, Pool, Seen, State, Sums};
@@ -20,7 +21,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 21];
+    pub(crate) static xcp_core_layout: [Layout; 22];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -153,8 +154,14 @@ extern "C" {
     pub(crate) fn xcp_core_sender_rtt(s: *mut Sender, sample: u64, now_us: u64);
     pub(crate) fn xcp_core_sender_feedback(s: *mut Sender, fb_Bps: i64);
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
+    pub(crate) fn xcp_core_sender_restart(s: *mut Sender, idle_us: u64);
     pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
     pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
+
+    pub(crate) fn xcp_core_cbrt(v: u64) -> u64;
+    pub(crate) fn xcp_core_cubic_cut(c: *mut Cubic, cwnd_B: u64) -> u64;
+    pub(crate) fn xcp_core_cubic_round(c: *mut Cubic, elapsed_us: u64);
+    pub(crate) fn xcp_core_cubic_window(c: *const Cubic, wire_B: u64, rtt_us: u64) -> u64;
 
     pub(crate) fn xcp_core_loss_trusts(l: *const Loss) -> bool;
     pub(crate) fn xcp_core_loss_is_tcp(l: *const Loss) -> bool;
@@ -162,8 +169,15 @@ extern "C" {
     pub(crate) fn xcp_core_loss_on_rtt(l: *mut Loss, sample: u64);
     pub(crate) fn xcp_core_loss_on_feedback(l: *mut Loss, s: *mut Sender, before_B: u64);
     pub(crate) fn xcp_core_loss_on_recovery(l: *mut Loss, s: *mut Sender, other_hops: bool);
+    pub(crate) fn xcp_core_loss_on_mark(l: *mut Loss, s: *mut Sender);
     pub(crate) fn xcp_core_loss_on_timeout(l: *mut Loss, s: *mut Sender);
-    pub(crate) fn xcp_core_loss_on_round(l: *mut Loss, s: *mut Sender, lost: u32, arrived: u32);
+    pub(crate) fn xcp_core_loss_on_round(
+        l: *mut Loss,
+        s: *mut Sender,
+        elapsed_us: u64,
+        lost: u32,
+        arrived: u32,
+    );
 
     pub(crate) fn xcp_core_service_a_next(owed: i64, a_has: bool, b_has: bool) -> bool;
     pub(crate) fn xcp_core_service_sent(
@@ -212,6 +226,7 @@ mod tests {
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
+            Layout(size_of::<Cubic>(), offset_of!(Cubic, rounds)),
             Layout(size_of::<Loss>(), offset_of!(Loss, state)),
             Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),

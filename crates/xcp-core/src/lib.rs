@@ -13,6 +13,7 @@
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
 
+pub mod cubic;
 mod ffi;
 mod loss;
 pub mod model;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! core/xcp_loss.h: which losses are congestion, and the answer.
 
+use crate::cubic::Cubic;
 use crate::ffi;
 use crate::Sender;
 
@@ -8,6 +9,7 @@ use crate::Sender;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loss {
+    cubic: Cubic,
     ceiling_B: u64,
     threshold_B: u64,
     rtt: u64,
@@ -65,15 +67,21 @@ impl Loss {
         unsafe { ffi::xcp_core_loss_on_recovery(self, sender, other_hops) }
     }
 
+    /// TCP was told of a mark (ECN).
+    pub fn on_mark(&mut self, sender: &mut Sender) {
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_loss_on_mark(self, sender) }
+    }
+
     /// A retransmission timed out.
     pub fn on_timeout(&mut self, sender: &mut Sender) {
         // SAFETY: records of the right layout, borrowed for the call.
         unsafe { ffi::xcp_core_loss_on_timeout(self, sender) }
     }
 
-    /// A round is over: packets found lost in it, and arrived.
-    pub fn on_round(&mut self, sender: &mut Sender, lost: u32, arrived: u32) {
+    /// A round is over: how long it took, packets found lost in it, and arrived.
+    pub fn on_round(&mut self, sender: &mut Sender, elapsed_us: u64, lost: u32, arrived: u32) {
         // SAFETY: records of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_loss_on_round(self, sender, lost, arrived) }
+        unsafe { ffi::xcp_core_loss_on_round(self, sender, elapsed_us, lost, arrived) }
     }
 }

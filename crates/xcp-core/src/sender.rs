@@ -106,6 +106,12 @@ impl Sender {
         unsafe { ffi::xcp_core_sender_age(self, used_B) }
     }
 
+    /// The application sends again after a pause.
+    pub fn restart(&mut self, idle_us: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_restart(self, idle_us) }
+    }
+
     /// The window in whole packets, rounded up.
     #[must_use]
     pub fn packets(&self) -> u64 {

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What senders can do beyond the drafts, by name: each is off unless it is
-//! switched on, as long as it is not ready for everyone.
+//! What senders do beyond the drafts, by name: each can be switched off, to see
+//! what then goes wrong.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One behaviour that can be switched on; `enum xcp_cure` in bpf/intf.h.
+/// One behaviour that can be switched off; `enum xcp_cure` in bpf/intf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u32)]
 pub enum Cure {
-    /// Losses that XCP's own queues do not explain are taken for congestion.
+    /// Losses and marks that XCP's own queues do not explain are taken for
+    /// congestion.
     Losses = 1,
+    /// A window is halved for each RTT in which nothing was sent.
+    Idle = 2,
 }
 
 impl Cure {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Losses];
+    pub const ALL: [Self; 2] = [Self::Losses, Self::Idle];
 
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Losses => "losses",
+            Self::Idle => "idle",
         }
     }
 

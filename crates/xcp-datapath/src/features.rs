@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::is_root;
 pub use crate::refusal::kernel_release;
-use crate::{cgroup, object, qdisc, refusal, router, socket, Error};
+use crate::{cgroup, host, object, qdisc, refusal, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +52,18 @@ pub fn has_qdisc() -> bool {
         })
 }
 
+/// Whether congestion controls have a hook of its own for data after a pause
+/// (7.1 and later).
+pub(crate) fn has_tx_start() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("tcp_congestion_ops")
+            .is_some_and(|ops| {
+                let mut members = ops.iter();
+                members.any(|m| m.name.is_some_and(|n| n == "cwnd_event_tx_start"))
+            })
+    })
+}
+
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
     let root = is_root();
@@ -72,7 +84,7 @@ pub fn probe() -> Vec<Feature> {
         },
         loads(
             &object::CC,
-            object::open(&object::CC).and_then(|o| object::load(&object::CC, o)),
+            object::open(&object::CC).and_then(host::load_control),
             "no sender here",
             "needs 6.6 or later with CONFIG_BPF_JIT",
         ),

@@ -6,14 +6,15 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
 
 use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, error, link, netns, object, peers, socket, Cgroup, Cure, Error, Prefix,
-    Result, Spoken, Wire,
+    bpffs, cgroup, device, error, features, link, netns, object, peers, socket, Cgroup, Cure,
+    Error, Prefix, Result, Spoken, Wire,
 };
 
 const PART: &str = "host";
@@ -35,8 +36,8 @@ pub struct Options {
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
-    /// What senders are to do that is not ready to be on for everyone.
-    pub with: Vec<Cure>,
+    /// What senders are not to do, to see what then goes wrong.
+    pub without: Vec<Cure>,
     /// The protocol number by which sockets are opened that use `xcp`.
     pub socket_protocol: socket::Wanted,
 }
@@ -111,8 +112,8 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     pub default: bool,
-    /// What senders do that is not on for everyone.
-    pub with: Vec<Cure>,
+    /// What senders do not do, for it is switched off.
+    pub without: Vec<Cure>,
     /// Wire formats in this network namespace; `option` where none fits.
     pub wires: Vec<Spoken>,
     /// Devices of this network namespace.
@@ -218,7 +219,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     let wanted = HostConfig {
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
-        with: Cure::bits(&options.with),
+        without: Cure::bits(&options.without),
     };
     let map = object::pinned_map(&dir.join(CONFIG))?;
     let present: HostConfig = object::read_record(&map, 0)?;
@@ -285,13 +286,26 @@ fn load_into(dir: &Path) -> Result<()> {
     device::create_table(dir)?;
     let mut open = object::open(&object::CC)?;
     object::reuse(&mut open, &["sockets", "counters", CONFIG], dir)?;
-    let mut cc = object::load(&object::CC, open)?;
+    let mut cc = load_control(open)?;
     let mut registered = object::map_mut(&mut cc, "xcp")?
         .attach_struct_ops()
         .map_err(|e| object::failure("congestion control xcp", &e))?;
     registered
         .pin(dir.join("cc"))
         .map_err(|e| object::failure("congestion control xcp", &e))
+}
+
+/// Loads the congestion control, with the hooks that this kernel has.
+pub(crate) fn load_control(mut open: OpenObject) -> Result<Object> {
+    /// Where `cwnd_event_tx_start` is in bpf/kernel.h's `tcp_congestion_ops`.
+    const TX_START_AT: usize = 64;
+    if !features::has_tx_start() {
+        let mut map = object::open_map(&mut open, "xcp")?;
+        if let Some(hooks) = map.initial_value_mut() {
+            hooks[TX_START_AT..TX_START_AT + size_of::<usize>()].fill(0);
+        }
+    }
+    object::load(&object::CC, open)
 }
 
 /// Takes everything down. Sockets that use `xcp` keep it until they close.
@@ -328,7 +342,7 @@ pub fn status() -> Result<Status> {
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         default: config.make_default != 0,
-        with: Cure::of_bits(config.with),
+        without: Cure::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
         socket_protocol: socket::number(&dir)?,

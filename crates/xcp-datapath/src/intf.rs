@@ -262,7 +262,7 @@ record! {
     }
 
     /// `struct xcp_host_config`.
-    struct HostConfig { make_default: u32, whole_feedback: u32, with: u32, }
+    struct HostConfig { make_default: u32, whole_feedback: u32, without: u32, }
 
     /// `struct xcp_peer_key`.
     struct PeerKey { prefix_len: u32, netns: [u32; 2], address: [u8; 16], }

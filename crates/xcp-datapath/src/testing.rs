@@ -21,7 +21,7 @@ use crate::rtnl::Device;
 use crate::trace::Interval;
 pub use crate::trace::Ring;
 use crate::{
-    device, features, link, netns, object, peers, router, socket, wire, Error, Result, Wire,
+    device, features, host, link, netns, object, peers, router, socket, wire, Error, Result, Wire,
 };
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
@@ -118,7 +118,7 @@ pub struct Verified {
 pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
     let plain = |image| object::load(image, object::open(image)?);
     let mut objects = vec![
-        plain(&object::CC)?,
+        host::load_control(object::open(&object::CC)?)?,
         plain(&object::OPTION)?,
         object::load(
             &object::DEVICE,
@@ -242,7 +242,7 @@ impl Ingress {
     }
 }
 
-/// What an accident does to the XCP packets that leave a device.
+/// What an accident does to and tells of the XCP packets that leave a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AccidentPlan {
@@ -264,6 +264,10 @@ pub struct AccidentAccount {
     pub dropped: u64,
     pub lost_delta_bytes_per_s: i64,
     pub lost_feedback_bytes_per_s: i64,
+    /// Options `option` that tell of the way.
+    pub forward: u64,
+    /// Routers that were not XCP, as they tell, of all.
+    pub other_hops: u64,
 }
 
 // SAFETY: integers only, in C order.

@@ -24,6 +24,9 @@ const MODULES: &[&str] = &[
     "sch_fq",
     "sch_fq_codel",
     "sch_cake",
+    "sch_ingress",
+    "cls_matchall",
+    "act_gact",
     "tcp_bbr",
 ];
 

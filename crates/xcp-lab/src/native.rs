@@ -104,7 +104,7 @@ fn wanted(experiment: &Experiment) -> Vec<&'static str> {
     }
     for variant in &experiment.variants {
         match variant.queue {
-            Queue::Red => wanted.push("red"),
+            Queue::Red | Queue::XcpRed => wanted.push("red"),
             Queue::FqCodel => wanted.push("fq_codel"),
             Queue::Fifo | Queue::Xcp | Queue::XcpFifo => {}
         }

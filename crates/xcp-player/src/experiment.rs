@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Experiment files: topology, flows, variants and checks in TOML.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,9 @@ pub struct Flow {
     pub start_s: f64,
     /// The end of the run if absent.
     pub stop_s: Option<f64>,
+    /// It sends nothing from one second to another: `[from, to]`, in order.
+    #[serde(default)]
+    pub pauses: Vec<[f64; 2]>,
     /// Wire format, in place of the variant's.
     pub wire: Option<Wire>,
     /// Congestion control, in place of the variant's.
@@ -102,9 +105,19 @@ pub struct Variant {
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
-    /// What senders do that is not on for everyone.
+    /// What senders do not do: a failure is shown.
     #[serde(default)]
-    pub with: Vec<Cure>,
+    pub without: Vec<Cure>,
+    /// Hosts offer and take ECN, and a queue `red` or `xcp_red` marks.
+    #[serde(default)]
+    pub ecn: bool,
+    /// Hosts select what they acknowledge (SACK).
+    #[serde(default = "yes")]
+    pub sack: bool,
+    /// Percent of the packets that are lost by chance after they have left one
+    /// node towards another, `from-to`.
+    #[serde(default)]
+    pub lose: BTreeMap<String, f64>,
     /// Only some of the flows.
     pub flows: Option<Chosen>,
     /// What the router is told that the link can carry; the link's highest
@@ -178,12 +191,21 @@ pub enum Queue {
     Xcp,
     /// A FIFO behind an XCP router, for all traffic.
     XcpFifo,
+    /// RED behind an XCP router, for all traffic.
+    XcpRed,
+}
+
+impl Variant {
+    /// Whether a link's queue is behind an XCP router.
+    pub fn routes(&self, link: &Link) -> bool {
+        link.queue_packets.is_some() && link.router && self.queue.has_router()
+    }
 }
 
 impl Queue {
     /// Whether it is behind an XCP router.
     pub fn has_router(self) -> bool {
-        matches!(self, Self::Xcp | Self::XcpFifo)
+        matches!(self, Self::Xcp | Self::XcpFifo | Self::XcpRed)
     }
 }
 
@@ -397,6 +419,16 @@ impl Experiment {
         self.checks.iter().filter(marked).count()
     }
 
+    /// The nodes of a direction of a link, `from-to`.
+    pub fn direction(&self, name: &str) -> Option<(&str, &str)> {
+        let ways = self.links.iter().flat_map(|l| {
+            let [a, b] = &l.between;
+            [(a, b), (b, a)]
+        });
+        ways.map(|(from, to)| (from.as_str(), to.as_str()))
+            .find(|(from, to)| device(from, to) == name)
+    }
+
     /// The highest rate of the bottleneck, bits per second.
     pub fn capacity_bps(&self) -> f64 {
         let link = self.bottleneck_link();
@@ -412,6 +444,11 @@ impl Check {
 }
 
 impl Flow {
+    /// Whether it has nothing to send at a moment.
+    pub fn pauses_at(&self, time_s: f64) -> bool {
+        self.pauses.iter().any(|[a, b]| (*a..*b).contains(&time_s))
+    }
+
     /// What controls it: a congestion control, or `udp`.
     pub fn kind<'a>(&'a self, variant: &'a Variant) -> &'a str {
         if self.udp_mbit.is_some() {

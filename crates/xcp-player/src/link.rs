@@ -6,7 +6,7 @@ use xcp_datapath::router::Framing;
 
 /// Two directions alike. Either a path, with a delay and a rate (or neither),
 /// or a bottleneck, with a rate and a queue.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     pub between: [String; 2],
@@ -21,17 +21,37 @@ pub struct Link {
     /// One way.
     #[serde(default)]
     pub delay_ms: f64,
-    /// Packets of a path that are lost by chance, in each direction.
-    #[serde(default)]
-    pub loss_percent: f64,
     /// Limit of the queue at the bottleneck, in packets.
     pub queue_packets: Option<u32>,
+    /// False for a queue that is never behind an XCP router, and always a FIFO.
+    #[serde(default = "yes")]
+    pub router: bool,
     /// What the link adds to each packet beyond what Linux counts.
     #[serde(default)]
     pub framing_bytes: u32,
     /// Only one end can send at a time.
     #[serde(default)]
     pub half_duplex: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            between: [String::new(), String::new()],
+            rate_mbit: None,
+            rates: Vec::new(),
+            repeat_s: None,
+            delay_ms: 0.0,
+            queue_packets: None,
+            router: true,
+            framing_bytes: 0,
+            half_duplex: false,
+        }
+    }
 }
 
 impl Link {
@@ -49,7 +69,7 @@ impl Link {
     }
 
     fn is_path(&self) -> bool {
-        self.rate_mbit.is_some() || self.delay_ms > 0.0 || self.loss_percent > 0.0
+        self.rate_mbit.is_some() || self.delay_ms > 0.0
     }
 
     /// Whether its rate changes.
@@ -126,18 +146,15 @@ impl Link {
         if !(0.0..=60_000.0).contains(&self.delay_ms) {
             return Some("delay_ms must be 0 to 60000");
         }
-        if !(0.0..=50.0).contains(&self.loss_percent) {
-            return Some("loss_percent must be 0 to 50");
-        }
-        if self.queue_packets.is_some() && (self.delay_ms > 0.0 || self.loss_percent > 0.0) {
-            return Some(
-                "a link with a queue has no delay and no loss_percent: put it on the next link",
-            );
+        if self.queue_packets.is_some() && self.delay_ms > 0.0 {
+            return Some("a link with a queue has no delay: put it on the next link");
         }
         if self.queue_packets.is_none()
-            && (self.varies() || self.half_duplex || self.framing_bytes > 0)
+            && (self.varies() || self.half_duplex || self.framing_bytes > 0 || !self.router)
         {
-            return Some("rates, half_duplex and framing_bytes are for a link with queue_packets");
+            return Some(
+                "rates, half_duplex, framing_bytes and router are for a link with queue_packets",
+            );
         }
         if self.framing_bytes > 1000 {
             return Some("framing_bytes must be 0 to 1000");

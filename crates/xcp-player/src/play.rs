@@ -109,8 +109,11 @@ pub fn play(
                 flows[i] = Some(Running::start(experiment, &stage, i, variant, now)?);
             }
             let over = flow.stop_s.is_some_and(|s| due.as_secs_f64() >= s);
-            if let Some(connection) = flows[i].as_mut().filter(|_| over) {
-                connection.stop();
+            if let Some(connection) = flows[i].as_mut() {
+                connection.pause(flow.pauses_at(due.as_secs_f64()));
+                if over {
+                    connection.stop();
+                }
             }
         }
         tick += 1;
@@ -148,7 +151,9 @@ impl<'a> Bottleneck<'a> {
         Ok(Self {
             probes,
             framing_bytes: link.map_or(0, |l| l.framing_bytes.into()),
-            own_queue: has_own_queue(variant).then(|| (a.as_str(), device(a, b))),
+            own_queue: link
+                .filter(|l| has_own_queue(variant, l))
+                .map(|_| (a.as_str(), device(a, b))),
         })
     }
 
@@ -172,7 +177,10 @@ impl<'a> Bottleneck<'a> {
 
 /// The trace of the bottleneck's router, if it has one.
 fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Option<Trace>> {
-    if !variant.queue.has_router() {
+    if !experiment
+        .bottleneck_link()
+        .is_some_and(|l| variant.routes(l))
+    {
         return Ok(None);
     }
     let [from, to] = &experiment.bottleneck;
@@ -291,7 +299,7 @@ impl HostOn {
         if ours {
             host::on(&host::Options {
                 whole_feedback: !variant.fractions,
-                with: variant.with.clone(),
+                without: variant.without.clone(),
                 socket_protocol: match variant.socket {
                     Socket::Tcp => socket::Wanted::Off,
                     Socket::Protocol => socket::Wanted::Number(socket::DEFAULT_NUMBER),

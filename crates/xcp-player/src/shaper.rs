@@ -7,7 +7,7 @@ use xcp_datapath::medium::Medium;
 use xcp_datapath::qdisc;
 use xcp_datapath::shape::Bucket;
 
-use crate::experiment::{Link, Queue};
+use crate::experiment::{Link, Queue, Variant};
 use crate::Result;
 
 /// What a token bucket may send at once: one full frame.
@@ -35,19 +35,15 @@ pub enum Shaper {
 }
 
 /// Commands for tc, which build a device's queue disciplines.
-pub fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
+pub fn disciplines(link: &Link, dev: &str, variant: &Variant) -> String {
     let rate = link.rate_bps(0.0);
     let rate = rate.map_or(String::new(), |bps| format!("rate {}bit", bps as u64));
     let Some(limit) = link.queue_packets else {
         if !link.needs_netem() {
             return String::new();
         }
-        let loss = match link.loss_percent {
-            0.0 => String::new(),
-            percent => format!("loss random {percent}% "),
-        };
         return format!(
-            "qdisc add dev {dev} root netem delay {}us {loss}{rate} limit {PATH_PACKETS}\n",
+            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
             (link.delay_ms * 1e3) as u64
         );
     };
@@ -58,11 +54,17 @@ pub fn disciplines(link: &Link, dev: &str, queue: Queue) -> String {
         );
     }
     let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
+    let marks = if variant.ecn { " ecn" } else { "" };
+    let queue = if link.router {
+        variant.queue
+    } else {
+        Queue::Fifo
+    };
     let inner = match queue {
         Queue::Fifo | Queue::Xcp | Queue::XcpFifo => format!("pfifo limit {limit}"),
         // as Zhang & Henderson set it: a third and two thirds, probability 0.1
-        Queue::Red => format!(
-            "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1",
+        Queue::Red | Queue::XcpRed => format!(
+            "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1{marks}",
             bytes / 3,
             bytes * 2 / 3,
             limit / 3 + 1

@@ -46,10 +46,11 @@ impl Stage {
             speakers: Vec::new(),
         };
         for node in experiment.nodes() {
-            stage.add_node(&node, experiment)?;
+            stage.add_node(&node, experiment, variant)?;
         }
         stage.connect(experiment)?;
         stage.shape(experiment, variant)?;
+        stage.lose(experiment, variant)?;
         if experiment.has_kind(variant, CONTROL) {
             stage.teach(experiment, variant)?;
         }
@@ -60,13 +61,16 @@ impl Stage {
         format!("{}{node}", self.prefix)
     }
 
-    fn add_node(&mut self, node: &str, experiment: &Experiment) -> Result<()> {
+    fn add_node(&mut self, node: &str, experiment: &Experiment, variant: &Variant) -> Result<()> {
         let name = self.space_name(node);
         tool("ip", &["netns", "add", &name], "")?;
         let path = format!("/run/netns/{name}");
         let space = File::open(&path).map_err(|e| Error::io(path, &e))?;
         self.spaces.insert(node.to_owned(), space);
         let buffer = experiment.buffer_bytes;
+        // 2, the kernel's own: only if asked
+        let ecn = if variant.ecn { "1" } else { "2" };
+        let sack = if variant.sack { "1" } else { "0" };
         self.within(node, || {
             for (key, value) in [
                 ("ipv4/ip_forward", "1".to_owned()),
@@ -76,6 +80,8 @@ impl Stage {
                 ("ipv4/tcp_rmem", format!("4096 {buffer} {buffer}")),
                 ("ipv4/tcp_wmem", format!("4096 65536 {buffer}")),
                 ("ipv4/tcp_no_metrics_save", "1".to_owned()),
+                ("ipv4/tcp_ecn", ecn.to_owned()),
+                ("ipv4/tcp_sack", sack.to_owned()),
             ] {
                 let path = format!("/proc/sys/net/{key}");
                 fs::write(&path, value).map_err(|e| Error::io(path, &e))?;
@@ -122,20 +128,25 @@ impl Stage {
             let [a, b] = &link.between;
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
-                if link.queue_packets.is_none() || !has_own_queue(variant) {
-                    let batch = disciplines(link, &dev, variant.queue);
+                if link.queue_packets.is_none() || !has_own_queue(variant, link) {
+                    let batch = disciplines(link, &dev, variant);
                     self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
                 }
                 if link.queue_packets.is_some() {
                     self.add_router(number, link, variant, node, &dev)?;
                 }
             }
-            if link.half_duplex && !has_own_queue(variant) {
+            if link.half_duplex && !has_own_queue(variant, link) {
                 let medium = self.share_medium(link)?;
                 self.shapers.push((number, Shaper::Medium(medium)));
             }
         }
-        if has_own_queue(variant) || experiment.links.iter().any(|l| l.half_duplex) {
+        let own_queue = |l: &Link| has_own_queue(variant, l);
+        if experiment
+            .links
+            .iter()
+            .any(|l| own_queue(l) || l.half_duplex)
+        {
             self.send_packet_by_packet(experiment)?;
         }
         Ok(())
@@ -151,13 +162,13 @@ impl Stage {
         node: &str,
         dev: &str,
     ) -> Result<()> {
-        if variant.queue.has_router() {
+        if variant.routes(link) {
             let options = router_options(number, link, variant);
             self.within(node, || router::add(dev, options))??;
             self.routers.push((node.to_owned(), dev.to_owned()));
         }
         let (node, device) = (node.to_owned(), dev.to_owned());
-        let shaper = if has_own_queue(variant) {
+        let shaper = if has_own_queue(variant, link) {
             let mut own = Shaper::Own {
                 node: node.clone(),
                 device,
@@ -205,6 +216,24 @@ impl Stage {
         Ok(())
     }
 
+    /// What is lost by chance, as it arrives: before TCP and what forwards look,
+    /// after the programs that take headers out.
+    fn lose(&self, experiment: &Experiment, variant: &Variant) -> Result<()> {
+        for (point, percent) in &variant.lose {
+            let Some((from, to)) = experiment.direction(point) else {
+                continue; // not valid
+            };
+            let dev = device(to, from);
+            let one_in = (100.0 / percent).round();
+            let batch = format!(
+                "qdisc add dev {dev} clsact\n\
+                 filter add dev {dev} ingress matchall action pass random netrand drop {one_in}\n"
+            );
+            self.within(to, || tool("tc", &["-batch", "-"], &batch))??;
+        }
+        Ok(())
+    }
+
     /// Gives a link another rate, both directions.
     pub fn set_rate(&mut self, link: usize, bits_per_s: f64) -> Result<()> {
         let (home, spaces) = (&self.home, &self.spaces);
@@ -224,9 +253,9 @@ impl Stage {
     }
 }
 
-/// Whether the bottleneck's queue discipline is `xcp`.
-pub fn has_own_queue(variant: &Variant) -> bool {
-    variant.queue == Queue::Xcp && features::has_qdisc()
+/// Whether a link's queue discipline is `xcp`.
+pub fn has_own_queue(variant: &Variant, link: &Link) -> bool {
+    variant.routes(link) && variant.queue == Queue::Xcp && features::has_qdisc()
 }
 
 /// Limits of the queue discipline `xcp` on a link.

@@ -97,6 +97,13 @@ impl Running {
         }
     }
 
+    /// Gives it something to send, or nothing. UDP does not pause.
+    pub fn pause(&mut self, pauses: bool) {
+        if let Self::Tcp(connection) = self {
+            connection.pauses = pauses;
+        }
+    }
+
     /// Ends the flow: what is in flight still arrives.
     pub fn stop(&mut self) {
         match self {
@@ -128,6 +135,8 @@ pub struct Connection {
     sender: Option<OwnedFd>,
     receiver: Option<OwnedFd>,
     listener: Option<OwnedFd>,
+    /// Nothing is to be sent for now.
+    pauses: bool,
     received: u64,
     last: FlowSample,
     /// The sender's congestion control when last looked at.
@@ -149,6 +158,7 @@ impl Connection {
             sender: Some(sender),
             receiver: None,
             listener: Some(listener),
+            pauses: false,
             received: 0,
             last: FlowSample::default(),
             control: String::new(),
@@ -156,8 +166,9 @@ impl Connection {
     }
 
     fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
+        let to_send = if self.pauses { 0 } else { libc::POLLOUT };
         [
-            (End::Sender, &self.sender, libc::POLLOUT),
+            (End::Sender, &self.sender, to_send),
             (End::Receiver, &self.receiver, libc::POLLIN),
             (End::Listener, &self.listener, libc::POLLIN),
         ]
@@ -174,7 +185,7 @@ impl Connection {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        while let Some(fd) = &self.sender {
+        while let Some(fd) = self.sender.as_ref().filter(|_| !self.pauses) {
             // SAFETY: the buffer is static and of this length.
             let sent = unsafe {
                 libc::send(

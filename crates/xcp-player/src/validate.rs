@@ -10,6 +10,8 @@ use crate::experiment::{Capacity, Check, Chosen, Experiment, Flow, Socket, Varia
 use crate::{Error, Result};
 
 const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
+/// The kernel loses one packet of at most 65535.
+const LOSSES_PERCENT: RangeInclusive<f64> = 0.002..=50.0;
 /// What fits into a packet of 1500 bytes, over IPv6 too.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
@@ -91,11 +93,19 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
     if !(flow.start_s >= 0.0 && flow.start_s < stop && stop <= experiment.duration_s) {
         return Some("must start before it stops".into());
     }
+    let pauses = flow.pauses.as_flattened();
+    if !pauses.is_sorted_by(|a, b| a < b)
+        || pauses.iter().any(|t| !(flow.start_s..stop).contains(t))
+    {
+        return Some("pauses must follow each other between its start and its stop".into());
+    }
     if flow.udp_mbit.is_some_and(|r| !RATES_MBIT.contains(&r)) {
         return Some("udp_mbit must be 0.008 to 100000".into());
     }
-    if flow.udp_mbit.is_some() && (flow.control.is_some() || flow.wire.is_some()) {
-        return Some("UDP has neither control nor wire".into());
+    if flow.udp_mbit.is_some()
+        && (flow.control.is_some() || flow.wire.is_some() || !pauses.is_empty())
+    {
+        return Some("UDP has neither control nor wire nor pauses".into());
     }
     if !PAYLOADS.contains(&flow.payload_bytes) {
         return Some("payload_bytes must be 1 to 1452".into());
@@ -139,6 +149,16 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
     if !OVERHEAD_RANGE_B.contains(&variant.overhead_bytes) {
         let (least, most) = (OVERHEAD_RANGE_B.start(), OVERHEAD_RANGE_B.end());
         return Some(format!("overhead_bytes must be {least} to {most}"));
+    }
+    if let Some(point) = variant
+        .lose
+        .keys()
+        .find(|p| experiment.direction(p).is_none())
+    {
+        return Some(format!("lose: no link {point}, from one node to the next"));
+    }
+    if !variant.lose.values().all(|p| LOSSES_PERCENT.contains(p)) {
+        return Some("lose must be 0.002 to 50 (percent)".into());
     }
     if variant.xcp_share.is_some_and(|p| !(1..=99).contains(&p)) {
         return Some("xcp_share must be 1 to 99 (percent)".into());
@@ -255,7 +275,10 @@ min = 0.45
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",
-            "with = [\"losses\"]",
+            "without = [\"losses\"]",
+            "ecn = true",
+            "sack = false",
+            "lose = { s-r = 0.01, d-r = 50 }",
             "flows = 2",
             "flows = [\"2\", \"3\"]",
         ] {
@@ -269,11 +292,10 @@ min = 0.45
         for more in [
             "rates = [[0, 10], [5, 2.5]]\nrepeat_s = 10",
             "rate_mbit = 10\nhalf_duplex = true\nframing_bytes = 24",
+            "rate_mbit = 10\nrouter = false",
         ] {
             assert_eq!(link(more), "", "{more}");
         }
-        let path = "between = [\"s\", \"r\"]";
-        assert_eq!(said(path, &format!("{path}\nloss_percent = 0.5")), "");
     }
 
     #[test]
@@ -291,13 +313,18 @@ min = 0.45
             ),
             (
                 "rate_mbit = 10",
-                "rate_mbit = 10\nloss_percent = 1",
-                "link r-d: a link with a queue has no delay and no loss",
+                "rate_mbit = 10\ndelay_ms = 1",
+                "link r-d: a link with a queue has no delay",
             ),
             (
-                "between = [\"s\", \"r\"]",
-                "between = [\"s\", \"r\"]\nloss_percent = 51",
-                "link s-r: loss_percent must be 0 to 50",
+                "queue = \"xcp\"",
+                "lose = { s-d = 1 }",
+                "variant v: lose: no link s-d",
+            ),
+            (
+                "queue = \"xcp\"",
+                "lose = { s-r = 51 }",
+                "variant v: lose must be 0.002 to 50",
             ),
             ("udp_mbit = 4", "udp_mbit = 0", "flow 3: udp_mbit"),
             (
@@ -352,8 +379,8 @@ min = 0.45
             ),
             (
                 "queue = \"xcp\"",
-                "with = [\"care\"]",
-                "unknown variant `care`, expected `losses`",
+                "without = [\"care\"]",
+                "unknown variant `care`, expected `losses` or `idle`",
             ),
             (
                 "queue = \"xcp\"",

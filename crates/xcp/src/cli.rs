@@ -128,10 +128,12 @@ pub struct HostOn {
     /// given several times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
-    /// Let senders do what is not ready for everyone: losses (losses that XCP's
-    /// own queues do not explain are taken for congestion)
+    /// Do not let senders do what the drafts do not ask for, to see what then
+    /// goes wrong: losses (losses and marks that XCP's own queues do not
+    /// explain are taken for congestion), idle (a window is halved for each RTT
+    /// of a pause)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
-    pub with: Vec<Cure>,
+    pub without: Vec<Cure>,
     #[command(flatten)]
     pub header: Header,
 }

@@ -42,7 +42,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         make_default: asked.default,
         speech,
         socket_protocol: asked.socket_protocol.unwrap_or_default(),
-        with: asked.with.clone(),
+        without: asked.without.clone(),
         ..Default::default()
     };
     let done = host::on(&options)?;
@@ -50,7 +50,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         "change": done.change,
         "cgroup": options.cgroup,
         "default": asked.default,
-        "with": asked.with,
+        "without": asked.without,
         "wire": asked.wire,
         "peers": asked.peers,
         "devices": asked.devices,
@@ -78,11 +78,14 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
         .iter()
         .map(|s| format!("\n{}", speaks(s)))
         .collect();
-    let with = match names(&options.with) {
+    let without = match names(&options.without) {
         none if none.is_empty() => String::new(),
-        some => format!("\nwith {}", some.join(", ")),
+        some => format!("\nwithout {}", some.join(", ")),
     };
-    format!("{state}: {which}{how}{with}\n{}", by_number(&done.sockets))
+    format!(
+        "{state}: {which}{how}{without}\n{}",
+        by_number(&done.sockets)
+    )
 }
 
 fn speaks(spoken: &Spoken) -> String {
@@ -131,14 +134,14 @@ fn describe(status: &Status, style: &Style) -> String {
     };
     let wires = listed(status.wires.iter().map(speaks).collect(), "option with all");
     let devices = listed(status.devices.clone(), "none");
-    let with = listed(names(&status.with), "nothing more");
+    let without = listed(names(&status.without), "nothing");
     let rows = [
         (
             "control group",
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
         ("default", if status.default { "yes" } else { "no" }.into()),
-        ("with", with),
+        ("switched off", without),
         ("wire formats", wires),
         ("devices", devices),
         (
@@ -191,7 +194,7 @@ mod tests {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
             default: true,
-            with: vec![Cure::Losses],
+            without: vec![Cure::Losses],
             wires: vec![],
             devices: vec![],
             socket_protocol: None,
@@ -203,7 +206,7 @@ mod tests {
         };
         let text = describe(&status, &Style(false));
         assert!(text.starts_with("XCP is on\n  control group             /sys/fs/cgroup\n"));
-        assert!(text.contains("\n  with                      losses\n"));
+        assert!(text.contains("\n  switched off              losses\n"));
         assert!(text.contains("\n  connections with XCP      4\n"));
         assert!(text.ends_with("\n  feedback applied          +10.0 Mb/s\n"));
     }

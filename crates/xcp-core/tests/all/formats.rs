@@ -313,6 +313,10 @@ fn the_way_tells_the_hops() {
                 assert_eq!(header::hops(way, ttl), Some(u32::from(hops)));
                 assert_eq!(way & 15, others.min(15));
             }
+            // a TTL that no router makes: unknown, and so one
+            for above in (xcp_ttl..=u8::MAX).skip(1) {
+                assert_eq!(header::way(xcp_ttl, above) & 15, 1);
+            }
         }
         assert_eq!(header::hops(header::way(0, ttl), ttl), None);
     }

@@ -4,6 +4,7 @@
 mod capacity;
 mod closed_loop;
 mod conformance;
+mod cubic;
 mod formats;
 mod golden;
 mod headers;

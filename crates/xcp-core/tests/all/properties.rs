@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use xcp_core::model::{self, Model};
 use xcp_core::wire::{self, Forward, Kind, Return};
-use xcp_core::{Params, Pool, Receiver, Router, Sender, TICKS_PER_SEC};
+use xcp_core::{ns_to_ticks, Params, Pool, Receiver, Router, Sender, TICKS_PER_SEC};
 
 const TICK: f64 = TICKS_PER_SEC as f64;
 /// The longest time that core/ knows (64 s), ticks; the wire has 16 s.
@@ -612,6 +612,26 @@ proptest! {
         sender.reset(3);
         prop_assert_eq!(sender.packets(), 3);
         prop_assert_eq!((sender.cwnd_B, sender.cwnd_frac), (3 * u64::from(wire_B), 0));
+    }
+
+    /// A window after a pause is halved for each RTT of it, down to what a new
+    /// connection has, and never lifted.
+    #[test]
+    fn a_window_that_restarts_is_halved_for_each_rtt(
+        wire_B in 40..=65_535u32,
+        packets in 1..=(1u64 << 29),
+        rtts in 0..70u32,
+        idle_us in any::<u64>(),
+    ) {
+        let rtt_us = 100_000;
+        let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, ns_to_ticks(rtt_us * 1000));
+        let before = sender.cwnd_B;
+        let least = before.min(10 * u64::from(wire_B));
+        let mut other = sender;
+        sender.restart(u64::from(rtts) * rtt_us + rtt_us / 2);
+        prop_assert_eq!(sender.cwnd_B, (before.checked_shr(rtts).unwrap_or(0)).max(least));
+        other.restart(idle_us);
+        prop_assert!((least..=before).contains(&other.cwnd_B));
     }
 
     /// Any feedback, of 44 bits or saturated to that, leaves a window of at

@@ -64,9 +64,9 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
         "xcp: --duration 0: no time at all\n  help: give seconds, such as 10 or 0.5\n",
     );
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
-    xcp("host on --with losses,care").failed(
+    xcp("host on --without losses,care").failed(
         2,
-        "xcp: --with care: no such behaviour\n  help: give some of losses\n",
+        "xcp: --without care: no such behaviour\n  help: give some of losses, idle\n",
     );
 }
 

@@ -98,6 +98,20 @@ impl Net {
         result
     }
 
+    /// Runs a tool in a node's namespace.
+    pub fn tool(&self, node: &str, line: &str) {
+        within_space(&self.space(node), line);
+    }
+
+    /// What TCP knows of its sockets, for a test that has failed.
+    pub fn sockets(&self) -> String {
+        let of = |node| {
+            let space = format!("--net=/run/netns/{}", self.space(node));
+            output("nsenter", &format!("{space} ss -tinO"))
+        };
+        format!("{}\n{}", of("c"), of("s"))
+    }
+
     /// XCP routers on the forward and the return link.
     pub fn add_routers(&self, capacity_bytes_per_s: u64) {
         self.add_routers_for(capacity_bytes_per_s, IP_PROTO);

@@ -11,7 +11,7 @@ use crate::common::{
     LINK_BPS, SERVER, SERVER6,
 };
 use xcp_datapath::host::Speech;
-use xcp_datapath::testing::can_run;
+use xcp_datapath::testing::{can_run, eventually};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
 
@@ -131,11 +131,11 @@ fn switching_breaks_no_connection() {
         // a switch is over when every flow has sent something after it
         let settle = || {
             let before = rounds.each_ref().map(|r| r.load(Ordering::Relaxed));
-            wait_until("two rounds of every flow", || {
-                let now = rounds.iter().zip(before);
-                now.into_iter()
-                    .all(|(r, before)| r.load(Ordering::Relaxed) >= before + 2)
+            let settled = eventually(|| {
+                let mut now = rounds.iter().zip(before);
+                now.all(|(r, before)| r.load(Ordering::Relaxed) >= before + 2)
             });
+            assert!(settled, "{before:?}, then {rounds:?}:\n{}", net.sockets());
         };
         for wire in Wire::ALL {
             net.speak(wire);

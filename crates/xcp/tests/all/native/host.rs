@@ -36,14 +36,14 @@ fn on_twice_changed_and_off() {
         .out
         .starts_with("XCP is on\n  control group "));
 
-    let with = "host on --default --with losses --json";
-    assert_eq!(change(with), "changed");
-    assert_eq!(change(with), "unchanged");
+    let without = "host on --default --without losses --json";
+    assert_eq!(change(without), "changed");
+    assert_eq!(change(without), "unchanged");
     let status = xcp("host show --json").ok().json();
-    assert_eq!(status["with"], json!(["losses"]));
+    assert_eq!(status["without"], json!(["losses"]));
     assert_eq!(change("host on --default --json"), "changed");
     let status = xcp("host show --json").ok().json();
-    assert_eq!(status["with"], json!([]));
+    assert_eq!(status["without"], json!([]));
 
     assert_eq!(xcp("host off").ok().out, "XCP is off\n");
     xcp("host show").failed(1, not_on);

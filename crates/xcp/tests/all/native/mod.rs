@@ -10,6 +10,7 @@ mod devices;
 mod experiments;
 mod fallback;
 mod formats;
+mod hops;
 mod host;
 mod queues;
 mod router;
