@@ -102,6 +102,9 @@ static __always_inline void put_in(struct __sk_buff *skb, struct xcp_socket *s,
 		s->speaks = 0;
 		return;
 	}
+	if (s->speaks && p->payload && !s->receiver.pending &&
+	    !tells_routers(s, xcp_ticks_to_ns(s->sender.rtt) / 1000))
+		return;
 	if (!open_packet(skb, p))
 		return;
 	s->ttl = p->ttl;

@@ -144,6 +144,23 @@ static __always_inline void fall_back(void *ctx, struct sock *sk)
 	COUNT(fallbacks, 1);
 }
 
+/*
+ * Does the next data segment tell the routers anything? Those of a socket that
+ * fell back ask for nothing: one per RTT looks for a router.
+ */
+static __always_inline bool tells_routers(struct xcp_socket *s, __u64 rtt_us)
+{
+	__u64 now_us;
+
+	if (!s->fell_back)
+		return true;
+	now_us = bpf_ktime_get_ns() / 1000;
+	if (now_us - s->probed_us < rtt_us)
+		return false;
+	s->probed_us = now_us;
+	return true;
+}
+
 /* What a data segment tells the routers. */
 static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 {

@@ -214,6 +214,7 @@ struct xcp_socket {
 	int64_t came; /* of feedback, in this round */
 	uint64_t round_start_us;
 	uint64_t acked_us; /* when the last ACK came */
+	uint64_t probed_us; /* when it last looked for a router */
 	uint32_t round_delivered;
 	uint32_t round_lost; /* in all, as the round began */
 	uint32_t marked; /* packets that arrived with a mark, in all */

@@ -17,9 +17,9 @@
  *    control, which runs later on the same ACK. One header stands for all
  *    the wire packets that receive offload merged (gso_segs), and segmentation
  *    offload will copy the return header as often, so it carries an n-th.
- * 4. A path on which no XCP router was seen falls back to the default; the
- *    headers go on, asking for nothing, and the first router that shows up
- *    brings `xcp` back.
+ * 4. A path on which no XCP router was seen falls back to the default; once per
+ *    RTT a header goes on, asking for nothing, and the first router that shows
+ *    up brings `xcp` back.
  */
 #include "chosen.h"
 #include "host.h"
@@ -237,6 +237,28 @@ static __always_inline void judge_path(struct bpf_sock_ops *skops,
 	}
 }
 
+/*
+ * What the first window tells: a socket that was given xcp while it connected
+ * has its congestion control look only at the first ACK.
+ */
+static __always_inline void begin_sender(struct bpf_sock_ops *skops,
+					 struct xcp_socket *s)
+{
+	__u32 srtt, mss, cwnd; /* srtt is in 1/8 us */
+
+	LOAD(srtt, srtt_us);
+	LOAD(mss, mss_cache);
+	LOAD(cwnd, snd_cwnd);
+	if (!srtt)
+		return;
+	s->sender.wire_B = mss + XCP_TCP_HEADER_LEN + IPV4_LEN;
+	xcp_sender_rtt(&s->sender, xcp_ns_to_ticks((__u64)srtt * 125),
+		       bpf_ktime_get_ns() / 1000);
+	xcp_sender_reset(&s->sender, cwnd);
+	s->sender.limit_B = s->sender.cwnd_B;
+	xcp_sender_update(&s->sender);
+}
+
 /* Both ends speak: the socket gets its state and its callbacks. */
 static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 						enum xcp_wire wire)
@@ -255,6 +277,7 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 	s->ttl = initial_ttl(kernel_sock(skops));
 	s->xcp_hops = XCP_HOPS_UNKNOWN;
 	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
+	begin_sender(skops, s);
 	flags |= is_header(s->wire)
 			 ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG
 			 : BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
@@ -377,6 +400,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 {
 	__u32 flags = skops->skb_tcp_flags, forward, back;
 	struct xcp_socket *s;
+	bool tells;
 	int wire;
 
 	if (skops->args[0] != BPF_WRITE_HDR_TCP_CURRENT_MSS &&
@@ -405,12 +429,16 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		forward = XCP_2005_FORWARD_LEN;
 		back = XCP_2005_RETURN_LEN;
 	}
-	if (!skops->skb_len) {
+	tells = s->wire == XCP_WIRE_OPTION_2005 || !skops->skb_len ||
+		tells_routers(s, skops->srtt_us >> 3);
+	if (!skops->skb_len || (!tells && s->receiver.pending)) {
 		/* not even asked where nothing is left: see sack.h */
 		if (!bpf_reserve_hdr_opt(skops, back, 0))
 			s->writing = XCP_RETURN;
 		else
 			COUNT(return_crowded, 1);
+	} else if (!tells) {
+		return;
 	} else if (s->receiver.pending &&
 		   !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
 		s->writing = XCP_BOTH;
@@ -422,13 +450,13 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 static __always_inline __u32 write_option(struct xcp_socket *s, __u8 *option,
 					  __u32 n)
 {
-	struct xcp_forward f;
-	struct xcp_return r;
+	struct xcp_forward f = {};
+	struct xcp_return r = {};
 
 	if (s->writing != XCP_RETURN)
 		f = forward_of(s);
 	if (s->writing != XCP_FORWARD)
-		r = return_of(s, s->writing == XCP_RETURN ? 1 : n);
+		r = return_of(s, n);
 	switch (s->writing) {
 	case XCP_RETURN:
 		xcp_build_return(option, &r);
@@ -457,9 +485,7 @@ static __always_inline void write_2005(struct bpf_sock_ops *skops,
 		bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
 	}
 	if (s->writing != XCP_FORWARD) {
-		xcp_2005_build_return(
-			option,
-			return_2005(s, s->writing == XCP_RETURN ? 1 : n));
+		xcp_2005_build_return(option, return_2005(s, n));
 		bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
 	}
 }

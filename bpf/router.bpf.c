@@ -27,6 +27,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define ETH_P_ARP 0x0806
+/* the longest ACK: Ethernet with a VLAN tag, IPv6, our header, TCP */
+#define SHORT_MAX (18 + IPV6_LEN + XCP_HEADER_LEN + XCP_TCP_HEADER_MAX)
 
 /* Set before loading. */
 const volatile struct {
@@ -131,6 +133,7 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 struct header_copy {
 	__u8 bytes[XCP_HEADER_LEN];
 	__u32 left; /* bytes of the packet from here on */
+	__u32 rtt; /* found in it */
 	__u8 ttl;
 };
 
@@ -148,16 +151,23 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 		return XCP_MALFORMED;
 	if (kind == XCP_BOTH) {
 		f = xcp_header_forward(h->bytes, head.version, length_of(s));
+		h->rtt = f.rtt;
 		f.delta = grant_slowly(cpu, &f, s);
 		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl);
 	}
 	return kind;
 }
 
-/* Which queue of the queue discipline `xcp` it is for. */
-static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind)
+/*
+ * Which queue of the queue discipline `xcp` it is for. Data whose sender gives
+ * no RTT is not controlled by XCP: it waits with other traffic. ACKs and
+ * handshakes are short.
+ */
+static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind,
+				     __u32 rtt)
 {
-	if (kind != XCP_NONE && kind != XCP_MALFORMED)
+	if (kind != XCP_NONE && kind != XCP_MALFORMED &&
+	    (rtt || skb->len <= SHORT_MAX))
 		skb->tc_classid = XCP_CLASSID;
 }
 
@@ -183,7 +193,7 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (f->l4_len >= XCP_HEADER_LEN &&
 	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
 		kind = edit_header(cpu, &h, s);
-	classify(skb, kind);
+	classify(skb, kind, h.rtt);
 	if (kind == XCP_BOTH)
 		bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
 				    BPF_F_RECOMPUTE_CSUM);
@@ -212,22 +222,24 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	f.kind = find_slowly(skb, &f);
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
-	classify(skb, f.kind);
 	at = f.l4 + f.option;
 	if (f.kind == XCP_FORWARD_2005) {
 		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
 			return 0;
 		h2005 = xcp_2005_parse(option);
+		classify(skb, f.kind, h2005.rtt_ms);
 		sum = xcp_2005_edit(option, f.option,
 				    grant_2005(cpu, &h2005, s));
 		length = XCP_2005_FORWARD_LEN;
 	} else if ((f.kind == XCP_FORWARD || f.kind == XCP_BOTH) &&
 		   !bpf_skb_load_bytes(skb, at, option, sizeof(copy.option))) {
 		h = xcp_parse_forward(option);
+		classify(skb, f.kind, h.rtt);
 		h.delta = grant_slowly(cpu, &h, s);
 		sum = xcp_edit_forward(option, f.option, h.delta, f.ttl);
 		length = sizeof(copy.option);
 	} else {
+		classify(skb, f.kind, 0);
 		count_other(cpu, f.kind, s->n);
 		return 0;
 	}
@@ -265,16 +277,17 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	if (tcp + 32 + XCP_OPT_BOTH_LEN <= end &&
 	    xcp_option_at_32(tcp, header) != XCP_NONE) {
 		h = xcp_parse_forward(tcp + 32);
+		classify(skb, XCP_FORWARD, h.rtt);
 		h.delta = grant(cpu, &h, s->n, s->bytes);
 		sum = xcp_edit_forward(tcp + 32, 32, h.delta, ttl);
 	} else if (tcp + 32 + XCP_2005_FORWARD_LEN <= end &&
 		   xcp_2005_at_32(tcp, header)) {
 		h2005 = xcp_2005_parse(tcp + 32);
+		classify(skb, XCP_FORWARD, h2005.rtt_ms);
 		sum = xcp_2005_edit(tcp + 32, 32, grant_2005(cpu, &h2005, s));
 	} else {
 		return false;
 	}
-	classify(skb, XCP_FORWARD);
 	/* a partial checksum covers no header: hardware will add it */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);

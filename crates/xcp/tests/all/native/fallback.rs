@@ -74,6 +74,12 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, &default_control());
+    // one header per RTT looks for a router, and asks for nothing
+    let before = host::counters().unwrap().forward_sent;
+    transfer(&mut a, &mut b, &pattern(4 * BYTES));
+    let told = host::counters().unwrap().forward_sent - before;
+    let packets = (4 * BYTES / 1500) as u64;
+    assert!((1..packets / 2).contains(&told), "{told} of {packets}");
     net.add_routers(LINK_BPS);
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, "xcp");
