@@ -19,7 +19,7 @@
  *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
  *   losses, marks are judged round by round: core/xcp_loss.h
  *   unused window ages towards what is used; after a pause it is halved for
- *                 each RTT of it
+ *                 each timeout of it
  *
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.

@@ -131,7 +131,7 @@ struct xcp_queue {
 /* What a sender does beyond the drafts, unless it is switched off. */
 enum xcp_cure {
 	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
-	XCP_CURE_IDLE = 2, /* a window is halved for each RTT of a pause */
+	XCP_CURE_IDLE = 2, /* a window is halved for each timeout of a pause */
 };
 
 /* What `xcp host on` sets. */

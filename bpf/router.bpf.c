@@ -160,14 +160,13 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 
 /*
  * Which queue of the queue discipline `xcp` it is for. Data whose sender gives
- * no RTT is not controlled by XCP: it waits with other traffic. ACKs and
- * handshakes are short.
+ * no RTT is not controlled by XCP: it waits with other traffic. ACKs are short.
  */
 static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind,
 				     __u32 rtt)
 {
 	if (kind != XCP_NONE && kind != XCP_MALFORMED &&
-	    (rtt || skb->len <= SHORT_MAX))
+	    (rtt || kind == XCP_HANDSHAKE || skb->len <= SHORT_MAX))
 		skb->tc_classid = XCP_CLASSID;
 }
 

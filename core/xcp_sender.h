@@ -10,7 +10,7 @@
  *   aging:       cwnd = cwnd / 2 + used / 2  after an RTT in which the
  *                application used less than it was allowed (Mosebekk 2005,
  *                formula 9)
- *   restart:     cwnd = max(cwnd / 2^(idle / RTT), 10 packets)
+ *   restart:     cwnd = max(cwnd / 2^(idle / timeout), 10 packets)
  *
  * The RTT follows what the path does now: half of it is the last sample. Were
  * it as slow as TCP's, a link that slows down would be told of windows that it
@@ -59,6 +59,8 @@ struct xcp_sender {
 #define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
 #define XCP_CWND_MAX_B (1ULL << 46)
 #define XCP_RTT_BASE_US 5000000
+/* Linux's least timeout, beyond the RTT */
+#define XCP_TIMEOUT_NS 200000000
 /* the initial window (RFC 6928) */
 #define XCP_RESTART_PACKETS 10
 
@@ -180,16 +182,17 @@ XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B)
 /*
  * The application sends again after a pause in which nothing was in flight:
  * what the window allowed before may be someone else's by now. It is halved
- * once per RTT of the pause, down to what a new connection may send (as RFC
- * 7661 for TCP, which the kernel leaves to the congestion control).
+ * once per timeout of the pause, down to what a new connection may send, as
+ * Linux does for other congestion controls (RFC 2861).
  */
 XCP_INLINE void xcp_sender_restart(struct xcp_sender *s, uint64_t idle_us)
 {
 	uint64_t idle = xcp_ns_to_ticks(xcp_min(idle_us, XCP_NS_MAX) * 1000);
-	uint64_t rtts = xcp_min(idle / xcp_max(s->rtt, 1), 63);
+	uint64_t timeout = s->rtt + xcp_ns_to_ticks(XCP_TIMEOUT_NS);
 	uint64_t least_B = (uint64_t)XCP_RESTART_PACKETS * s->wire_B;
 
-	s->cwnd_B = xcp_max(s->cwnd_B >> rtts, xcp_min(s->cwnd_B, least_B));
+	s->cwnd_B = xcp_max(s->cwnd_B >> xcp_min(idle / timeout, 63),
+			    xcp_min(s->cwnd_B, least_B));
 }
 
 /* The window in whole packets for a stack that counts those, rounded up. */

@@ -15,7 +15,7 @@ pub enum Cure {
     /// Losses and marks that XCP's own queues do not explain are taken for
     /// congestion.
     Losses = 1,
-    /// A window is halved for each RTT in which nothing was sent.
+    /// A window is halved for each timeout in which nothing was sent.
     Idle = 2,
 }
 

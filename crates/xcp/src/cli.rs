@@ -130,8 +130,8 @@ pub struct HostOn {
     pub peers: Vec<Prefix>,
     /// Do not let senders do what the drafts do not ask for, to see what then
     /// goes wrong: losses (losses and marks that XCP's own queues do not
-    /// explain are taken for congestion), idle (a window is halved for each RTT
-    /// of a pause)
+    /// explain are taken for congestion), idle (a window is halved for each
+    /// timeout of a pause)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
     pub without: Vec<Cure>,
     #[command(flatten)]

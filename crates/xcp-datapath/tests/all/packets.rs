@@ -101,6 +101,40 @@ fn packets_cut_at_every_byte_pass_untouched_and_are_counted() {
     }
 }
 
+/// Nothing uncontrolled shares XCP's queue: data whose sender gives no RTT waits
+/// with other traffic.
+#[test]
+fn data_without_an_rtt_is_other_traffic() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    router.keep_apart();
+    let arrives = |frame: &[u8]| {
+        router.reset();
+        router.send(frame);
+        router.other_B()
+    };
+    // the data, and where its RTT stands
+    for (name, rtt) in [
+        ("forward", 72..76),
+        ("both", 72..76),
+        ("2005-forward", 70..72),
+        ("header-standard", 42..46),
+        ("header-2004-standard", 38..42),
+    ] {
+        let mut frame = cases::named(name).bytes();
+        assert_eq!(arrives(&frame), 0, "{name}");
+        frame[rtt].fill(0);
+        assert_eq!(arrives(&frame), frame.len() as u64, "{name} without RTT");
+    }
+    // handshakes and ACKs tell none, and plain TCP is never XCP's
+    for name in ["syn", "2005-syn", "return", "header-minimal"] {
+        assert_eq!(arrives(&cases::named(name).bytes()), 0, "{name}");
+    }
+    let plain = cases::named("none-timestamps").bytes();
+    assert_eq!(arrives(&plain), plain.len() as u64);
+}
+
 /// Hop after hop: the count saturates, xcp_ttl stops at the TTL.
 #[test]
 fn one_packet_through_many_routers() {

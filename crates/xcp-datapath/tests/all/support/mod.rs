@@ -8,7 +8,7 @@ pub mod flow;
 pub mod pin;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use xcp_datapath::intf::{Record, RouterCounters, RouterLink};
+use xcp_datapath::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink};
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::{self, Bench, Turn};
 
@@ -83,12 +83,32 @@ impl Router {
     }
 
     pub fn link(&self) -> RouterLink {
+        self.record(".data.link", 0)
+    }
+
+    /// Other traffic has a queue of its own, as with the queue discipline.
+    pub fn keep_apart(&self) {
+        let mut config: RouterConfig = self.record(".data.config", 0);
+        config.queue = 1;
+        self.map(".data.config")
+            .update(&0u32.to_ne_bytes(), config.bytes(), MapFlags::ANY)
+            .expect("writable");
+    }
+
+    /// Bytes that arrived for the other queue, since [`Self::reset`].
+    pub fn other_B(&self) -> u64 {
+        let cpus = self.map("cpus").max_entries();
+        let of = |cpu| self.record::<RouterCpu>("cpus", cpu).other_B;
+        (0..cpus).map(of).sum()
+    }
+
+    fn record<T: Record>(&self, map: &str, key: u32) -> T {
         let bytes = self
-            .map(".data.link")
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map(map)
+            .lookup(&key.to_ne_bytes(), MapFlags::ANY)
             .expect("readable")
-            .expect("one record");
-        RouterLink::from_bytes(&bytes).expect("its size")
+            .expect("a record");
+        T::from_bytes(&bytes).expect("its size")
     }
 
     /// Control intervals that have ended.
