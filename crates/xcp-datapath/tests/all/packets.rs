@@ -120,7 +120,6 @@ fn data_without_an_rtt_is_other_traffic() {
         ("both", 72..76),
         ("2005-forward", 70..72),
         ("header-standard", 42..46),
-        ("header-2004-standard", 38..42),
     ] {
         let mut frame = cases::named(name).bytes();
         assert_eq!(arrives(&frame), 0, "{name}");
