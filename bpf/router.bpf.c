@@ -16,7 +16,8 @@
  *      checksum, if it covers it, is mended by the difference
  *   5. anything else, malformed packets included, passes untouched
  *   6. packets with an XCP header, or only a return header or a handshake's,
- *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c)
+ *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c); not data
+ *      whose header tells no RTT, for nothing of XCP controls that
  *
  * Functions that are not static are verified once, whatever their arguments,
  * and not again for every path that calls them: that keeps loading fast.
