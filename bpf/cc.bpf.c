@@ -18,8 +18,8 @@
  *   timeout       cwnd = 1 packet
  *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
  *   losses, marks are judged round by round: core/xcp_loss.h
- *   unused window ages towards what is used; after a pause it is halved for
- *                 each timeout of it
+ *   unused window shrinks to a little more than what is used; after a pause
+ *                 it is halved for each timeout of it
  *
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.
@@ -32,6 +32,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
+/* a window that starts is given four times itself in an RTT */
+#define SEND_BUFFER_WINDOWS 8
 #define TCP_CA_RECOVERY 3
 #define CA_EVENT_TX_START 0
 /*
@@ -73,21 +75,41 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 }
 
 /*
- * Takes over what TCP knows: segment size, receive window, and the RTT of the
- * packet that was sent last of those that have arrived.
+ * What can be sent in an RTT: the receive window, and of that no more beyond
+ * cwnd than what the application has given. False if it has given less.
+ */
+static __always_inline bool limit(const struct tcp_sock *tp,
+				  struct xcp_socket *s)
+{
+	struct xcp_sender *sender = &s->sender;
+	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
+	__u64 cwnd_B = sender->cwnd_B, payload, most_B;
+
+	if (!does(XCP_CURE_USE)) {
+		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
+		return true;
+	}
+	payload = payload_of(tp, s);
+	given = given * sender->wire_B / payload;
+	most_B = xcp_min(window * sender->wire_B / payload,
+			 xcp_max(given, cwnd_B));
+	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
+	return given >= xcp_min(cwnd_B, most_B);
+}
+
+/*
+ * Takes over what TCP knows: segment size, and the RTT of the packet that was
+ * sent last of those that have arrived.
  */
 static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u32 sample_us = tp->rack.rtt_us;
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
-	__u32 payload = payload_of(tp, s);
-	__u64 window = tp->snd_wnd, sample;
+	__u64 sample;
 
-	s->sender.wire_B =
-		payload + room_of(s->wire) + tp->tcp_header_len + ip_len;
-	s->sender.limit_B =
-		xcp_loss_limit(&s->loss, window * s->sender.wire_B / payload);
+	s->sender.wire_B = payload_of(tp, s) + room_of(s->wire) +
+			   tp->tcp_header_len + ip_len;
 	if (!sample_us)
 		sample_us = tp->srtt_us >> 3;
 	if (!sample_us)
@@ -145,6 +167,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->acked_us = tp->tcp_mstamp;
 	s->silent_acks = 0;
 	s->started = 1;
+	limit(tp, s);
 	apply(sk, s);
 }
 
@@ -189,6 +212,16 @@ __u32 BPF_PROG(xcp_undo_cwnd, struct sock *sk)
 	return tcp_sk(sk)->snd_cwnd;
 }
 
+/*
+ * How many windows the send buffer has room for, if it grows with them. What
+ * TCP has no room for, it does not ask for.
+ */
+SEC("struct_ops")
+__u32 BPF_PROG(xcp_sndbuf_expand, struct sock *sk)
+{
+	return SEND_BUFFER_WINDOWS;
+}
+
 SEC("struct_ops")
 void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 {
@@ -223,8 +256,8 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		return;
 	used_B = (__u64)(tp->delivered - s->round_delivered) *
 		 s->sender.wire_B * rtt_us / elapsed_us;
-	if (tp->app_limited && used_B < s->sender.cwnd_B / 2)
-		xcp_sender_age(&s->sender, used_B);
+	xcp_sender_age(&s->sender, used_B, s->starved);
+	s->starved = 0;
 	if (does(XCP_CURE_LOSSES))
 		xcp_loss_on_round(&s->loss, &s->sender, elapsed_us,
 				  tp->lost - s->round_lost,
@@ -262,6 +295,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	observe(sk, s);
 	if (!s->started)
 		start(sk, s);
+	s->starved |= !limit(tcp_sk(sk), s);
 	s->acked_us = tcp_sk(sk)->tcp_mstamp;
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
@@ -291,9 +325,12 @@ static __always_inline void restart(struct sock *sk)
 {
 	struct xcp_socket *s = socket_of(sk);
 
-	if (!s || !s->started || !does(XCP_CURE_IDLE))
+	if (!s || !s->started)
 		return;
-	xcp_sender_restart(&s->sender, tcp_sk(sk)->tcp_mstamp - s->acked_us);
+	if (does(XCP_CURE_IDLE))
+		xcp_sender_restart(&s->sender,
+				   tcp_sk(sk)->tcp_mstamp - s->acked_us);
+	limit(tcp_sk(sk), s);
 	apply(sk, s);
 }
 
@@ -324,6 +361,7 @@ struct tcp_congestion_ops xcp = {
 	.ssthresh = (void *)xcp_ssthresh,
 	.set_state = (void *)xcp_set_state,
 	.undo_cwnd = (void *)xcp_undo_cwnd,
+	.sndbuf_expand = (void *)xcp_sndbuf_expand,
 	.cong_control = (void *)xcp_cong_control,
 	.cwnd_event = (void *)xcp_cwnd_event,
 	.cwnd_event_tx_start = (void *)xcp_tx_start,

@@ -132,6 +132,7 @@ struct xcp_queue {
 enum xcp_cure {
 	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
 	XCP_CURE_IDLE = 2, /* a window is halved for each timeout of a pause */
+	XCP_CURE_USE = 4, /* windows and wishes follow what there is to send */
 };
 
 /* What `xcp host on` sets. */
@@ -233,7 +234,8 @@ struct xcp_socket {
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
 	uint8_t recovers; /* its first retransmission is to go */
-	uint8_t unused[2];
+	uint8_t starved; /* in this round there was too little to send */
+	uint8_t unused[1];
 };
 
 #define XCP_HOPS_UNKNOWN 255

@@ -197,13 +197,14 @@ struct tcp_sock {
 	__u16 tcp_header_len;
 	__u32 srtt_us; /* 1/8 us */
 	__u32 snd_wnd;
+	__u32 snd_una;
+	__u32 write_seq; /* the application has given so much */
 	__u32 mss_cache;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 delivered;
 	__u32 delivered_ce; /* with a mark: ECN */
 	__u32 lost; /* total */
-	__u32 app_limited;
 	__u32 packets_out;
 	__u32 sacked_out;
 	__u32 lost_out;
@@ -235,6 +236,7 @@ struct tcp_congestion_ops {
 			     const struct rate_sample *rs);
 	void (*cwnd_event)(struct sock *sk, __u32 event);
 	void (*cwnd_event_tx_start)(struct sock *sk); /* from 7.1 on */
+	__u32 (*sndbuf_expand)(struct sock *sk);
 	char name[TCP_CA_NAME_MAX];
 } XCP_KERNEL;
 

@@ -7,9 +7,10 @@
  *   request    = (limit - window) / RTT * X / RTT
  *   feedback:    cwnd = max(cwnd + feedback base, wire)
  *   pacing     = 2 cwnd / (base + RTT)
- *   aging:       cwnd = cwnd / 2 + used / 2  after an RTT in which the
- *                application used less than it was allowed (Mosebekk 2005,
- *                formula 9)
+ *   aging:       used = max(used of this RTT, 3/4 used)
+ *                cwnd = min(cwnd, max(used, 10 packets, limit)), without
+ *                `limit` after an RTT in which the application had not always
+ *                given enough to send
  *   restart:     cwnd = max(cwnd / 2^(idle / timeout), 10 packets)
  *
  * The RTT follows what the path does now: half of it is the last sample. Were
@@ -23,9 +24,16 @@
  * (seen: from 9 to 11 Mb/s, and 200 packets waiting, on a half-duplex link of
  * 10 Mb/s). What is paced too fast waits for ACKs.
  *
- * `limit` is what the other end's receive window lets pass in one RTT. Bytes
- * are those of whole packets: `wire` is the size of a full one, its IP and
- * TCP headers included, as routers see it. So the feedback, which a router
+ * `limit` is what can be sent in one RTT: what the other end's receive window
+ * lets pass, and of that no more beyond cwnd than TCP has been given to send.
+ * What a sender is allowed and does not use, routers take for spare capacity
+ * and hand out again, to this sender too, whose window would grow without end
+ * and leave at once one day (Mosebekk 2005, 4.1 and 4.5; Zhang & Henderson
+ * 2005, IV-A). So a window that is not used ages: not towards the use, as in
+ * Mosebekk's formula 9, but down to it at once.
+ *
+ * Bytes are those of whole packets: `wire` is the size of a full one, its IP
+ * and TCP headers included, as routers see it. So the feedback, which a router
  * gives in bytes per second of its link, is neither inflated nor lost on
  * small segments.
  *
@@ -42,7 +50,8 @@ struct xcp_sender {
 	uint64_t cwnd_B;
 	uint32_t cwnd_frac; /* 2^-28 B */
 	uint32_t wire_B;
-	uint64_t limit_B; /* receive window, in wire bytes */
+	uint64_t limit_B; /* in wire bytes */
+	uint64_t used_B; /* in an RTT, of late */
 	uint64_t rtt; /* ticks, 0 = unknown */
 	uint64_t rtt_base; /* ticks */
 	uint64_t rtt_least; /* ticks, since least_us */
@@ -62,7 +71,9 @@ struct xcp_sender {
 /* Linux's least timeout, beyond the RTT */
 #define XCP_TIMEOUT_NS 200000000
 /* the initial window (RFC 6928) */
-#define XCP_RESTART_PACKETS 10
+#define XCP_INITIAL_PACKETS 10
+/* of the use, that is forgotten in an RTT: pauses between bursts are short */
+#define XCP_FORGOTTEN_PARTS 4
 
 /* A sample of the RTT. */
 XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
@@ -172,11 +183,21 @@ XCP_INLINE void xcp_sender_reset(struct xcp_sender *s, uint64_t packets)
 	s->cwnd_frac = 0;
 }
 
-/* An RTT in which the application used less than the window allowed. */
-XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B)
+/*
+ * An RTT is over in which so much arrived; `starved`: at times the application
+ * had given less to send than the window allowed.
+ */
+XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B,
+			       bool starved)
 {
-	if (used_B < s->cwnd_B)
-		s->cwnd_B = xcp_max((s->cwnd_B + used_B) / 2, s->wire_B);
+	uint64_t most_B = (uint64_t)XCP_INITIAL_PACKETS * s->wire_B;
+
+	s->used_B -= s->used_B / XCP_FORGOTTEN_PARTS;
+	s->used_B = xcp_max(s->used_B, xcp_min(used_B, XCP_CWND_MAX_B));
+	most_B = xcp_max(most_B, s->used_B);
+	if (!starved)
+		most_B = xcp_max(most_B, s->limit_B);
+	s->cwnd_B = xcp_min(s->cwnd_B, most_B);
 }
 
 /*
@@ -189,7 +210,7 @@ XCP_INLINE void xcp_sender_restart(struct xcp_sender *s, uint64_t idle_us)
 {
 	uint64_t idle = xcp_ns_to_ticks(xcp_min(idle_us, XCP_NS_MAX) * 1000);
 	uint64_t timeout = s->rtt + xcp_ns_to_ticks(XCP_TIMEOUT_NS);
-	uint64_t least_B = (uint64_t)XCP_RESTART_PACKETS * s->wire_B;
+	uint64_t least_B = (uint64_t)XCP_INITIAL_PACKETS * s->wire_B;
 
 	s->cwnd_B = xcp_max(s->cwnd_B >> xcp_min(idle / timeout, 63),
 			    xcp_min(s->cwnd_B, least_B));

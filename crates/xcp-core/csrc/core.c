@@ -395,9 +395,9 @@ EXPORT(void, sender_restart, struct xcp_sender *s, uint64_t idle_us)
 	xcp_sender_restart(s, idle_us);
 }
 
-EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B)
+EXPORT(void, sender_age, struct xcp_sender *s, uint64_t used_B, bool starved)
 {
-	xcp_sender_age(s, used_B);
+	xcp_sender_age(s, used_B, starved);
 }
 
 EXPORT(uint64_t, sender_packets, const struct xcp_sender *s)

@@ -155,7 +155,7 @@ extern "C" {
     pub(crate) fn xcp_core_sender_feedback(s: *mut Sender, fb_Bps: i64);
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
     pub(crate) fn xcp_core_sender_restart(s: *mut Sender, idle_us: u64);
-    pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64);
+    pub(crate) fn xcp_core_sender_age(s: *mut Sender, used_B: u64, starved: bool);
     pub(crate) fn xcp_core_sender_packets(s: *const Sender) -> u64;
 
     pub(crate) fn xcp_core_cbrt(v: u64) -> u64;

@@ -14,8 +14,10 @@ pub struct Sender {
     pub cwnd_frac: u32,
     /// A full packet on the wire, B.
     wire_B: u32,
-    /// Receive window in wire bytes, B.
+    /// What can be sent in one RTT, in wire bytes, B.
     pub limit_B: u64,
+    /// Used in an RTT, of late, B.
+    pub used_B: u64,
     /// RTT, ticks; 0 = unknown.
     pub rtt: u64,
     /// Base RTT, by which feedback is taken, ticks.
@@ -46,6 +48,7 @@ impl Sender {
             cwnd_frac: 0,
             wire_B: wire_B.max(1),
             limit_B,
+            used_B: 0,
             rtt,
             rtt_base: rtt,
             rtt_least: rtt,
@@ -100,10 +103,11 @@ impl Sender {
         unsafe { ffi::xcp_core_sender_reset(self, packets) }
     }
 
-    /// An RTT went by in which only `used_B` of the window was used.
-    pub fn age(&mut self, used_B: u64) {
+    /// An RTT went by in which `used_B` arrived; `starved`: at times there was
+    /// less to send than the window allowed.
+    pub fn age(&mut self, used_B: u64, starved: bool) {
         // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sender_age(self, used_B) }
+        unsafe { ffi::xcp_core_sender_age(self, used_B, starved) }
     }
 
     /// The application sends again after a pause.

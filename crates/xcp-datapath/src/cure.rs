@@ -17,17 +17,20 @@ pub enum Cure {
     Losses = 1,
     /// A window is halved for each timeout in which nothing was sent.
     Idle = 2,
+    /// Windows, and what is asked for, follow what there is to send.
+    Use = 4,
 }
 
 impl Cure {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Losses, Self::Idle];
+    pub const ALL: [Self; 3] = [Self::Losses, Self::Idle, Self::Use];
 
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Losses => "losses",
             Self::Idle => "idle",
+            Self::Use => "use",
         }
     }
 

@@ -15,13 +15,16 @@ macro_rules! house {
 }
 
 const HOUSE: &[(&str, &str)] = house![
+    "thesis-window",
     "thesis-queue",
     "thesis-capacity",
     "thesis-halfduplex",
+    "thesis-bursty",
     "zh-fractions",
     "zh-validation",
     "zh-formats",
     "zh-overhead",
+    "zh-buffers",
     "zh-contention",
     "zh-loss",
     "zh-hybrid-after",

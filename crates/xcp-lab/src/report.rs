@@ -307,6 +307,7 @@ mod tests {
                     control: None,
                     goodput_bps: 2_345_678.0,
                     cwnd_packets: 100.0,
+                    cwnd_max_packets: 120,
                     rtt_ms: 500.0,
                     convergence_s: None,
                 };

@@ -28,9 +28,12 @@ pub struct Experiment {
     /// Internet protocol version.
     #[serde(default = "ipv4")]
     pub ip: u8,
-    /// Largest TCP send and receive buffers, and the receive buffer at start.
+    /// Largest TCP send and receive buffers.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: u64,
+    /// The receive buffer at start, from which the kernel lets it grow; the
+    /// largest if absent.
+    pub receive_start_bytes: Option<u64>,
     #[serde(rename = "link")]
     pub links: Vec<Link>,
     #[serde(rename = "flow")]
@@ -64,6 +67,14 @@ pub struct Flow {
     /// It sends nothing from one second to another: `[from, to]`, in order.
     #[serde(default)]
     pub pauses: Vec<[f64; 2]>,
+    /// It sends bursts in place of all it can.
+    pub burst: Option<Burst>,
+    /// The send buffer that its application sets, in place of one that grows.
+    pub send_buffer_bytes: Option<u32>,
+    /// The receive buffer that its application sets.
+    pub receive_buffer_bytes: Option<u32>,
+    /// When its application raises the send buffer to the experiment's largest.
+    pub send_buffer_raised_s: Option<f64>,
     /// Wire format, in place of the variant's.
     pub wire: Option<Wire>,
     /// Congestion control, in place of the variant's.
@@ -77,6 +88,15 @@ pub struct Flow {
 
 fn payload_bytes() -> usize {
     1400
+}
+
+/// What an application sends at once, and then it waits.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    pub bytes: u64,
+    /// From the moment when TCP has taken the last byte.
+    pub pause_s: f64,
 }
 
 /// One way to run it.
@@ -250,6 +270,8 @@ pub enum Metric {
     /// Of one kind of flows: the mean goodput of one of them, by that of all
     /// TCP flows.
     FlowShare,
+    /// The largest congestion window of any flow, in packets.
+    CwndMax,
     Drops,
     Retransmissions,
 }
@@ -275,6 +297,7 @@ impl Metric {
             Self::XcpQueueMax => "xcp_queue_packets.max",
             Self::Share => "share",
             Self::FlowShare => "flow_share",
+            Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",
         }

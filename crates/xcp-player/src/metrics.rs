@@ -188,6 +188,11 @@ fn flow_result(
         control: None,
         goodput_bps: round(bytes as f64 * 8.0 / time_s, 0),
         cwnd_packets: round(mean(|s, i| f64::from(s.flows[i].cwnd_packets)), 2),
+        cwnd_max_packets: active
+            .iter()
+            .map(|s| s.flows[i].cwnd_packets)
+            .max()
+            .unwrap_or(0),
         rtt_ms: round(mean(|s, i| f64::from(s.flows[i].rtt_us) / 1e3), 2),
         convergence_s: convergence(experiment, starts, series, i),
     }
@@ -276,6 +281,7 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::XcpQueueMax => result.xcp_queue_packets.max,
         Metric::Share => of_kind(check, result, |k| k.share),
         Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
+        Metric::CwndMax => largest(&result.flows),
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
     };
@@ -295,6 +301,12 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         met,
         check.known_gap.clone(),
     )
+}
+
+/// The largest window of any flow.
+fn largest(flows: &[FlowResult]) -> f64 {
+    let windows = flows.iter().map(|f| f.cwnd_max_packets);
+    windows.max().unwrap_or(0).into()
 }
 
 /// A figure of the kind that a check is about.

@@ -111,6 +111,9 @@ pub fn play(
             let over = flow.stop_s.is_some_and(|s| due.as_secs_f64() >= s);
             if let Some(connection) = flows[i].as_mut() {
                 connection.pause(flow.pauses_at(due.as_secs_f64()));
+                if flow.send_buffer_raised_s.is_some_and(|s| is_now(s, due)) {
+                    connection.raise_send_buffer(experiment.buffer_bytes as u32)?;
+                }
                 if over {
                     connection.stop();
                 }
@@ -198,6 +201,12 @@ fn monotonic_s() -> f64 {
     // SAFETY: the clock exists, and the record lives through the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// Whether a time of the experiment has come since the last look.
+fn is_now(time_s: f64, now: Duration) -> bool {
+    let before = now.saturating_sub(QUEUE_SAMPLE).as_secs_f64();
+    before < time_s && time_s <= now.as_secs_f64()
 }
 
 /// Gives the links the rates that they have from now on.

@@ -72,6 +72,8 @@ pub struct FlowResult {
     pub goodput_bps: f64,
     /// Mean congestion window, packets.
     pub cwnd_packets: f64,
+    /// The largest one.
+    pub cwnd_max_packets: u32,
     /// Mean smoothed RTT, milliseconds.
     pub rtt_ms: f64,
     /// Seconds from the flow's start until it is within 10 % of its fair

@@ -68,6 +68,7 @@ impl Stage {
         let space = File::open(&path).map_err(|e| Error::io(path, &e))?;
         self.spaces.insert(node.to_owned(), space);
         let buffer = experiment.buffer_bytes;
+        let receive = experiment.receive_start_bytes.unwrap_or(buffer);
         // 2, the kernel's own: only if asked
         let ecn = if variant.ecn { "1" } else { "2" };
         let sack = if variant.sack { "1" } else { "0" };
@@ -77,7 +78,7 @@ impl Stage {
                 ("ipv6/conf/all/forwarding", "1".to_owned()),
                 ("ipv6/conf/default/accept_dad", "0".to_owned()),
                 ("ipv6/conf/all/accept_dad", "0".to_owned()),
-                ("ipv4/tcp_rmem", format!("4096 {buffer} {buffer}")),
+                ("ipv4/tcp_rmem", format!("4096 {receive} {buffer}")),
                 ("ipv4/tcp_wmem", format!("4096 65536 {buffer}")),
                 ("ipv4/tcp_no_metrics_save", "1".to_owned()),
                 ("ipv4/tcp_ecn", ecn.to_owned()),

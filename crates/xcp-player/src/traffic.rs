@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xcp_datapath::socket;
 
-use crate::experiment::{Experiment, Flow, Socket, Variant, UDP};
+use crate::experiment::{Burst, Experiment, Flow, Socket, Variant, UDP};
 use crate::result::FlowSample;
 use crate::stage::{address, Stage};
 use crate::udp::Blast;
@@ -59,10 +59,16 @@ impl Running {
         let listener = stage
             .within(&flow.to, || listen(to, kind, variant.socket))?
             .map_err(describe)?;
+        if let Some(bytes) = flow.receive_buffer_bytes {
+            set_buffer(&listener, libc::SO_RCVBUFFORCE, bytes).map_err(describe)?;
+        }
         let sender = stage
             .within(&flow.from, || connect(to, kind, variant.socket))?
             .map_err(describe)?;
-        Ok(Self::Tcp(Connection::new(listener, sender)))
+        if let Some(bytes) = flow.send_buffer_bytes {
+            set_buffer(&sender, libc::SO_SNDBUFFORCE, bytes).map_err(describe)?;
+        }
+        Ok(Self::Tcp(Connection::new(listener, sender, flow.burst)))
     }
 
     /// The open descriptors and the events that each waits for.
@@ -84,7 +90,7 @@ impl Running {
     /// When it has to send, if that is up to the time.
     pub fn next(&self) -> Option<Duration> {
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(connection) => connection.next,
             Self::Udp(blast) => blast.next(),
         }
     }
@@ -92,7 +98,10 @@ impl Running {
     /// Sends what the time asks for.
     pub fn send_due(&mut self, now: Duration) -> io::Result<()> {
         match self {
-            Self::Tcp(_) => Ok(()),
+            Self::Tcp(connection) => {
+                connection.wait_or_burst(now);
+                Ok(())
+            }
             Self::Udp(blast) => blast.send(now),
         }
     }
@@ -101,6 +110,16 @@ impl Running {
     pub fn pause(&mut self, pauses: bool) {
         if let Self::Tcp(connection) = self {
             connection.pauses = pauses;
+        }
+    }
+
+    /// Its application raises the send buffer to so many bytes.
+    pub fn raise_send_buffer(&self, bytes: u32) -> Result<()> {
+        match self {
+            Self::Tcp(Connection {
+                sender: Some(fd), ..
+            }) => set_buffer(fd, libc::SO_SNDBUFFORCE, bytes).map_err(|e| Error::io("buffer", &e)),
+            _ => Ok(()),
         }
     }
 
@@ -137,6 +156,11 @@ pub struct Connection {
     listener: Option<OwnedFd>,
     /// Nothing is to be sent for now.
     pauses: bool,
+    burst: Option<Burst>,
+    /// Of the burst, not yet taken by TCP.
+    left: u64,
+    /// When the next burst is due.
+    next: Option<Duration>,
     received: u64,
     last: FlowSample,
     /// The sender's congestion control when last looked at.
@@ -153,12 +177,15 @@ pub enum End {
 
 impl Connection {
     /// The receiver listens, the sender has begun to connect.
-    fn new(listener: OwnedFd, sender: OwnedFd) -> Self {
+    fn new(listener: OwnedFd, sender: OwnedFd, burst: Option<Burst>) -> Self {
         Self {
             sender: Some(sender),
             receiver: None,
             listener: Some(listener),
             pauses: false,
+            burst,
+            left: burst.map_or(u64::MAX, |b| b.bytes),
+            next: None,
             received: 0,
             last: FlowSample::default(),
             control: String::new(),
@@ -166,7 +193,8 @@ impl Connection {
     }
 
     fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
-        let to_send = if self.pauses { 0 } else { libc::POLLOUT };
+        let idle = self.pauses || self.left == 0;
+        let to_send = if idle { 0 } else { libc::POLLOUT };
         [
             (End::Sender, &self.sender, to_send),
             (End::Receiver, &self.receiver, libc::POLLIN),
@@ -184,22 +212,45 @@ impl Connection {
         }
     }
 
+    /// A piece at a time: while megabytes are copied, no other end is served,
+    /// and receivers that do not read delay their ACKs.
     fn send(&mut self) -> io::Result<()> {
-        while let Some(fd) = self.sender.as_ref().filter(|_| !self.pauses) {
-            // SAFETY: the buffer is static and of this length.
-            let sent = unsafe {
-                libc::send(
-                    fd.as_raw_fd(),
-                    ZEROES.as_ptr().cast(),
-                    CHUNK,
-                    libc::MSG_NOSIGNAL,
-                )
-            };
-            if sent < 0 {
-                return ignore_would_block();
-            }
+        let Some(fd) = self.sender.as_ref().filter(|_| !self.pauses) else {
+            return Ok(());
+        };
+        let size = self.left.min(CHUNK as u64) as usize;
+        // SAFETY: the buffer is static and at least of this length.
+        let sent = unsafe {
+            libc::send(
+                fd.as_raw_fd(),
+                ZEROES.as_ptr().cast(),
+                size,
+                libc::MSG_NOSIGNAL,
+            )
+        };
+        if sent < 0 {
+            return ignore_would_block();
+        }
+        if self.burst.is_some() {
+            self.left -= sent as u64;
         }
         Ok(())
+    }
+
+    /// Begins the pause after a burst, or the burst after a pause.
+    fn wait_or_burst(&mut self, now: Duration) {
+        let Some(burst) = self.burst else { return };
+        if self.left > 0 {
+            return;
+        }
+        match self.next {
+            None => self.next = Some(now + Duration::from_secs_f64(burst.pause_s)),
+            Some(at) if now >= at => {
+                self.next = None;
+                self.left = burst.bytes;
+            }
+            Some(_) => {}
+        }
     }
 
     fn receive(&mut self) -> io::Result<()> {
@@ -316,6 +367,12 @@ fn socket(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
         &1i32.to_ne_bytes(),
     )?;
     Ok(fd)
+}
+
+/// Sets the size of a buffer, as the application asks for it: the kernel
+/// doubles it, for what it keeps with each packet.
+fn set_buffer(fd: &OwnedFd, name: i32, bytes: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, name, &bytes.to_ne_bytes())
 }
 
 /// Sets a socket's option.

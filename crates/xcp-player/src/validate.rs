@@ -12,6 +12,8 @@ use crate::{Error, Result};
 const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
 /// The kernel loses one packet of at most 65535.
 const LOSSES_PERCENT: RangeInclusive<f64> = 0.002..=50.0;
+/// The kernel's least buffer, and what it counts in.
+const BUFFERS_B: RangeInclusive<u64> = 4608..=1_000_000_000;
 /// What fits into a packet of 1500 bytes, over IPv6 too.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
@@ -37,6 +39,11 @@ fn fault(experiment: &Experiment) -> Option<String> {
     }
     if let Some(reason) = ip_fault(experiment.ip) {
         return Some(reason);
+    }
+    let largest = experiment.buffer_bytes;
+    let first = experiment.receive_start_bytes.unwrap_or(largest);
+    if !(BUFFERS_B.contains(&largest) && (*BUFFERS_B.start()..=largest).contains(&first)) {
+        return Some("buffers must be 4608 bytes to 1 GB, at start no more than at most".into());
     }
     if experiment.links.len() > 250 {
         return Some("at most 250 links".into());
@@ -102,10 +109,31 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
     if flow.udp_mbit.is_some_and(|r| !RATES_MBIT.contains(&r)) {
         return Some("udp_mbit must be 0.008 to 100000".into());
     }
+    let buffers = [flow.send_buffer_bytes, flow.receive_buffer_bytes];
+    let buffers: Vec<u32> = buffers.into_iter().flatten().collect();
     if flow.udp_mbit.is_some()
-        && (flow.control.is_some() || flow.wire.is_some() || !pauses.is_empty())
+        && (flow.control.is_some()
+            || flow.wire.is_some()
+            || flow.burst.is_some()
+            || !pauses.is_empty()
+            || !buffers.is_empty())
     {
-        return Some("UDP has neither control nor wire nor pauses".into());
+        return Some("UDP has no control, wire, pauses, bursts or buffers".into());
+    }
+    if let Some(burst) = flow.burst {
+        if burst.bytes == 0 || !(0.0..=experiment.duration_s).contains(&burst.pause_s) {
+            return Some("a burst has bytes, and a pause no longer than the run".into());
+        }
+    }
+    let most = experiment.buffer_bytes;
+    let settable = *BUFFERS_B.start()..=most;
+    if !buffers.iter().all(|b| settable.contains(&u64::from(*b))) {
+        return Some(format!("its buffers must be 4608 to {most} bytes"));
+    }
+    if let Some(raised) = flow.send_buffer_raised_s {
+        if flow.send_buffer_bytes.is_none() || !(flow.start_s..stop).contains(&raised) {
+            return Some("only a send buffer that was set can be raised, while it runs".into());
+        }
     }
     if !PAYLOADS.contains(&flow.payload_bytes) {
         return Some("payload_bytes must be 1 to 1452".into());
@@ -284,6 +312,14 @@ min = 0.45
         ] {
             assert_eq!(variant(more), "", "{more}");
         }
+        let flow = |more: &str| said("control = \"cubic\"", more);
+        for more in [
+            "control = \"cubic\"\nburst = { bytes = 1, pause_s = 0 }",
+            "control = \"cubic\"\nsend_buffer_bytes = 4608\nsend_buffer_raised_s = 1",
+            "control = \"cubic\"\nreceive_buffer_bytes = 16000000",
+        ] {
+            assert_eq!(flow(more), "", "{more}");
+        }
         let check = "[[check]]\nvariant = \"v\"\n";
         assert_eq!(said(check, "[[check]]\n"), "", "of all variants");
         let marked = "min = 0.45\nknown_gap = \"CUBIC backs off\"";
@@ -330,7 +366,27 @@ min = 0.45
             (
                 "udp_mbit = 4",
                 "udp_mbit = 4\nwire = \"header\"",
-                "flow 3: UDP has neither",
+                "flow 3: UDP has no control",
+            ),
+            (
+                "control = \"cubic\"",
+                "burst = { bytes = 0, pause_s = 1 }",
+                "flow 2: a burst has bytes",
+            ),
+            (
+                "control = \"cubic\"",
+                "receive_buffer_bytes = 1000",
+                "flow 2: its buffers must be 4608 to 16000000 bytes",
+            ),
+            (
+                "control = \"cubic\"",
+                "send_buffer_raised_s = 5",
+                "flow 2: only a send buffer that was set can be raised",
+            ),
+            (
+                "warmup_s = 4",
+                "warmup_s = 4\nbuffer_bytes = 65536\nreceive_start_bytes = 65537",
+                "buffers must be 4608 bytes to 1 GB, at start no more than at most",
             ),
             (
                 "udp_mbit = 4",
@@ -380,7 +436,7 @@ min = 0.45
             (
                 "queue = \"xcp\"",
                 "without = [\"care\"]",
-                "unknown variant `care`, expected `losses` or `idle`",
+                "unknown variant `care`, expected one of `losses`, `idle`, `use`",
             ),
             (
                 "queue = \"xcp\"",

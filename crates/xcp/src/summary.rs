@@ -108,6 +108,7 @@ mod tests {
                     control: None,
                     goodput_bps: 2.4e6 + n as f64 * 1e4,
                     cwnd_packets: 100.0,
+                    cwnd_max_packets: 120,
                     rtt_ms: 500.0,
                     convergence_s: None,
                 })

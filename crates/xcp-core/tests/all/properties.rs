@@ -596,18 +596,28 @@ proptest! {
         }
     }
 
-    /// A window that was used in part comes half the way down.
+    /// A window that was not used comes down to what was used of late, or to
+    /// what a new connection has; one that was used, to what can be sent.
     #[test]
     fn an_unused_window_ages(
         wire_B in 40..=65_535u32,
         packets in 1..=(1u64 << 29),
-        used_B in 0..=(1u64 << 45),
+        limit_B in 0..=(1u64 << 46),
+        used_B in prop::collection::vec(0..=(1u64 << 45), 1..8),
     ) {
         let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, 1 << 28);
-        let before = sender.cwnd_B;
-        sender.age(used_B);
-        let half = (before + used_B) / 2;
-        prop_assert_eq!(sender.cwnd_B, half.min(before).max(u64::from(wire_B)));
+        sender.limit_B = limit_B;
+        let mut used = 0.0f64;
+        let mut cwnd = sender.cwnd_B as f64;
+        for (round, now_B) in used_B.into_iter().enumerate() {
+            let starved = round % 3 != 1;
+            used = (now_B as f64).max(used * 0.75);
+            let may = used.max(10.0 * f64::from(wire_B));
+            cwnd = cwnd.min(if starved { may } else { may.max(limit_B as f64) });
+            sender.age(now_B, starved);
+            let error = (sender.cwnd_B as f64 - cwnd).abs();
+            prop_assert!(error <= 8.0 + cwnd * 1e-12, "{} {cwnd}", sender.cwnd_B);
+        }
         sender.cwnd_frac = 1;
         sender.reset(3);
         prop_assert_eq!(sender.packets(), 3);

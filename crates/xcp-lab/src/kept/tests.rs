@@ -90,6 +90,7 @@ fn played(seed: u64) -> Played {
                 control: Some("xcp".into()),
                 goodput_bps: number(),
                 cwnd_packets: number(),
+                cwnd_max_packets: 0,
                 rtt_ms: number(),
                 convergence_s: None,
             }],
