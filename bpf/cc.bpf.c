@@ -188,16 +188,25 @@ void BPF_PROG(xcp_init, struct sock *sk)
 	}
 }
 
+/*
+ * Another congestion control takes over. A window that routers gave is not to
+ * be doubled in slow start.
+ */
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
 {
 	struct xcp_socket *s = socket_of(sk);
 
-	if (s && s->paced) {
+	if (!s)
+		return;
+	if (s->paced) {
 		sk->sk_pacing_status = SK_PACING_NONE;
 		sk->sk_pacing_rate = ~0UL;
 		s->paced = 0;
 	}
+	if (s->routed)
+		tcp_sk(sk)->snd_ssthresh = tcp_sk(sk)->snd_cwnd;
+	s->routed = 0;
 }
 
 SEC("struct_ops")
@@ -299,6 +308,12 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	s->acked_us = tcp_sk(sk)->tcp_mstamp;
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
+	if (!s->xcp_hops) {
+		/* nobody granted it */
+		s->fell_back = 1;
+		fall_back(sk, sk);
+		return;
+	}
 	before_B = s->sender.cwnd_B;
 	if (feedback && s->wire == XCP_WIRE_OPTION_2005)
 		xcp_2005_feedback(&s->sender, feedback);
@@ -314,10 +329,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	round_end(sk, s);
 	apply(sk, s);
 	s->recovers = 0;
-	if (!s->xcp_hops) {
-		s->fell_back = 1;
-		fall_back(sk, sk);
-	}
+	s->routed |= feedback != 0;
 }
 
 /* Nothing is in flight but the packet that has just been sent. */

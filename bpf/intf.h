@@ -235,7 +235,7 @@ struct xcp_socket {
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
 	uint8_t recovers; /* its first retransmission is to go */
 	uint8_t starved; /* in this round there was too little to send */
-	uint8_t unused[1];
+	uint8_t routed; /* a router has moved its window */
 };
 
 #define XCP_HOPS_UNKNOWN 255

@@ -202,6 +202,7 @@ struct tcp_sock {
 	__u32 mss_cache;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
+	__u32 snd_ssthresh;
 	__u32 delivered;
 	__u32 delivered_ce; /* with a mark: ECN */
 	__u32 lost; /* total */

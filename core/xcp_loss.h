@@ -39,6 +39,10 @@
  *      | `wait` rounds     |        or congestion        | clean rounds
  *      +-------------- PROBATION <-----------------------+
  *
+ * A wait in two rounds in a row that is not explained is taken for the path's:
+ * its least RTT is the sender's base RTT from then on. Else feedback would move
+ * a window of the path as it was before, until that is forgotten.
+ *
  * A mark (ECN) is congestion at once, in every state: no router of XCP marks,
  * and corruption does not.
  *
@@ -89,6 +93,7 @@ struct xcp_loss {
 	uint16_t clean; /* rounds in a row, while not trusted */
 	uint16_t wait; /* clean rounds until probation, and then until trust */
 	uint8_t answered; /* rounds since the cut */
+	uint8_t lifted; /* rounds in a row with a wait that is not explained */
 	uint8_t state; /* enum xcp_loss_state */
 };
 
@@ -332,6 +337,9 @@ XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
 		l->run_lost = 0;
 		l->run_sent = 0;
 	}
+	l->lifted = queued ? (uint8_t)xcp_min(l->lifted + 1U, UINT8_MAX) : 0;
+	if (l->lifted >= XCP_LOSS_RUN)
+		s->rtt_base = s->rtt_least = l->rtt ? l->rtt : s->rtt;
 	congested = xcp_loss_congested(l, s);
 	l->clean = xcp_loss_next(l->clean);
 	if (congested || queued)

@@ -17,7 +17,8 @@
  * it as slow as TCP's, a link that slows down would be told of windows that it
  * has long let go. Feedback comes back a queue later than it was given; what
  * it changes in a window must not grow with that queue. So it is taken by the
- * path's base RTT, the least of the last 5 to 10 s.
+ * path's base RTT, the least of the last 5 to 10 s, or since the path has
+ * become longer (core/xcp_loss.h).
  *
  * Pacing follows the RTT by half only. A rate of cwnd / RTT would swing, for it
  * falls when the queue of an RTT ago was long, and rises when that is gone

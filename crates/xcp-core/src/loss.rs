@@ -24,6 +24,7 @@ pub struct Loss {
     /// distrust.
     pub wait: u16,
     answered: u8,
+    lifted: u8,
     pub(crate) state: u8,
 }
 

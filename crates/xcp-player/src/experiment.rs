@@ -38,6 +38,8 @@ pub struct Experiment {
     pub links: Vec<Link>,
     #[serde(rename = "flow")]
     pub flows: Vec<Flow>,
+    #[serde(default, rename = "event")]
+    pub events: Vec<Event>,
     #[serde(rename = "variant")]
     pub variants: Vec<Variant>,
     #[serde(default, rename = "check")]
@@ -97,6 +99,21 @@ pub struct Burst {
     pub bytes: u64,
     /// From the moment when TCP has taken the last byte.
     pub pause_s: f64,
+}
+
+/// What changes in mid-run: one thing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    pub at_s: f64,
+    /// The link that changes, in both directions.
+    pub between: Option<[String; 2]>,
+    /// One way.
+    pub delay_ms: Option<f64>,
+    /// Of the devices at both ends.
+    pub mtu_bytes: Option<u32>,
+    /// `[from, to, by]`: what node `from` sends to `to` goes by this neighbour.
+    pub route: Option<[String; 3]>,
 }
 
 /// One way to run it.
@@ -272,6 +289,8 @@ pub enum Metric {
     FlowShare,
     /// The largest congestion window of any flow, in packets.
     CwndMax,
+    /// Flows that XCP controls at the end.
+    XcpFlows,
     Drops,
     Retransmissions,
 }
@@ -297,6 +316,7 @@ impl Metric {
             Self::XcpQueueMax => "xcp_queue_packets.max",
             Self::Share => "share",
             Self::FlowShare => "flow_share",
+            Self::XcpFlows => "xcp_flows",
             Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",

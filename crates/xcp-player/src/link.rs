@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A link of an experiment, and what it offers over time.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use xcp_datapath::router::Framing;
 
@@ -55,6 +57,8 @@ impl Default for Link {
 }
 
 impl Link {
+    pub const DELAYS_MS: RangeInclusive<f64> = 0.0..=60_000.0;
+
     /// What it adds to packets.
     pub fn framing(&self) -> Framing {
         Framing {
@@ -143,7 +147,7 @@ impl Link {
         if self.rate_mbit.is_none() && !self.varies() && self.queue_packets.is_some() {
             return Some("a queue needs a rate_mbit");
         }
-        if !(0.0..=60_000.0).contains(&self.delay_ms) {
+        if !Self::DELAYS_MS.contains(&self.delay_ms) {
             return Some("delay_ms must be 0 to 60000");
         }
         if self.queue_packets.is_some() && self.delay_ms > 0.0 {

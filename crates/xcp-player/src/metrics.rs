@@ -10,6 +10,7 @@ use crate::experiment::{Check, Experiment, Flow, Link, Metric, Variant};
 use crate::result::{
     CheckResult, FlowResult, KindResult, QueueStats, Sample, Series, VariantResult,
 };
+use crate::stage::CONTROL;
 
 /// A flow has converged within this of its fair share.
 const CONVERGED: f64 = 0.10;
@@ -282,6 +283,11 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::Share => of_kind(check, result, |k| k.share),
         Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
         Metric::CwndMax => largest(&result.flows),
+        Metric::XcpFlows => {
+            let flows = result.flows.iter();
+            let xcp = flows.filter(|f| f.control.as_deref() == Some(CONTROL));
+            xcp.count() as f64
+        }
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
     };

@@ -103,6 +103,9 @@ pub fn play(
             break;
         }
         change_rates(experiment, &mut stage, due)?;
+        for event in experiment.events.iter().filter(|e| is_now(e.at_s, due)) {
+            stage.change(experiment, variant, event)?;
+        }
         for (i, flow) in experiment.flows.iter().enumerate() {
             if flows[i].is_none() && due >= starts[i] {
                 let now = begin.elapsed();
@@ -205,8 +208,8 @@ fn monotonic_s() -> f64 {
 
 /// Whether a time of the experiment has come since the last look.
 fn is_now(time_s: f64, now: Duration) -> bool {
-    let before = now.saturating_sub(QUEUE_SAMPLE).as_secs_f64();
-    before < time_s && time_s <= now.as_secs_f64()
+    let before = now.checked_sub(QUEUE_SAMPLE);
+    before.is_none_or(|b| b.as_secs_f64() < time_s) && time_s <= now.as_secs_f64()
 }
 
 /// Gives the links the rates that they have from now on.

@@ -13,12 +13,12 @@ use xcp_datapath::medium::Medium;
 use xcp_datapath::router::{Framing, Limits, Queueing};
 use xcp_datapath::{features, qdisc, router, Spoken};
 
-use crate::experiment::{Capacity, Experiment, Flow, Link, Queue, Variant};
+use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
 use crate::shaper::{self, disciplines, Shaper};
 use crate::{Error, Result};
 
 /// The congestion control that speaks.
-const CONTROL: &str = "xcp";
+pub const CONTROL: &str = "xcp";
 
 /// The built topology.
 pub struct Stage {
@@ -189,6 +189,35 @@ impl Stage {
             }
         };
         self.shapers.push((number, shaper));
+        Ok(())
+    }
+
+    /// Does what an event says.
+    pub fn change(&self, experiment: &Experiment, variant: &Variant, event: &Event) -> Result<()> {
+        if let Some([from, to, by]) = &event.route {
+            let batch = route_by(experiment, from, to, by);
+            self.within(from, || tool("ip", &["-batch", "-"], &batch))??;
+        }
+        let mut links = experiment.links.iter();
+        let Some(link) = links.find(|l| event.between.as_ref() == Some(&l.between)) else {
+            return Ok(());
+        };
+        let [a, b] = &link.between;
+        for (node, peer) in [(a, b), (b, a)] {
+            let dev = device(node, peer);
+            if let Some(delay_ms) = event.delay_ms {
+                let changed = Link {
+                    delay_ms,
+                    ..link.clone()
+                };
+                let batch = disciplines(&changed, &dev, variant).replace("add", "change");
+                self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
+            }
+            if let Some(bytes) = event.mtu_bytes {
+                let batch = format!("link set dev {dev} mtu {bytes}\n");
+                self.within(node, || tool("ip", &["-batch", "-"], &batch))??;
+            }
+        }
         Ok(())
     }
 
@@ -436,6 +465,24 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
 }
 
 /// For every other node: the address to send to first, and how far it is.
+/// The command that sends what a node has for another by a neighbour.
+fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
+    let ip = experiment.ip;
+    let place = |l: &Link, node: &str| l.between.iter().position(|n| n == node);
+    let mut links = experiment.links.iter().enumerate();
+    let network = links.clone().find(|(_, l)| place(l, to).is_some());
+    let neighbour = links.find(|(_, l)| place(l, from).is_some() && place(l, by).is_some());
+    match (network, neighbour) {
+        (Some((network, _)), Some((link, l))) => format!(
+            "route replace {} via {}\n",
+            link_network(ip, network),
+            link_address(ip, link, place(l, by).unwrap_or(0))
+        ),
+        _ => String::new(), // not valid
+    }
+}
+
+/// The neighbour by which each node is reached, and how far it is.
 fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, (String, u32)> {
     let mut found: BTreeMap<&str, (String, u32)> = BTreeMap::new();
     let mut queue: VecDeque<(&str, Option<String>, u32)> = VecDeque::from([(node, None, 0)]);

@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 
-use crate::experiment::{Capacity, Check, Chosen, Experiment, Flow, Socket, Variant, UDP};
+use crate::experiment::{
+    Capacity, Check, Chosen, Event, Experiment, Flow, Link, Socket, Variant, UDP,
+};
 use crate::{Error, Result};
 
 const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
@@ -14,6 +16,7 @@ const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
 const LOSSES_PERCENT: RangeInclusive<f64> = 0.002..=50.0;
 /// The kernel's least buffer, and what it counts in.
 const BUFFERS_B: RangeInclusive<u64> = 4608..=1_000_000_000;
+const MTUS: RangeInclusive<u32> = 576..=65_535;
 /// What fits into a packet of 1500 bytes, over IPv6 too.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
@@ -74,6 +77,11 @@ fn fault(experiment: &Experiment) -> Option<String> {
     for flow in &experiment.flows {
         if let Some(reason) = flow_fault(experiment, &nodes, flow) {
             return Some(format!("flow {}: {reason}", flow.name));
+        }
+    }
+    for event in &experiment.events {
+        if let Some(reason) = event_fault(experiment, event) {
+            return Some(format!("event at {} s: {reason}", event.at_s));
         }
     }
     for variant in &experiment.variants {
@@ -139,6 +147,38 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
         return Some("payload_bytes must be 1 to 1452".into());
     }
     None
+}
+
+fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
+    if !(0.0..experiment.duration_s).contains(&event.at_s) {
+        return Some("must be within the run".into());
+    }
+    let mut links = experiment.links.iter();
+    let link = links.find(|l| event.between.as_ref() == Some(&l.between));
+    match (link, event.delay_ms, event.mtu_bytes, &event.route) {
+        (Some(link), Some(delay), None, None) => {
+            if !link.needs_netem() {
+                return Some("only the delay of a path can change".into());
+            }
+            (!Link::DELAYS_MS.contains(&delay)).then(|| "delay_ms must be 0 to 60000".into())
+        }
+        (Some(_), None, Some(bytes), None) => {
+            (!MTUS.contains(&bytes)).then(|| "mtu_bytes must be 576 to 65535".into())
+        }
+        (None, None, None, Some([from, to, by])) if event.between.is_none() => {
+            let joins = |a: &String, b: &String| {
+                let mut links = experiment.links.iter();
+                links.any(|l| l.between.contains(a) && l.between.contains(b))
+            };
+            let known = experiment.nodes().contains(to) && from != by && joins(from, by);
+            (!known)
+                .then(|| "route must be from a node to a node, by a neighbour of the first".into())
+        }
+        (None, Some(_), None, None) | (None, None, Some(_), None) => {
+            Some("between must be as a link has it".into())
+        }
+        _ => Some("one of delay_ms and mtu_bytes, with between, or route".into()),
+    }
 }
 
 fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
@@ -320,6 +360,18 @@ min = 0.45
         ] {
             assert_eq!(flow(more), "", "{more}");
         }
+        let event = |more: &str| {
+            said(
+                "[[variant]]",
+                &format!("[[event]]\nat_s = 5\n{more}\n[[variant]]"),
+            )
+        };
+        for more in [
+            "between = [\"r\", \"d\"]\nmtu_bytes = 1000",
+            "route = [\"s\", \"d\", \"r\"]",
+        ] {
+            assert_eq!(event(more), "", "{more}");
+        }
         let check = "[[check]]\nvariant = \"v\"\n";
         assert_eq!(said(check, "[[check]]\n"), "", "of all variants");
         let marked = "min = 0.45\nknown_gap = \"CUBIC backs off\"";
@@ -387,6 +439,26 @@ min = 0.45
                 "warmup_s = 4",
                 "warmup_s = 4\nbuffer_bytes = 65536\nreceive_start_bytes = 65537",
                 "buffers must be 4608 bytes to 1 GB, at start no more than at most",
+            ),
+            (
+                "[[variant]]",
+                "[[event]]\nat_s = 5\nbetween = [\"r\", \"d\"]\ndelay_ms = 1\n[[variant]]",
+                "event at 5 s: only the delay of a path",
+            ),
+            (
+                "[[variant]]",
+                "[[event]]\nat_s = 5\nroute = [\"s\", \"d\", \"d\"]\n[[variant]]",
+                "event at 5 s: route must be from a node to a node, by a neighbour",
+            ),
+            (
+                "[[variant]]",
+                "[[event]]\nat_s = 10\nmtu_bytes = 1000\n[[variant]]",
+                "event at 10 s: must be within the run",
+            ),
+            (
+                "[[variant]]",
+                "[[event]]\nat_s = 5\nmtu_bytes = 1000\n[[variant]]",
+                "event at 5 s: between must be as a link has it",
             ),
             (
                 "udp_mbit = 4",

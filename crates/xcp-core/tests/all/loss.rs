@@ -51,7 +51,8 @@ impl Path {
     fn feedback(&mut self, bytes: i64) {
         let before_B = self.sender.cwnd_B;
         self.sender.limit_B = self.loss.limit(1 << 40);
-        self.sender.feedback(bytes * (1 << 28) / self.base as i64);
+        let base = self.sender.rtt_base as i64;
+        self.sender.feedback(bytes * (1 << 28) / base);
         self.loss.on_feedback(&mut self.sender, before_B);
     }
 
@@ -111,6 +112,24 @@ fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
     path.round(0, 50);
     path.loss.on_recovery(&mut path.sender, false);
     assert_eq!(path.sender.cwnd_B, cut(cut(cut(before_B))));
+}
+
+#[test]
+fn a_path_that_is_longer_is_known_after_two_rounds() {
+    let mut path = Path::new(100);
+    path.round(0, 900);
+    assert_eq!(path.sender.rtt_base, path.base, "one may be anything");
+    path.round(0, 900);
+    assert_eq!(path.sender.rtt_base, 10 * path.base);
+    assert!(path.loss.trusts(), "nothing was lost");
+    assert_eq!(path.sender.packets(), 100);
+    // a wait that routers answer is their queue, and no longer path
+    let mut path = Path::new(100);
+    for _ in 0..5 {
+        path.feedback(-15_000);
+        path.round(0, 50);
+    }
+    assert_eq!(path.sender.rtt_base, path.base);
 }
 
 #[test]
