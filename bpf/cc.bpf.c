@@ -18,8 +18,8 @@
  *   timeout       cwnd = 1 packet
  *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
  *   losses, marks are judged round by round: core/xcp_loss.h
- *   unused window shrinks to a little more than what is used; after a pause
- *                 it is halved for each timeout of it
+ *   unused window shrinks to what is used; after a pause it is halved for each
+ *                 timeout of it
  *
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.

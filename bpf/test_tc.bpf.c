@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The tests' accidents: tc programs that strip the option from handshakes as
- * a middlebox would, and that drop packets and keep account of what they
- * carried; and a program that no verifier takes.
+ * The tests' accidents: tc programs that strip the option as a middlebox
+ * would, from handshakes or later, and that drop packets and keep account of
+ * what they carried; and a program that no verifier takes.
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
@@ -14,7 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TC_ACT_SHOT 2
 
 struct test_config {
-	__u32 strip; /* bit 0: from SYN, bit 1: from SYN-ACK */
+	__u32 strip; /* bit 0: from SYN, 1: from SYN-ACK, 2: from pure ACKs */
 	/* of every n XCP packets of the kind below the first and the third, so
 	 * that there are two holes at a time; 0: none */
 	__u32 drop_every;
@@ -38,24 +38,29 @@ struct test_account account SEC(".data.account");
 static __always_inline int strip(struct __sk_buff *skb, __u32 at, __u8 *tcp,
 				 __u32 offset)
 {
-	__u8 nops[XCP_OPT_BOTH_LEN], *option = tcp + offset;
+	__u8 nops[XCP_OPT_RETURN_LEN], *option = tcp + offset;
 	__u32 length, i, sum = 0;
 
 	if (offset > XCP_TCP_HEADER_MAX)
 		return XCP_TC_NEXT;
 	length = option[1];
 	__builtin_memset(nops, 1, sizeof(nops));
-	if (length != XCP_OPT_HANDSHAKE_LEN)
+	if ((length != XCP_OPT_HANDSHAKE_LEN && length != XCP_OPT_RETURN_LEN) ||
+	    offset & 1)
 		return XCP_TC_NEXT;
-	/* the checksum: four bytes become NOPs */
-	for (i = 0; i < XCP_OPT_HANDSHAKE_LEN; i += 2) {
+	/* the checksum: all its bytes become NOPs */
+	for (i = 0; i < XCP_OPT_RETURN_LEN; i += 2) {
 		__u32 old = (__u32)option[i + 1] << 8 | option[i];
 
-		sum += 0x0101 + (0xffff - old);
+		if (i < length)
+			sum += 0x0101 + (0xffff - old);
 	}
-	if (offset & 1)
-		return XCP_TC_NEXT;
-	bpf_skb_store_bytes(skb, at + offset, nops, XCP_OPT_HANDSHAKE_LEN, 0);
+	if (length == XCP_OPT_HANDSHAKE_LEN)
+		bpf_skb_store_bytes(skb, at + offset, nops,
+				    XCP_OPT_HANDSHAKE_LEN, 0);
+	else
+		bpf_skb_store_bytes(skb, at + offset, nops, XCP_OPT_RETURN_LEN,
+				    0);
 	bpf_l4_csum_replace(skb, at + 16, 0, sum, 0);
 	__sync_fetch_and_add(&account.stripped, 1);
 	return XCP_TC_NEXT;
@@ -155,6 +160,8 @@ int xcp_accident(struct __sk_buff *skb)
 			return strip(skb, at, tcp.bytes, tcp.option);
 	} else if (c.kind >= XCP_RETURN && !(flags & TCP_FLAG_SYN) &&
 		   tcp.option <= XCP_TCP_HEADER_MAX) {
+		if (c.kind == XCP_RETURN && config.strip & 4)
+			return strip(skb, at, tcp.bytes, tcp.option);
 		read_option(tcp.bytes + tcp.option, &c);
 		if (c.kind == XCP_FORWARD || c.kind == XCP_BOTH)
 			count_hops(tcp.bytes + tcp.option, ip[v6 ? 7 : 8]);

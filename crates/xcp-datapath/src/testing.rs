@@ -246,7 +246,7 @@ impl Ingress {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AccidentPlan {
-    /// Strip the option from SYNs (bit 0) and SYN-ACKs (bit 1).
+    /// Strip the option from SYNs (bit 0), SYN-ACKs (bit 1), pure ACKs (bit 2).
     pub strip: u32,
     /// Of every n XCP packets drop the first and the third; 0 for none.
     pub drop_every: u32,

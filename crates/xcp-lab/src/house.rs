@@ -40,6 +40,7 @@ const HOUSE: &[(&str, &str)] = house![
     "router-vanishes",
     "rtt-jumps",
     "mtu-jumps",
+    "outage",
     "varying",
     "varying-trace",
     "varying-jumps",

@@ -3,7 +3,8 @@
 //! the option, a path without XCP routers.
 
 use crate::common::{
-    control, default_control, pattern, transfer, turn, wait_for_control, HostOn, Net, LINK_BPS,
+    control, default_control, pattern, transfer, turn, wait_for_control, wait_until, HostOn, Net,
+    LINK_BPS,
 };
 use xcp_datapath::host;
 use xcp_datapath::testing::can_run;
@@ -61,6 +62,35 @@ fn a_stripped_handshake_gets_the_default_at_both_ends() {
     let counters = host::counters().unwrap();
     assert_eq!((counters.sockets, counters.fallbacks), (0, 4));
     assert_eq!(counters.forward_sent, 0, "no option where none was agreed");
+}
+
+#[test]
+fn an_option_that_is_stripped_later_leaves_the_default() {
+    let _turn = turn();
+    if !can_run("option stripped later") {
+        return;
+    }
+    let net = Net::new("l");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    let accident = net.within("r", || {
+        Accident::start("c", AccidentPlan::default()).unwrap()
+    });
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    assert_eq!(control(&a), "xcp");
+    // no feedback comes back from here on
+    let plan = AccidentPlan {
+        strip: 4,
+        ..Default::default()
+    };
+    accident.plan(plan).unwrap();
+    wait_until("the default congestion control", || {
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        control(&a) == default_control()
+    });
+    let stripped = accident.account().unwrap().stripped;
+    assert!(stripped > 100, "after {stripped} ACKs");
 }
 
 #[test]
