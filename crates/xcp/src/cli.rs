@@ -131,7 +131,8 @@ pub struct HostOn {
     /// Do not let senders do what the drafts do not ask for, to see what then
     /// goes wrong: losses (losses and marks that XCP's own queues do not
     /// explain are taken for congestion), idle (a window is halved for each
-    /// timeout of a pause)
+    /// timeout of a pause), use (windows, and what is asked for, follow what
+    /// there is to send)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
     pub without: Vec<Cure>,
     #[command(flatten)]
