@@ -39,7 +39,8 @@
  *      | `wait` rounds     |        or congestion        | clean rounds
  *      +-------------- PROBATION <-----------------------+
  *
- * A wait in two rounds in a row that is not explained is taken for the path's:
+ * While a path is trusted, a wait in two rounds in a row that is not explained
+ * is taken for the path's:
  * its least RTT is the sender's base RTT from then on. Else feedback would move
  * a window of the path as it was before, until that is forgotten.
  *
@@ -337,7 +338,9 @@ XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
 		l->run_lost = 0;
 		l->run_sent = 0;
 	}
-	l->lifted = queued ? (uint8_t)xcp_min(l->lifted + 1U, UINT8_MAX) : 0;
+	l->lifted = queued && xcp_loss_trusts(l)
+			    ? (uint8_t)xcp_min(l->lifted + 1U, UINT8_MAX)
+			    : 0;
 	if (l->lifted >= XCP_LOSS_RUN)
 		s->rtt_base = s->rtt_least = l->rtt ? l->rtt : s->rtt;
 	congested = xcp_loss_congested(l, s);
