@@ -40,9 +40,9 @@
  *      +-------------- PROBATION <-----------------------+
  *
  * While a path is trusted, a wait in two rounds in a row that is not explained
- * is taken for the path's:
- * its least RTT is the sender's base RTT from then on. Else feedback would move
- * a window of the path as it was before, until that is forgotten.
+ * is taken for the path's: the least RTT of the round is the sender's base RTT
+ * from then on. Else feedback would move a window of the path as it was before,
+ * until that is forgotten.
  *
  * A mark (ECN) is congestion at once, in every state: no router of XCP marks,
  * and corruption does not.
