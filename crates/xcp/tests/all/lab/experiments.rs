@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::place::{number, Lab, SHORT};
+use crate::place::{brief, number, Lab, SHORT};
 use serde_json::Value;
 
 #[test]
@@ -37,29 +37,15 @@ fn the_figures_of_a_run_are_whole() {
 }
 
 #[test]
-fn a_seed_changes_the_run_and_ipv6_is_as_good() {
-    let checks = r#"
-[[check]]
-variant = "xcp"
-metric = "link_utilisation"
-min = 0.95
-
-[[check]]
-variant = "xcp"
-metric = "drops"
-max = 0
-"#;
+fn a_seed_changes_the_run() {
     let lab = Lab::new();
-    let ipv4 = lab.file("4.toml", &format!("{SHORT}{checks}"));
-    let ipv6 = lab.file("6.toml", &format!("ip = 6\n{SHORT}{checks}"));
-    let mut seen = Vec::new();
-    for args in [&[ipv4.as_str()][..], &[&ipv4, "--seed", "2"], &[&ipv6]] {
-        let ran = lab.run(args);
+    let file = lab.file("x.toml", &brief());
+    let seen = ["1", "2"].map(|seed| {
+        let ran = lab.run(&[&file, "--seed", seed]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        seen.push(lab.csv());
-    }
+        lab.csv()
+    });
     assert!(seen[0] != seen[1], "another seed, another run");
-    assert!(seen[0] != seen[2], "IPv6 headers are longer");
 }
 
 #[test]
@@ -70,7 +56,7 @@ fn sockets_by_protocol_number_use_xcp() {
     );
     let plain = "[[variant]]\nname = \"plain\"\ncontrol = \"cubic\"\nqueue = \"xcp\"\n";
     let lab = Lab::new();
-    for (ip, kernel) in [(4, "6.12"), (4, "6.18"), (6, "6.18")] {
+    for (ip, kernel) in [(4, "6.12"), (6, "6.18")] {
         let file = lab.file("x.toml", &format!("ip = {ip}\n{by_number}{plain}"));
         let ran = lab.run(&[&file, "--json", "--kernel", kernel]);
         assert_eq!(ran.code, Some(0), "{ran:?}");

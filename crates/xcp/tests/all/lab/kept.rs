@@ -7,14 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Ran, XCP};
-use crate::place::{Lab, SHORT};
+use crate::place::{brief, Lab};
 
 const ALL_KEPT: &str = "xcp: 2 of 2 variants kept from an earlier run (--fresh runs them again)\n";
-
-/// Over in a moment.
-fn brief() -> String {
-    SHORT.replace("10\nwarmup_s = 4", "2\nwarmup_s = 1")
-}
 
 fn two_variants() -> String {
     brief() + "[[variant]]\nname = \"cubic\"\ncontrol = \"cubic\"\n"

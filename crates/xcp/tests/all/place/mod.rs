@@ -47,6 +47,11 @@ control = "xcp"
 queue = "xcp"
 "#;
 
+/// The same, over in a moment.
+pub fn brief() -> String {
+    SHORT.replace("10\nwarmup_s = 4", "2\nwarmup_s = 1")
+}
+
 /// Of a result.
 pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
