@@ -297,8 +297,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	}
 	/* where SACK blocks fill ACKs, silence means nothing */
 	if (!tcp_sk(sk)->sacked_out && ++s->silent_acks > SILENT_ACKS_MAX) {
-		s->fell_back = 1;
-		fall_back(sk, sk);
+		give_up(sk, sk, s);
 		return;
 	}
 	observe(sk, s);
@@ -310,8 +309,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	if (!s->xcp_hops) {
 		/* nobody granted it */
-		s->fell_back = 1;
-		fall_back(sk, sk);
+		give_up(sk, sk, s);
 		return;
 	}
 	before_B = s->sender.cwnd_B;

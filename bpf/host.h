@@ -144,6 +144,14 @@ static __always_inline void fall_back(void *ctx, struct sock *sk)
 	COUNT(fallbacks, 1);
 }
 
+/* Leaves a socket for as long as its path has no router: it looks for one. */
+static __always_inline void give_up(void *ctx, struct sock *sk,
+				    struct xcp_socket *s)
+{
+	s->fell_back = 1;
+	fall_back(ctx, sk);
+}
+
 /*
  * Does the next data segment tell the routers anything? Those of a socket that
  * fell back ask for nothing: one per RTT looks for a router.

@@ -227,8 +227,7 @@ static __always_inline void judge_path(struct bpf_sock_ops *skops,
 	char xcp[TCP_CA_NAME_MAX] = "xcp";
 
 	if (s->xcp_hops == 0 && !s->fell_back && uses_xcp(skops)) {
-		s->fell_back = 1;
-		fall_back(skops, kernel_sock(skops));
+		give_up(skops, kernel_sock(skops), s);
 	} else if (s->xcp_hops && s->xcp_hops != XCP_HOPS_UNKNOWN &&
 		   s->fell_back) {
 		s->fell_back = 0;
