@@ -120,7 +120,7 @@ static __noinline void fill(struct xcp_router_record *r,
 	r->pos_Bps = law->pos_pool >> law->shift;
 	r->neg_Bps = law->neg_pool >> law->shift;
 	r->share = s->sharing.share;
-	r->unused = 0;
+	r->flows = s->flows.now;
 }
 
 static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,

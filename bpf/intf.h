@@ -81,7 +81,7 @@ struct xcp_router_record {
 	uint64_t pos_Bps; /* pools */
 	uint64_t neg_Bps;
 	uint32_t share; /* XCP's, 2^-16 of the link */
-	uint32_t unused;
+	uint32_t flows; /* N, 2^-8 */
 };
 
 /*

@@ -18,7 +18,7 @@
  *   d       = sum_rtt_x / sum_x
  *   y       = input_traffic / elapsed
  *   F       = alpha (C - y) - beta Q / d          aggregate change, B/s
- *   shuffle = max(0, gamma y - |F|)
+ *   shuffle = max(0, gamma y - |F|)               gamma: core/xcp_flows.h
  *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
  *
  * Departure, forward XCP packet:
@@ -49,11 +49,11 @@
 #define XCP_ROUTER_H
 
 #include "xcp_capacity.h"
+#include "xcp_flows.h"
 #include "xcp_sharing.h"
 
 #define XCP_ALPHA_Q32 XCP_Q32(4, 10)
 #define XCP_BETA_Q32 XCP_Q32(226, 1000)
-#define XCP_GAMMA_Q32 XCP_Q32(1, 10)
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
@@ -63,6 +63,8 @@
 struct xcp_router_params {
 	uint64_t capacity_Bps;
 	uint64_t min_interval_ns;
+	uint32_t published; /* gamma as the paper has it */
+	uint32_t unused;
 };
 
 /* What arrived since the beginning of time. One per CPU; only grows. */
@@ -105,6 +107,7 @@ struct xcp_router_state {
 	uint64_t longest_rtt; /* ticks, forgotten by 1/8 an interval */
 	struct xcp_capacity capacity;
 	struct xcp_sharing sharing;
+	struct xcp_flows flows;
 	uint64_t capacity_Bps; /* C, as it is handed out */
 	uint32_t by_departures; /* F of what left, if all of it is XCP's */
 	uint32_t unused;
@@ -266,6 +269,7 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 		sums->input_traffic_B - s->last.input_traffic_B, elapsed_ns);
 	bool varies = false;
 
+	xcp_flows_end(&s->flows, sums->sum_x - s->last.sum_x, elapsed_ns);
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
@@ -275,9 +279,9 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 		varies = s->capacity.measured;
 	}
 	if (other) {
-		s->capacity_Bps = xcp_sharing_end(&s->sharing, other,
-						  sums->sum_x - s->last.sum_x,
-						  elapsed_ns, s->capacity_Bps);
+		s->capacity_Bps =
+			xcp_sharing_end(&s->sharing, other, s->flows.mean,
+					elapsed_ns, s->capacity_Bps);
 		varies |= s->sharing.other_Bps > s->capacity_Bps / 64;
 	}
 	if (seen && varies)
@@ -309,7 +313,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
 	uint64_t d_ticks, top, c, y, drain, up, down, f, shuffle;
-	uint32_t shift;
+	uint32_t shift, gamma;
 	bool grow;
 
 	s->last = *sums;
@@ -366,7 +370,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		f = xcp_min(xcp_size(s->capacity.f_Bps), (limit - 1) >> shift)
 		    << shift;
 	}
-	shuffle = xcp_excess(xcp_mul_q32(y, XCP_GAMMA_Q32), f);
+	gamma = xcp_flows_gamma(&s->flows, params->published);
+	shuffle = xcp_excess(xcp_mul_q32(y, gamma), f);
 	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
 
 	law->shift = shift;

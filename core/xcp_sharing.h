@@ -15,8 +15,7 @@
  * until the average rates of both kinds agree, and compute TCP's from its
  * losses. Here flows are counted, still with no state for any of them:
  *
- *   N    The X of a flow's packets in a time T add up to T, so
- *        N = sum_x / T.
+ *   N    core/xcp_flows.h
  *   M    Of two bytes taken at random, the chance p that one flow sent both is
  *        the sum of the squares of the flows' parts; 1 / p is their number if
  *        they are alike, and hardly counts those that send little, such as
@@ -32,16 +31,13 @@
 #ifndef XCP_SHARING_H
 #define XCP_SHARING_H
 
-#include "xcp_fixed.h"
+#include "xcp_flows.h"
 
 #define XCP_SHARE_ONE 65536
 #define XCP_SHARE_MIN (XCP_SHARE_ONE / 20)
 #define XCP_SHARE_MAX (XCP_SHARE_ONE - XCP_SHARE_MIN)
 #define XCP_SAMPLES 32
 #define XCP_SAMPLE_PAIRS_MAX 8192
-/* Flows are counted in units of 2^-8. */
-#define XCP_FLOW_BITS 8
-
 /* Compares the flows of bytes of other traffic. One per CPU. */
 struct xcp_sampler {
 	uint64_t left_B; /* to the next one */
@@ -63,8 +59,8 @@ struct xcp_sharing_interval {
 struct xcp_sharing {
 	uint64_t seen_other_B;
 	uint64_t other_Bps; /* o */
-	uint32_t flows; /* N, 2^-8 */
 	uint32_t share; /* w, 2^-16 */
+	uint32_t unused;
 };
 
 /* Counts a packet of other traffic; true if its flow is to be looked at. */
@@ -102,28 +98,24 @@ XCP_INLINE uint32_t xcp_sampler_flows(const struct xcp_sampler *s)
 }
 
 /*
- * Takes in an interval of `elapsed_ns`, in which XCP's X added up to `sum_x`
- * ticks. Returns Cx, for a link that carries `c_Bps`.
+ * Takes in an interval of `elapsed_ns` with N = `flows` (2^-8) on average.
+ * Returns Cx, for a link that carries `c_Bps`.
  */
 XCP_INLINE uint64_t xcp_sharing_end(struct xcp_sharing *s,
 				    const struct xcp_sharing_interval *i,
-				    uint64_t sum_x, uint64_t elapsed_ns,
+				    uint32_t flows, uint64_t elapsed_ns,
 				    uint64_t c_Bps)
 {
-	uint64_t ticks = xcp_max(xcp_ns_to_ticks(elapsed_ns), 1), flows, least;
-	uint64_t other_B = i->other_B - s->seen_other_B;
+	uint64_t other_B = i->other_B - s->seen_other_B, all, least;
 	uint32_t share = i->share;
 
 	s->seen_other_B = i->other_B;
 	s->other_Bps = xcp_rate(other_B, elapsed_ns);
-	flows = xcp_min((xcp_min(sum_x, 1ULL << 54) << XCP_FLOW_BITS) / ticks,
-			1ULL << 28);
-	s->flows = (uint32_t)((s->flows * 7ULL + flows) / 8);
 	if (!share) {
-		flows = (uint64_t)s->flows + i->other_flows;
-		share = s->flows ? (uint32_t)((uint64_t)s->flows *
-					      XCP_SHARE_ONE / flows)
-				 : XCP_SHARE_ONE / 2;
+		all = (uint64_t)flows + i->other_flows;
+		share = flows ? (uint32_t)((uint64_t)flows * XCP_SHARE_ONE /
+					   all)
+			      : XCP_SHARE_ONE / 2;
 		share = (uint32_t)xcp_min(xcp_max(share, XCP_SHARE_MIN),
 					  XCP_SHARE_MAX);
 	}

@@ -63,6 +63,7 @@ fn core(count: u64) -> Duration {
     let params = Params {
         capacity_Bps: CAPACITY_BPS,
         min_interval_ns: 1_000_000,
+        ..Params::default()
     };
     let mut packets = packets();
     time(

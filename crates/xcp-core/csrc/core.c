@@ -32,11 +32,11 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[22];
-const struct layout xcp_core_layout[22] = {
+extern const struct layout xcp_core_layout[23];
+const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
-	LAYOUT(xcp_router_params, min_interval_ns),
+	LAYOUT(xcp_router_params, unused),
 	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
 	LAYOUT(xcp_router_law, shift),
 	LAYOUT(xcp_router_pool, shift),
@@ -44,7 +44,8 @@ const struct layout xcp_core_layout[22] = {
 	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
 	LAYOUT(xcp_sampler, unused),
-	LAYOUT(xcp_sharing, share),
+	LAYOUT(xcp_sharing, unused),
+	LAYOUT(xcp_flows, unused),
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
 	LAYOUT(xcp_sender, request_Bps),
@@ -129,6 +130,11 @@ EXPORT(bool, router_fell, const struct xcp_router_state *s,
        const struct xcp_capacity_interval *seen)
 {
 	return xcp_capacity_fell(&s->capacity, seen, s->interval_ns);
+}
+
+EXPORT(uint32_t, flows_gamma, const struct xcp_flows *f, bool published)
+{
+	return xcp_flows_gamma(f, published);
 }
 
 EXPORT(void, router_capacity, struct xcp_router_state *s,

@@ -5,7 +5,7 @@
 use crate::cubic::Cubic;
 use crate::loss::Loss;
 use crate::receiver::Receiver;
-use crate::router::{Law, Other, Packet, Params, Pool, Seen, State, Sums};
+use crate::router::{Flows, Law, Other, Packet, Params, Pool, Seen, State, Sums};
 use crate::sampler::Sampler;
 use crate::sender::Sender;
 use crate::shaper::Shaper;
@@ -21,7 +21,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 22];
+    pub(crate) static xcp_core_layout: [Layout; 23];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -69,6 +69,7 @@ extern "C" {
     pub(crate) fn xcp_core_router_pool_fill(pool: *mut Pool, pos: u64, neg: u64, shift: u32);
     pub(crate) fn xcp_core_router_split(pool: u64, part: u64, total: u64) -> u64;
     pub(crate) fn xcp_core_router_backlog(s: *mut State, backlog_B: u64);
+    pub(crate) fn xcp_core_flows_gamma(f: *const Flows, published: bool) -> u32;
     pub(crate) fn xcp_core_router_queue_end(
         s: *mut State,
         params: *const Params,
@@ -214,7 +215,7 @@ mod tests {
         let ours = [
             Layout(size_of::<Num>(), offset_of!(Num, e)),
             Layout(size_of::<Share>(), offset_of!(Share, shift)),
-            Layout(size_of::<Params>(), offset_of!(Params, min_interval_ns)),
+            Layout(size_of::<Params>(), offset_of!(Params, unused)),
             Layout(size_of::<Sums>(), offset_of!(Sums, sum_rtt_x_hi)),
             Layout(size_of::<Law>(), offset_of!(Law, shift)),
             Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
@@ -222,7 +223,8 @@ mod tests {
             Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),
             Layout(size_of::<Sampler>(), offset_of!(Sampler, unused)),
-            Layout(size_of::<Sharing>(), offset_of!(Sharing, share)),
+            Layout(size_of::<Sharing>(), offset_of!(Sharing, unused)),
+            Layout(size_of::<Flows>(), offset_of!(Flows, unused)),
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
             Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),

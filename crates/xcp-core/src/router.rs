@@ -35,12 +35,16 @@ pub struct Share {
 
 /// What an operator sets.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
     /// Capacity to hand out, B/s.
     pub capacity_Bps: u64,
     /// Shortest control interval, ns.
     pub min_interval_ns: u64,
+    /// Not 0: as much is shuffled as the paper says, always.
+    pub published: u32,
+    /// Padding.
+    pub unused: u32,
 }
 
 /// Sums over arrivals; they only grow.
@@ -120,6 +124,7 @@ pub(crate) struct State {
     pub longest_rtt: u64,
     pub capacity: Capacity,
     pub sharing: Sharing,
+    pub flows: Flows,
     pub capacity_Bps: u64,
     pub by_departures: u32,
     pub unused: u32,
@@ -165,8 +170,18 @@ pub(crate) struct Capacity {
 pub(crate) struct Sharing {
     pub seen_other_B: u64,
     pub other_Bps: u64,
-    pub flows: u32,
     pub share: u32,
+    pub unused: u32,
+}
+
+/// core/xcp_flows.h: how many flows there are, and whether that has changed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flows {
+    pub now: u32,
+    pub mean: u32,
+    pub changed: u32,
+    pub unused: u32,
 }
 
 /// The queue of other traffic in a control interval.
@@ -443,6 +458,21 @@ impl Router {
     #[must_use]
     pub fn link_Bps(&self) -> u64 {
         self.state.capacity.link_Bps
+    }
+
+    /// N, the flows of the last interval.
+    #[must_use]
+    pub fn flows(&self) -> f64 {
+        f64::from(self.state.flows.now) / 256.0
+    }
+
+    /// gamma, the part of the traffic that is shuffled in the present interval.
+    #[must_use]
+    pub fn gamma(&self) -> f64 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        let q32 =
+            unsafe { ffi::xcp_core_flows_gamma(&self.state.flows, self.params.published != 0) };
+        f64::from(q32) / 32f64.exp2()
     }
 
     /// XCP's share of the link, 0 to 1.

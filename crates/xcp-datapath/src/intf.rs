@@ -50,7 +50,7 @@ record! {
     struct Share { m: u64, total: u64, shift: u32, }
 
     /// `struct xcp_router_params`.
-    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, }
+    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, published: u32, unused: u32, }
 
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
@@ -154,7 +154,10 @@ record! {
     }
 
     /// `struct xcp_sharing`.
-    struct Sharing { seen_other_B: u64, other_Bps: u64, flows: u32, share: u32, }
+    struct Sharing { seen_other_B: u64, other_Bps: u64, share: u32, unused: u32, }
+
+    /// `struct xcp_flows`.
+    struct Flows { now: u32, mean: u32, changed: u32, unused: u32, }
 
     /// `struct xcp_router_state`.
     struct RouterState {
@@ -169,6 +172,7 @@ record! {
         longest_rtt: u64,
         capacity: Capacity,
         sharing: Sharing,
+        flows: Flows,
         capacity_Bps: u64,
         by_departures: u32,
         unused: u32,
@@ -258,7 +262,7 @@ record! {
         pos_Bps: u64,
         neg_Bps: u64,
         share: u32,
-        unused: u32,
+        flows: u32,
     }
 
     /// `struct xcp_host_config`.

@@ -14,7 +14,7 @@ use crate::intf::{
 };
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
-use crate::trace::{self, Trace};
+use crate::trace::{self, Trace, FLOW};
 use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result};
 
 /// The smallest and the largest capacity, bytes per second.
@@ -34,6 +34,8 @@ pub struct Options {
     pub measure: bool,
     /// Compare with the capacity what left, not what arrived.
     pub by_departures: bool,
+    /// The law as it was published: as much is shuffled always.
+    pub published: bool,
     /// Percent of the link that is XCP's when other traffic wants it too; by
     /// the numbers of flows if not set.
     pub xcp_share_percent: Option<u8>,
@@ -132,6 +134,7 @@ impl Default for Options {
             capacity_bytes_per_s: 0,
             measure: true,
             by_departures: false,
+            published: false,
             xcp_share_percent: None,
             framing: Framing::default(),
             queueing: Queueing::default(),
@@ -194,6 +197,8 @@ impl Options {
             params: RouterParams {
                 capacity_Bps: self.capacity_bytes_per_s,
                 min_interval_ns: MIN_INTERVAL_NS,
+                published: self.published.into(),
+                unused: 0,
             },
             frame: self.framing.record(),
             measure: self.measure.into(),
@@ -221,7 +226,6 @@ pub enum Change {
 pub struct Sharing {
     /// XCP's weight, 0 to 1.
     pub xcp_part: f64,
-    pub xcp_flows: f64,
     /// As far as they send alike.
     pub other_flows: f64,
     /// What arrived at the other queue, bits per second.
@@ -230,10 +234,8 @@ pub struct Sharing {
 
 impl Sharing {
     fn of(link: &RouterLink) -> Self {
-        const FLOW: f64 = 256.0;
         Self {
             xcp_part: f64::from(link.state.sharing.share) / 65536.0,
-            xcp_flows: f64::from(link.state.sharing.flows) / FLOW,
             other_flows: f64::from(link.other.other_flows) / FLOW,
             other_rate_bps: link.state.sharing.other_Bps * 8,
         }
@@ -273,6 +275,10 @@ pub struct Status {
     pub queue_bytes: u64,
     /// Minimum backlog of the last estimation interval.
     pub persistent_queue_bytes: u64,
+    /// XCP's flows, by what their packets say.
+    pub xcp_flows: f64,
+    /// Hands out by the law as it was published.
+    pub published: bool,
     /// Mean RTT of the traffic in the last control interval.
     pub average_rtt_ms: f64,
     /// Aggregate feedback decided for the present interval, bits per second.
@@ -524,6 +530,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,
+        xcp_flows: f64::from(link.state.flows.mean) / FLOW,
+        published: config.params.published != 0,
         average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
         feedback_bps: link.state.f_Bps * 8,
         granted_bytes_per_s: total.granted_Bps,

@@ -446,5 +446,6 @@ pub fn interval() -> Interval {
         increase_bps: 830_000,
         decrease_bps: 950_000,
         xcp_share: Some(0.5),
+        xcp_flows: 2.0,
     }
 }

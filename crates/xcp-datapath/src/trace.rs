@@ -49,6 +49,8 @@ pub struct Interval {
     pub decrease_bps: u64,
     /// XCP's share of the link, if it is weighted against other traffic.
     pub xcp_share: Option<f64>,
+    /// N, the number of XCP's flows, by what their packets say.
+    pub xcp_flows: f64,
 }
 
 impl Interval {
@@ -65,10 +67,13 @@ impl Interval {
     }
 }
 
+/// One flow, as records count them.
+pub(crate) const FLOW: f64 = 256.0;
+
 /// A column of the table: the field's name, and its value.
 type Column = (&'static str, fn(&Interval) -> String);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     ("time_s", |i| i.time_s.to_string()),
     ("interval_s", |i| i.interval_s.to_string()),
     ("average_rtt_s", |i| i.average_rtt_s.to_string()),
@@ -84,6 +89,7 @@ const COLUMNS: [Column; 13] = [
     ("increase_bps", |i| i.increase_bps.to_string()),
     ("decrease_bps", |i| i.decrease_bps.to_string()),
     ("xcp_share", |i| known(i.xcp_share)),
+    ("xcp_flows", |i| i.xcp_flows.to_string()),
 ];
 
 fn known(value: Option<impl ToString>) -> String {
@@ -110,6 +116,7 @@ impl From<RouterRecord> for Interval {
             increase_bps: r.pos_Bps * 8,
             decrease_bps: r.neg_Bps * 8,
             xcp_share: (r.share > 0).then_some(f64::from(r.share) / 65536.0),
+            xcp_flows: f64::from(r.flows) / FLOW,
         }
     }
 }
@@ -227,7 +234,7 @@ mod tests {
         let interval = testing::interval();
         assert_eq!(
             interval.csv(),
-            "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5"
+            "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5,2"
         );
         let json = serde_json::to_value(interval).expect("plain values");
         let mut names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();

@@ -41,6 +41,8 @@ const HOUSE: &[(&str, &str)] = house![
     "rtt-jumps",
     "mtu-jumps",
     "outage",
+    "newcomers",
+    "parking-lot",
     "varying",
     "varying-trace",
     "varying-jumps",

@@ -310,6 +310,8 @@ mod tests {
                     cwnd_max_packets: 120,
                     rtt_ms: 500.0,
                     convergence_s: None,
+                    convergence_rtts: None,
+                    fair_share: None,
                 };
                 4
             ],

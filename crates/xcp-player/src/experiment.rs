@@ -166,6 +166,9 @@ pub struct Variant {
     /// The router compares with the capacity what left, not what arrived.
     #[serde(default)]
     pub by_departures: bool,
+    /// False: the router hands out by the law as it was published.
+    #[serde(default = "yes")]
+    pub anticipate: bool,
     /// What the router adds to each packet.
     #[serde(default)]
     pub overhead_bytes: i32,
@@ -282,6 +285,11 @@ pub enum Metric {
     XcpQueueMean,
     XcpQueueP99,
     XcpQueueMax,
+    /// The least goodput of a TCP flow by its max-min fair share, and the most.
+    FairShareLeast,
+    FairShareMost,
+    /// Until the last newcomer had its fair share, in round trips.
+    ConvergenceRtts,
     /// Of one kind of flows: its part of all goodput.
     Share,
     /// Of one kind of flows: the mean goodput of one of them, by that of all
@@ -314,6 +322,9 @@ impl Metric {
             Self::XcpQueueMean => "xcp_queue_packets.mean",
             Self::XcpQueueP99 => "xcp_queue_packets.p99",
             Self::XcpQueueMax => "xcp_queue_packets.max",
+            Self::FairShareLeast => "fair_share.least",
+            Self::FairShareMost => "fair_share.most",
+            Self::ConvergenceRtts => "convergence_rtts",
             Self::Share => "share",
             Self::FlowShare => "flow_share",
             Self::XcpFlows => "xcp_flows",

@@ -26,5 +26,6 @@ mod tap;
 mod traffic;
 mod udp;
 mod validate;
+mod way;
 
 pub use xcp_datapath::{Error, Result};

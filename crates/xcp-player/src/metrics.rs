@@ -11,11 +11,18 @@ use crate::result::{
     CheckResult, FlowResult, KindResult, QueueStats, Sample, Series, VariantResult,
 };
 use crate::stage::CONTROL;
+use crate::way::{max_min_bps, rtt_s};
 
 /// A flow has converged within this of its fair share.
 const CONVERGED: f64 = 0.10;
-/// Goodput is looked at over spans of this many seconds for convergence.
-const SPAN_S: f64 = 2.0;
+/// For convergence, goodput is looked at over spans of so many round trips...
+const SPAN_RTTS: f64 = 5.0;
+/// ... and at least so long.
+const SPAN_MIN_S: f64 = 0.5;
+/// Who starts so much later than the first flow is a newcomer.
+const NEWCOMER_S: f64 = 1.0;
+/// Full frames of 1514 bytes have 1400 to 1448 of payload.
+const PAYLOAD_SHARE: f64 = 1420.0 / 1514.0;
 
 /// The queue lengths seen after the warm-up, as a histogram.
 #[derive(Clone, Debug, Default)]
@@ -86,9 +93,16 @@ pub fn evaluate(
     let time_s = (last.time_s - first.time_s).max(f64::MIN_POSITIVE);
     let carried = (last.carried_bytes - first.carried_bytes) as f64 * 8.0;
     let offered = offered_bits(experiment, first.time_s, last.time_s);
-    let flows: Vec<FlowResult> = (0..experiment.flows.len())
+    let mut flows: Vec<FlowResult> = (0..experiment.flows.len())
         .map(|i| flow_result(experiment, starts, series, after, i, time_s))
         .collect();
+    let fair = max_min_bps(experiment, first.time_s, last.time_s);
+    for ((flow, result), fair) in experiment.flows.iter().zip(&mut flows).zip(fair) {
+        let always = flow.start_s < experiment.warmup_s && flow.stop_s.is_none();
+        if always && flow.udp_mbit.is_none() && fair > 0.0 {
+            result.fair_share = Some(round(result.goodput_bps / (fair * PAYLOAD_SHARE), 4));
+        }
+    }
     let controlled: Vec<f64> = experiment
         .flows
         .iter()
@@ -184,6 +198,13 @@ fn flow_result(
     };
     let received = |s: Option<&Sample>| s.map_or(0, |s| s.flows[i].received_bytes);
     let bytes = received(after.last()) - received(after.first());
+    let convergence_s = convergence(experiment, starts, series, i);
+    let flow = &experiment.flows[i];
+    let found = starts.iter().min().map_or(0.0, Duration::as_secs_f64);
+    let start_s = starts[i].as_secs_f64();
+    let newcomer = flow.udp_mbit.is_none() && start_s > found + NEWCOMER_S;
+    let rtt_s = Some(rtt_s(experiment, flow)).filter(|rtt_s| newcomer && *rtt_s > 0.0);
+    let ran_s = flow.stop_s.unwrap_or(experiment.duration_s) - start_s;
     FlowResult {
         name: experiment.flows[i].name.clone(),
         control: None,
@@ -195,7 +216,9 @@ fn flow_result(
             .max()
             .unwrap_or(0),
         rtt_ms: round(mean(|s, i| f64::from(s.flows[i].rtt_us) / 1e3), 2),
-        convergence_s: convergence(experiment, starts, series, i),
+        convergence_s,
+        convergence_rtts: rtt_s.map(|rtt_s| round(convergence_s.unwrap_or(ran_s) / rtt_s, 1)),
+        fair_share: None,
     }
 }
 
@@ -225,7 +248,8 @@ fn convergence(
         .filter(|s| s.time_s >= start && s.time_s <= until)
         .collect();
     let step = samples.get(1)?.time_s - samples.first()?.time_s;
-    let span = (SPAN_S / step).round().max(1.0) as usize;
+    let span_s = SPAN_MIN_S.max(SPAN_RTTS * rtt_s(experiment, &experiment.flows[i]));
+    let span = (span_s / step).round().max(1.0) as usize;
     let mut converged = None;
     for pair in samples.windows(span + 1) {
         let share = |f: usize| {
@@ -250,10 +274,8 @@ fn convergence(
     converged.map(|s| round(s, 1))
 }
 
-/// Application bytes that the bottleneck can carry between two moments: full frames of
-/// 1514 bytes with 1400 to 1448 of payload differ by less than what counts.
+/// Application bytes that the bottleneck can carry between two moments.
 fn payload_of(experiment: &Experiment, from_s: f64, to_s: f64) -> f64 {
-    const PAYLOAD_SHARE: f64 = 1420.0 / 1514.0;
     offered_bits(experiment, from_s, to_s) / 8.0 * PAYLOAD_SHARE
 }
 
@@ -280,6 +302,12 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::XcpQueueMean => result.xcp_queue_packets.mean,
         Metric::XcpQueueP99 => result.xcp_queue_packets.p99,
         Metric::XcpQueueMax => result.xcp_queue_packets.max,
+        Metric::FairShareLeast => fair_shares(result).reduce(f64::min).unwrap_or(0.0),
+        Metric::FairShareMost => fair_shares(result).fold(0.0, f64::max),
+        Metric::ConvergenceRtts => {
+            let all = result.flows.iter().filter_map(|f| f.convergence_rtts);
+            all.fold(0.0, f64::max)
+        }
         Metric::Share => of_kind(check, result, |k| k.share),
         Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
         Metric::CwndMax => largest(&result.flows),
@@ -307,6 +335,10 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         met,
         check.known_gap.clone(),
     )
+}
+
+fn fair_shares(result: &VariantResult) -> impl Iterator<Item = f64> + '_ {
+    result.flows.iter().filter_map(|f| f.fair_share)
 }
 
 /// The largest window of any flow.

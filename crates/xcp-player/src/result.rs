@@ -79,6 +79,11 @@ pub struct FlowResult {
     /// Seconds from the flow's start until it is within 10 % of its fair
     /// share and stays there; absent if it never does.
     pub convergence_s: Option<f64>,
+    /// The same in round trips without queues; of newcomers, which find other
+    /// flows there. As long as it ran if it never had its share.
+    pub convergence_rtts: Option<f64>,
+    /// Goodput by the max-min fair one; of TCP flows that run all the time.
+    pub fair_share: Option<f64>,
 }
 
 /// A requirement of the experiment's file, and what was measured.

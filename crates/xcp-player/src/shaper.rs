@@ -34,8 +34,8 @@ pub enum Shaper {
     },
 }
 
-/// Commands for tc, which build a device's queue disciplines.
-pub fn disciplines(link: &Link, dev: &str, variant: &Variant) -> String {
+/// Commands for tc, which `add` or `change` a device's queue disciplines.
+pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> String {
     let rate = link.rate_bps(0.0);
     let rate = rate.map_or(String::new(), |bps| format!("rate {}bit", bps as u64));
     let Some(limit) = link.queue_packets else {
@@ -43,14 +43,14 @@ pub fn disciplines(link: &Link, dev: &str, variant: &Variant) -> String {
             return String::new();
         }
         return format!(
-            "qdisc add dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
+            "qdisc {verb} dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
             (link.delay_ms * 1e3) as u64
         );
     };
     if link.half_duplex {
         // its own pacing would hold back packets that have their time already
         return format!(
-            "qdisc add dev {dev} root handle 1: fq nopacing limit {limit} flow_limit {limit}\n"
+            "qdisc {verb} dev {dev} root handle 1: fq nopacing limit {limit} flow_limit {limit}\n"
         );
     }
     let bytes = u64::from(limit) * u64::from(PACKET_BYTES);
@@ -73,8 +73,8 @@ pub fn disciplines(link: &Link, dev: &str, variant: &Variant) -> String {
     };
     let framing = link.framing_bytes;
     format!(
-        "qdisc add dev {dev} root handle {TBF_MAJOR}: tbf {rate} overhead {framing} burst {} limit {}\n\
-         qdisc add dev {dev} parent {TBF_MAJOR}: handle 10: {inner}\n",
+        "qdisc {verb} dev {dev} root handle {TBF_MAJOR}: tbf {rate} overhead {framing} burst {} limit {}\n\
+         qdisc {verb} dev {dev} parent {TBF_MAJOR}: handle 10: {inner}\n",
         BURST_BYTES + framing,
         bytes * 2
     )

@@ -2,7 +2,7 @@
 //! The stage of an experiment: its nodes as network namespaces, its links as
 //! veth pairs with their shapers and routers. Gone when dropped.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -15,6 +15,7 @@ use xcp_datapath::{features, qdisc, router, Spoken};
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
 use crate::shaper::{self, disciplines, Shaper};
+use crate::way::ways;
 use crate::{Error, Result};
 
 /// The congestion control that speaks.
@@ -130,7 +131,7 @@ impl Stage {
             for (node, peer) in [(a, b), (b, a)] {
                 let dev = device(node, peer);
                 if link.queue_packets.is_none() || !has_own_queue(variant, link) {
-                    let batch = disciplines(link, &dev, variant);
+                    let batch = disciplines("add", link, &dev, variant);
                     self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
                 }
                 if link.queue_packets.is_some() {
@@ -210,7 +211,7 @@ impl Stage {
                     delay_ms,
                     ..link.clone()
                 };
-                let batch = disciplines(&changed, &dev, variant).replace("add", "change");
+                let batch = disciplines("change", &changed, &dev, variant);
                 self.within(node, || tool("tc", &["-batch", "-"], &batch))??;
             }
             if let Some(bytes) = event.mtu_bytes {
@@ -322,6 +323,7 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
         by_departures: variant.by_departures,
+        published: !variant.anticipate,
         xcp_share_percent: variant.xcp_share,
         framing: Framing {
             overhead_bytes: variant.overhead_bytes,
@@ -447,7 +449,7 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
             link_address(ip, i, side)
         );
     }
-    let next_hops = next_hops(experiment, node);
+    let ways = ways(experiment, node);
     for (i, link) in experiment.links.iter().enumerate() {
         if link.between.iter().any(|n| n == node) {
             continue;
@@ -455,16 +457,16 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
         let nearest = link
             .between
             .iter()
-            .filter_map(|n| next_hops.get(n.as_str()))
-            .min_by_key(|(_, distance)| *distance);
-        if let Some((via, _)) = nearest {
+            .filter_map(|n| ways.get(n.as_str()))
+            .min_by_key(|way| way.len());
+        if let Some((link, side)) = nearest.and_then(|way| way.first()) {
+            let via = link_address(ip, *link, *side);
             batch += &format!("route add {} via {via}\n", link_network(ip, i));
         }
     }
     batch
 }
 
-/// For every other node: the address to send to first, and how far it is.
 /// The command that sends what a node has for another by a neighbour.
 fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
     let ip = experiment.ip;
@@ -480,29 +482,6 @@ fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
         ),
         _ => String::new(), // not valid
     }
-}
-
-/// The neighbour by which each node is reached, and how far it is.
-fn next_hops<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, (String, u32)> {
-    let mut found: BTreeMap<&str, (String, u32)> = BTreeMap::new();
-    let mut queue: VecDeque<(&str, Option<String>, u32)> = VecDeque::from([(node, None, 0)]);
-    while let Some((at, via, distance)) = queue.pop_front() {
-        for (i, link) in experiment.links.iter().enumerate() {
-            let Some(side) = link.between.iter().position(|n| n == at) else {
-                continue;
-            };
-            let peer = link.between[1 - side].as_str();
-            if peer == node || found.contains_key(peer) {
-                continue;
-            }
-            let via = via
-                .clone()
-                .unwrap_or_else(|| link_address(experiment.ip, i, 1 - side));
-            found.insert(peer, (via.clone(), distance + 1));
-            queue.push_back((peer, Some(via), distance + 1));
-        }
-    }
-    found
 }
 
 fn enter(space: &File) -> Result<()> {

@@ -199,6 +199,10 @@ pub struct RouterAdd {
     /// Compare with the capacity what left, not what arrived, as ABC does
     #[arg(long, conflicts_with = "no_measure")]
     pub by_departures: bool,
+    /// Hand out by the law as it was published: a tenth of the traffic is
+    /// shuffled among the flows always, not more when flows come or go
+    #[arg(long)]
+    pub no_anticipate: bool,
     /// Percent of the link for XCP when other traffic wants it too
     /// [default: by the numbers of flows]
     #[arg(

@@ -70,6 +70,7 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
         capacity_bytes_per_s,
         measure: !asked.no_measure,
         by_departures: asked.by_departures,
+        published: asked.no_anticipate,
         xcp_share_percent: asked.xcp_share,
         framing: Framing {
             overhead_bytes: framing.overhead,
@@ -172,6 +173,14 @@ fn describe_all(all: &[Status], style: &Style) -> String {
     each.join("\n")
 }
 
+fn law(status: &Status) -> &'static str {
+    if status.published {
+        "as published"
+    } else {
+        "shuffles more while flows come and go"
+    }
+}
+
 fn measured(status: &Status) -> String {
     match status.link_bps {
         _ if !status.measure => "not measured".into(),
@@ -189,9 +198,8 @@ fn share(status: &Status) -> String {
         return how;
     };
     format!(
-        "{how}; now {:.0} % ({:.1} flows, {:.1} others with {})",
+        "{how}; now {:.0} % ({:.1} other flows with {})",
         now.xcp_part * 100.0,
-        now.xcp_flows,
         now.other_flows,
         units::rate(now.other_rate_bps as f64)
     )
@@ -220,6 +228,7 @@ fn describe(status: &Status, style: &Style) -> String {
                 .shape_bps
                 .map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
         ),
+        ("law", law(status).into()),
         ("header protocol", status.ip_proto.to_string()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),
@@ -227,6 +236,7 @@ fn describe(status: &Status, style: &Style) -> String {
             "persistent queue",
             units::bytes(status.persistent_queue_bytes),
         ),
+        ("XCP's flows", format!("{:.1}", status.xcp_flows)),
         ("average RTT", units::milliseconds(status.average_rtt_ms)),
         ("feedback", units::signed_rate(status.feedback_bps as f64)),
         (
@@ -265,6 +275,8 @@ mod tests {
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,
             persistent_queue_bytes: 0,
+            xcp_flows: 3.98,
+            published: false,
             average_rtt_ms: 502.14,
             feedback_bps: -120_000,
             granted_bytes_per_s: 1_250_000,
@@ -284,7 +296,7 @@ mod tests {
             "\n  queue discipline     tbf\n  shaped to            10.0 Mb/s\n",
             "\n  overhead             18 B per packet, at least 64 B, ATM cells\n",
             "\n  input rate           9.8 Mb/s\n  queue                4.5 kB\n",
-            "\n  average RTT          502.1 ms\n  feedback             -120.0 kb/s\n",
+            "\n  XCP's flows          4.0\n  average RTT          502.1 ms\n  feedback             -120.0 kb/s\n",
             "\n  malformed headers    0\n",
         ] {
             assert!(text.contains(line), "{text}");

@@ -111,6 +111,8 @@ mod tests {
                     cwnd_max_packets: 120,
                     rtt_ms: 500.0,
                     convergence_s: None,
+                    convergence_rtts: None,
+                    fair_share: None,
                 })
                 .collect(),
             checks: vec![check(ok, None)],

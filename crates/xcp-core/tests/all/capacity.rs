@@ -27,6 +27,7 @@ impl Link {
         let params = Params {
             capacity_Bps: configured_Bps,
             min_interval_ns: 1_000_000,
+            ..Params::default()
         };
         let mut link = Link {
             router: Router::new(params, 1),
@@ -464,7 +465,7 @@ proptest! {
             1..40,
         ),
     ) {
-        let params = Params { capacity_Bps: configured_Bps, min_interval_ns: 1_000_000 };
+        let params = Params { capacity_Bps: configured_Bps, min_interval_ns: 1_000_000, ..Params::default() };
         let mut router = Router::new(params, 0);
         let mut now_ns = 0u64;
         for (elapsed_ns, sent_B, backlog_B, min_backlog_B, other_B, flows, share) in intervals {

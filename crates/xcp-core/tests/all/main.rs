@@ -5,6 +5,7 @@ mod capacity;
 mod closed_loop;
 mod conformance;
 mod cubic;
+mod flows;
 mod formats;
 mod golden;
 mod headers;

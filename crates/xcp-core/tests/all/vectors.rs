@@ -281,6 +281,8 @@ fn core_follows_ns2() {
     let params = Params {
         capacity_Bps: capacity() as u64,
         min_interval_ns: 1_000_000,
+        published: 1,
+        ..Params::default()
     };
     let mut subject = OfCore {
         router: Router::new(params, 0),

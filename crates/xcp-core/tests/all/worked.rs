@@ -32,6 +32,8 @@ fn check(w: &Worked) {
         Params {
             capacity_Bps: 1_250_000,
             min_interval_ns: 1_000_000,
+            published: 1,
+            ..Params::default()
         },
         0,
     );

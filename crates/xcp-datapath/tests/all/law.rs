@@ -17,7 +17,8 @@ use xcp_datapath::intf::{RouterLaw, RouterLink};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
 const ALPHA: f64 = 0.4;
-const GAMMA: f64 = 0.1;
+/// gamma while flows come and go, else.
+const GAMMAS: [f64; 2] = [0.4, 0.03];
 /// What core/ promises against a model in floating point.
 const TOLERANCE: f64 = 1e-5;
 
@@ -137,7 +138,14 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64) {
     assert_eq!(state.queue_B, 0);
     let f = ALPHA * (capacity_Bps - y);
     close(state.f_Bps as f64, f, "aggregate feedback");
-    let shuffle = (GAMMA * y - f.abs()).max(0.0);
+    let elapsed = elapsed_ns as f64 / 1e9 * TICKS_PER_S;
+    let flows = f64::from(state.flows.now) / 256.0;
+    assert!(
+        (flows - sum_x as f64 / elapsed).abs() < 0.01,
+        "{flows} flows"
+    );
+    let gamma = GAMMAS[usize::from(state.flows.changed == 0)];
+    let shuffle = (gamma * y - f.abs()).max(0.0);
     close(now.Bps(law.pos_pool), f.max(0.0) + shuffle, "pos");
     close(now.Bps(law.neg_pool), (-f).max(0.0) + shuffle, "neg");
 }

@@ -58,6 +58,7 @@ fn router_records() {
         "xcp_sampler" = Sampler,
         "xcp_sharing_interval" = SharingInterval,
         "xcp_sharing" = Sharing,
+        "xcp_flows" = Flows,
         "xcp_router_state" = RouterState,
         "xcp_router_counters" = RouterCounters,
         "xcp_router_cpu" = RouterCpu,

@@ -74,6 +74,7 @@ fn played(seed: u64) -> Played {
         increase_bps: 6,
         decrease_bps: 7,
         xcp_share: Some(number()),
+        xcp_flows: number(),
     };
     Played {
         kernel: "6.18.5".into(),
@@ -93,6 +94,8 @@ fn played(seed: u64) -> Played {
                 cwnd_max_packets: 0,
                 rtt_ms: number(),
                 convergence_s: None,
+                convergence_rtts: None,
+                fair_share: None,
             }],
             ..VariantResult::default()
         },

@@ -97,6 +97,7 @@ pub fn run(what: &Loop) -> Outcome {
     let params = Params {
         capacity_Bps: what.configured_Bps as u64,
         min_interval_ns: 1_000_000,
+        ..Params::default()
     };
     let mut router = Router::new(params, 0);
     let mut flows: Vec<Flow> = (0..what.flows)

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * How many flows of XCP a link has, and how much of their traffic is shuffled:
+ * taken from all by what they send and given to all by their number, which
+ * makes their rates equal.
+ *
+ *   N      = sum_x / elapsed: the X of a flow's packets in a time add up to it
+ *   mean   += (N - mean) / 8
+ *   gamma  = 0.4    for 10 intervals from when N last was as far from its mean
+ *                   as half a flow, and as 1/16 of it: flows came or went
+ *            0.03   otherwise
+ *
+ * A newcomer has its share in a third of the time that the published law takes
+ * (gamma = 0.1 always: Katabi, Handley, Rohrs, section 3.5.2). In between,
+ * small windows are not shaken, and a link keeps full whose flows cannot use
+ * what shuffling gives them, being held back by another one.
+ */
+#ifndef XCP_FLOWS_H
+#define XCP_FLOWS_H
+
+#include "xcp_fixed.h"
+
+/* Flows are counted in units of 2^-8. */
+#define XCP_FLOW_BITS 8
+
+#define XCP_GAMMA_CHANGED_Q32 XCP_Q32(4, 10)
+#define XCP_GAMMA_SETTLED_Q32 XCP_Q32(3, 100)
+#define XCP_GAMMA_PUBLISHED_Q32 XCP_Q32(1, 10)
+/* 0.6^10 is 1/165: what is left of an unequal share */
+#define XCP_FLOWS_CHANGED 10
+
+struct xcp_flows {
+	uint32_t now; /* N of the last interval, 2^-8 */
+	uint32_t mean; /* 2^-8 */
+	uint32_t changed; /* intervals that much is shuffled for, still */
+	uint32_t unused;
+};
+
+/* Takes in an interval of `elapsed_ns`, in which X added up to `sum_x` ticks.
+ */
+XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
+			      uint64_t elapsed_ns)
+{
+	uint64_t ticks = xcp_max(xcp_ns_to_ticks(elapsed_ns), 1), off;
+
+	f->now = (uint32_t)xcp_min(
+		(xcp_min(sum_x, 1ULL << 54) << XCP_FLOW_BITS) / ticks,
+		1ULL << 28);
+	off = f->now > f->mean ? f->now - f->mean : f->mean - f->now;
+	if (off >= 1 << (XCP_FLOW_BITS - 1) && off >= f->mean / 16)
+		f->changed = XCP_FLOWS_CHANGED;
+	else if (f->changed)
+		f->changed--;
+	f->mean = (uint32_t)((f->mean * 7ULL + f->now) / 8);
+}
+
+/* gamma in the interval that begins. */
+XCP_INLINE uint32_t xcp_flows_gamma(const struct xcp_flows *f, bool published)
+{
+	if (published)
+		return XCP_GAMMA_PUBLISHED_Q32;
+	return f->changed ? XCP_GAMMA_CHANGED_Q32 : XCP_GAMMA_SETTLED_Q32;
+}
+
+#endif

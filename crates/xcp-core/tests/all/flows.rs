@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/xcp_flows.h: how many flows there are, and how much is shuffled.
+
+#![allow(non_snake_case)] // units in names
+
+use xcp_core::{Params, Router};
+
+const RTT: u64 = 26_843_546; // 0.1 s
+const INTERVAL_NS: u64 = 100_000_000;
+const MUCH: f64 = 0.4;
+const LITTLE: f64 = 0.03;
+
+struct Link {
+    router: Router,
+    now_ns: u64,
+}
+
+impl Link {
+    fn new(published: bool) -> Self {
+        let params = Params {
+            capacity_Bps: 1_250_000,
+            min_interval_ns: 1_000_000,
+            published: published.into(),
+            ..Params::default()
+        };
+        Link {
+            router: Router::new(params, 0),
+            now_ns: 0,
+        }
+    }
+
+    /// gamma after an interval in which this many flows sent 2 packets each.
+    fn gamma(&mut self, flows: f64) -> f64 {
+        for _ in 0..10 {
+            self.router.arrival(1500);
+            let x = (flows * RTT as f64 / 10.0) as u64;
+            self.router.arrival_xcp(1, x, RTT);
+        }
+        self.now_ns += INTERVAL_NS;
+        assert!(self.router.interval_end(self.now_ns));
+        assert!((self.router.flows() - flows).abs() <= 0.01 * flows);
+        (self.router.gamma() * 1e6).round() / 1e6
+    }
+
+    /// Intervals of a row that shuffle much, and whether others follow.
+    fn much(&mut self, flows: f64) -> usize {
+        let gammas: Vec<f64> = (0..60).map(|_| self.gamma(flows)).collect();
+        let much = gammas.iter().take_while(|g| **g == MUCH).count();
+        assert!(gammas[much..].iter().all(|g| *g == LITTLE), "{gammas:?}");
+        much
+    }
+}
+
+/// While N is off its mean, which follows by an eighth, and 9 intervals after.
+#[test]
+fn much_is_shuffled_when_flows_come_and_go() {
+    let mut link = Link::new(false);
+    // 3 (7/8)^13 > 1/2 > 3 (7/8)^14
+    assert_eq!(link.much(3.0), 14 + 9);
+    // (7/8)^5 is all but 1/2, and rounding decides
+    assert!((14..=15).contains(&link.much(4.0)));
+    assert!((14..=15).contains(&link.much(3.0)));
+    assert_eq!(link.much(3.0), 0);
+}
+
+/// One of many is not worth shaking the windows of all.
+#[test]
+fn little_is_shuffled_for_a_few_of_many() {
+    let mut link = Link::new(false);
+    assert!(link.much(100.0) > 20);
+    assert_eq!(link.much(105.0), 0);
+    assert_eq!(link.much(99.0), 0);
+    assert!(link.much(120.0) > 10);
+}
+
+#[test]
+fn the_published_law_shuffles_always() {
+    let mut link = Link::new(true);
+    for flows in [1.0, 1.0, 5.0, 100.0, 100.0] {
+        assert_eq!(link.gamma(flows), 0.1);
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The ways of packets through an experiment's links, and what each flow
+//! should get on its way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::experiment::{Experiment, Flow};
+
+/// A link on a way: its number, and which of its ends the packets come to.
+pub type Step = (usize, usize);
+
+/// The shortest way from a node to every other.
+pub fn ways<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, Vec<Step>> {
+    let mut found: BTreeMap<&str, Vec<Step>> = BTreeMap::new();
+    let mut queue = VecDeque::from([(node, Vec::new())]);
+    while let Some((at, way)) = queue.pop_front() {
+        for (i, link) in experiment.links.iter().enumerate() {
+            let Some(side) = link.between.iter().position(|n| n == at) else {
+                continue;
+            };
+            let peer = link.between[1 - side].as_str();
+            if peer == node || found.contains_key(peer) {
+                continue;
+            }
+            let way = [&way[..], &[(i, 1 - side)]].concat();
+            found.insert(peer, way.clone());
+            queue.push_back((peer, way));
+        }
+    }
+    found
+}
+
+fn way(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
+    let mut all = ways(experiment, &flow.from);
+    all.remove(flow.to.as_str()).unwrap_or_default()
+}
+
+/// The round-trip time of a flow without queues, s.
+pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
+    let delays_ms = way(experiment, flow)
+        .into_iter()
+        .map(|(link, _)| experiment.links[link].delay_ms);
+    2.0 * delays_ms.sum::<f64>() / 1e3
+}
+
+/// The max-min fair rates of the flows between two moments, bits per second:
+/// none can have more without taking it from one that has no more. UDP has what
+/// it sends.
+pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> {
+    let flows = &experiment.flows;
+    let ways: Vec<Vec<Step>> = flows.iter().map(|f| way(experiment, f)).collect();
+    let mut rates: Vec<Option<f64>> = flows.iter().map(|f| f.udp_mbit.map(|m| m * 1e6)).collect();
+    while rates.contains(&None) {
+        // what each flow without a rate yet would get if this link were the narrowest
+        let share = |step: Step| {
+            let link = &experiment.links[step.0];
+            link.rate_bps(from_s)?;
+            let on_it = || (0..flows.len()).filter(|f| ways[*f].contains(&step));
+            let taken: f64 = on_it().filter_map(|f| rates[f]).sum();
+            let open = on_it().filter(|f| rates[*f].is_none()).count();
+            let offered_bps = link.offered_bits(from_s, to_s) / (to_s - from_s);
+            (open > 0).then(|| (step, (offered_bps - taken).max(0.0) / open as f64))
+        };
+        let steps = (0..experiment.links.len()).flat_map(|link| [(link, 0), (link, 1)]);
+        let shares = steps.filter_map(share);
+        let Some((narrowest, bps)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) else {
+            break; // links without a rate
+        };
+        for (rate, way) in rates.iter_mut().zip(&ways) {
+            if rate.is_none() && way.contains(&narrowest) {
+                *rate = Some(bps);
+            }
+        }
+    }
+    rates.into_iter().map(|r| r.unwrap_or(0.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lot() -> Experiment {
+        let link = |a: u32, rate: u32| {
+            format!("[[link]]\nbetween = [\"r{a}\", \"r{}\"]\nrate_mbit = {rate}\nqueue_packets = 10\n\n", a + 1)
+        };
+        let flow = |name: &str, from: &str, to: &str| {
+            format!("[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\n")
+        };
+        let mut text =
+            "name = \"x\"\nsource = \"x\"\nabout = \"x\"\nduration_s = 10\nwarmup_s = 2\n\
+                        bottleneck = [\"r2\", \"r3\"]\n\n\
+                        [[link]]\nbetween = [\"s\", \"r1\"]\ndelay_ms = 30\nrate_mbit = 100\n\n"
+                .to_owned();
+        text += &(link(1, 20) + &link(2, 10) + &link(3, 20));
+        text += &(flow("long", "s", "r4") + &flow("1", "r1", "r2") + &flow("2", "r2", "r3"));
+        text += &(flow("back", "r3", "r2") + &flow("3", "r3", "r4"));
+        text += &(flow("udp", "r3", "r4") + "udp_mbit = 4\n\n");
+        text += "[[variant]]\nname = \"v\"\ncontrol = \"xcp\"\nqueue = \"xcp\"\n";
+        Experiment::parse("x.toml", &text).expect("is well")
+    }
+
+    #[test]
+    fn the_narrowest_link_decides_first() {
+        let rates = max_min_bps(&lot(), 2.0, 10.0);
+        // what the long one leaves goes to those beside it, each way by itself
+        assert_eq!(rates, [5e6, 15e6, 5e6, 10e6, 11e6, 4e6]);
+    }
+
+    #[test]
+    fn a_round_trip_takes_the_delays_of_the_way_twice() {
+        let lot = lot();
+        assert_eq!(rtt_s(&lot, &lot.flows[0]), 0.06);
+        assert_eq!(rtt_s(&lot, &lot.flows[1]), 0.0);
+    }
+}
