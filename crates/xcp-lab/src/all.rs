@@ -169,7 +169,7 @@ impl Planned {
 
     fn judge(&self, key: String, kept: bool, played: Played) -> Judged {
         let mut result = played.result;
-        result.checks = metrics::checks(&self.experiment, &result);
+        result.checks = metrics::checks(&self.experiment, &result, &played.kernel);
         Judged {
             release: played.kernel,
             key,

@@ -119,7 +119,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         machines::play_all(&experiment, options, &points, progress)?
     };
     for variant in &mut played {
-        variant.result.checks = metrics::checks(&experiment, &variant.result);
+        variant.result.checks = metrics::checks(&experiment, &variant.result, &variant.kernel);
     }
     let result = RunResult {
         experiment: experiment.name.clone(),

@@ -255,6 +255,9 @@ impl Queue {
 pub struct Check {
     /// All of them if absent.
     pub variant: Option<String>,
+    /// Only on kernels of these series, such as `6.18`; all if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
     pub metric: Metric,
     /// The flows that a metric of a kind is about: a congestion control, or
     /// `udp`.
@@ -494,6 +497,15 @@ impl Check {
     /// Whether it is a requirement on this variant.
     pub fn is_of(&self, variant: &str) -> bool {
         self.variant.as_ref().is_none_or(|name| name == variant)
+    }
+
+    /// Whether it is one on a kernel of this release.
+    pub fn is_on(&self, release: &str) -> bool {
+        let of = |series: &String| {
+            let rest = release.strip_prefix(series.as_str());
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        self.kernels.is_empty() || self.kernels.iter().any(of)
     }
 }
 
