@@ -191,14 +191,15 @@ pub(crate) fn plan() -> Result<Vec<Planned>> {
             if kernels.is_empty() {
                 kernels.push(DEFAULT_SERIES.to_owned());
             }
-            for kernel in kernels {
+            for (turn, kernel) in kernels.into_iter().enumerate() {
                 all.push(Planned {
                     case: Case {
                         experiment: experiment.name.clone(),
                         variant: name(),
                         kernel,
                     },
-                    quick: variant.quick,
+                    // its mechanism is shown once
+                    quick: variant.quick && turn == 0,
                     experiment: experiment.keep(&[name()])?,
                 });
             }

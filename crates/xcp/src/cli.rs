@@ -12,6 +12,7 @@ use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Cure, Prefix, Wire};
 
 use crate::capacity::{Capacity, Rate};
+use crate::path::NetworkPath;
 use crate::value;
 
 /// Explicit congestion control (XCP) for Linux, in eBPF on stock kernels
@@ -56,7 +57,12 @@ pub enum Action {
     #[command(subcommand)]
     Router(RouterAction),
     /// Tell what this kernel can do, what it cannot, and what that costs
-    Doctor,
+    Doctor {
+        /// Whether this system's limits let TCP fill a path of this rate and
+        /// round-trip time, such as 10mbit,500ms
+        #[arg(long, value_name = "RATE,RTT", allow_hyphen_values = true)]
+        path: Option<NetworkPath>,
+    },
     /// Run experiments
     #[command(subcommand)]
     Lab(LabAction),
@@ -335,7 +341,8 @@ pub struct LabRun {
 
 #[derive(Args)]
 pub struct LabAll {
-    /// Run only the quick variants; check the others if their results are kept
+    /// Run only the quick variants, on one kernel; check the others if their
+    /// results are kept
     #[arg(long)]
     pub quick: bool,
     /// Run also what is kept from an earlier run

@@ -8,7 +8,8 @@ use xcp_datapath::features;
 
 use crate::failure::Failure;
 use crate::out::{Out, Style};
-use crate::table;
+use crate::path::{Need, NetworkPath, Settings};
+use crate::{table, units};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -21,6 +22,31 @@ struct Report {
     /// Nothing that is required is missing.
     ok: bool,
     features: Vec<Finding>,
+    path: Option<PathReport>,
+}
+
+/// Whether TCP can fill the path that was asked about.
+#[derive(Serialize)]
+struct PathReport {
+    rate_bps: u64,
+    rtt_ms: f64,
+    /// What is under way on it: its bandwidth-delay product.
+    window_bytes: u64,
+    ok: bool,
+    needs: Vec<Need>,
+}
+
+impl PathReport {
+    fn new(path: NetworkPath) -> Self {
+        let needs = path.needs(&Settings::here());
+        Self {
+            rate_bps: path.rate.bytes_per_s * 8,
+            rtt_ms: path.rtt.as_secs_f64() * 1e3,
+            window_bytes: path.window_bytes(),
+            ok: needs.iter().all(|n| n.ok),
+            needs,
+        }
+    }
 }
 
 /// One thing looked for.
@@ -34,7 +60,7 @@ struct Finding {
     cost: String,
 }
 
-pub fn act(out: &Out) -> Result<ExitCode, Failure> {
+pub fn act(path: Option<NetworkPath>, out: &Out) -> Result<ExitCode, Failure> {
     let findings = findings();
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -42,9 +68,11 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
         processors: features::processors(),
         ok: findings.iter().all(|f| f.present || !f.required),
         features: findings,
+        path: path.map(PathReport::new),
     };
+    let path_ok = report.path.as_ref().is_none_or(|path| path.ok);
     out.print(&report, |style| describe(&report, style))?;
-    Ok(if report.ok {
+    Ok(if report.ok && path_ok {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -109,6 +137,34 @@ fn describe(report: &Report, style: &Style) -> String {
     }
     text.push('\n');
     text.push_str(&verdict(report, style));
+    if let Some(path) = &report.path {
+        text.push('\n');
+        text.push_str(&describe_path(path, style));
+    }
+    text
+}
+
+fn describe_path(path: &PathReport, style: &Style) -> String {
+    let title = format!(
+        "A path of {} and {}: windows of {}",
+        units::rate(path.rate_bps as f64),
+        units::milliseconds(path.rtt_ms),
+        units::bytes(path.window_bytes)
+    );
+    let row = |n: &Need| {
+        let detail = format!("{} allows {}, needs {}", n.sysctl, n.allows, n.needs);
+        vec![n.name.to_owned(), detail]
+    };
+    let rows: Vec<Vec<String>> = path.needs.iter().map(row).collect();
+    let mut text = format!("{}\n", style.bold(&title));
+    for (need, line) in path.needs.iter().zip(table::columns(&rows, 2).lines()) {
+        if need.ok {
+            text.push_str(&format!("{}  {line}\n", style.good("ok     ")));
+        } else {
+            text.push_str(&format!("{}  {line}\n", style.bad("TOO LOW")));
+            text.push_str(&format!("           {}\n", need.cost));
+        }
+    }
     text
 }
 
@@ -155,6 +211,7 @@ mod tests {
                 finding(false, false),
                 finding(false, true),
             ],
+            path: None,
         };
         let text = describe(&report, &Style(false));
         assert!(text.starts_with(

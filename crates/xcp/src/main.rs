@@ -9,6 +9,7 @@ mod host;
 mod lab;
 mod manual;
 mod out;
+mod path;
 mod progress;
 mod router;
 mod run;
@@ -42,7 +43,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Host(action) => host::act(action, out),
         Action::Run { command } => run::act(&command),
         Action::Router(action) => router::act(action, out),
-        Action::Doctor => doctor::act(out),
+        Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(action) => lab::act(action, out),
         Action::Completions { shell } => manual::completions(shell, out),
         Action::Man { out: dir } => manual::man(dir.as_deref(), out),

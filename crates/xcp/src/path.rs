@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What a network path asks of this system's TCP buffers: `xcp doctor --path`.
+
+use std::fs;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::capacity::Rate;
+use crate::units;
+use crate::value::BadValue;
+
+/// A path as it is written: `10mbit,500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkPath {
+    /// Of its narrowest link.
+    pub rate: Rate,
+    /// Its round trip.
+    pub rtt: Duration,
+}
+
+const EXAMPLE: &str = "give a rate and a round-trip time, e.g. 10mbit,500ms";
+const RTT_MOST_S: f64 = 60.0;
+const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+
+impl FromStr for NetworkPath {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let (rate, rtt) = text
+            .split_once(',')
+            .ok_or_else(|| BadValue::new("not a path", EXAMPLE))?;
+        Ok(Self {
+            rate: rate.parse()?,
+            rtt: rtt_of(rtt.trim())?,
+        })
+    }
+}
+
+fn rtt_of(text: &str) -> Result<Duration, BadValue> {
+    let bad = |reason: &str| BadValue::new(reason, EXAMPLE);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let (_, unit_s) = UNITS_S
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(|| bad("a round-trip time has a unit: us, ms or s"))?;
+    let number: f64 = digits.parse().map_err(|_| bad("not a number"))?;
+    let rtt_s = number * unit_s;
+    if !(rtt_s > 0.0 && rtt_s <= RTT_MOST_S) {
+        return Err(bad("not a round-trip time from above 0 to 60 s"));
+    }
+    Ok(Duration::from_secs_f64(rtt_s))
+}
+
+/// Half of a buffer holds payload: TCP counts what its packets take in memory
+/// (`xcp lab run zh-buffers`: 58 and 47 packets of 1448 bytes in 128 KB).
+const BUFFER_WINDOWS: u64 = 2;
+/// What a window can be without scaling, and with (RFC 7323).
+const UNSCALED_BYTES: u64 = 65_535;
+const WINDOW_MOST_BYTES: u64 = UNSCALED_BYTES << 14;
+
+/// A limit of this system, and what the path needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Need {
+    pub name: &'static str,
+    pub sysctl: &'static str,
+    pub allows: u64,
+    pub needs: u64,
+    pub ok: bool,
+    /// What happens if it is not.
+    pub cost: String,
+}
+
+/// What is set here, as the files in /proc/sys say.
+pub struct Settings {
+    /// Least, first and largest buffer.
+    receive: [u64; 3],
+    send: [u64; 3],
+    scaling: bool,
+    /// Receive buffers grow by themselves.
+    grows: bool,
+}
+
+impl Settings {
+    /// Those of this network namespace; what cannot be read counts as 0.
+    pub fn here() -> Self {
+        let read = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
+            let text = text.unwrap_or_default();
+            let mut numbers = text.split_whitespace().map(|n| n.parse().unwrap_or(0));
+            [(); 3].map(|()| numbers.next().unwrap_or(0))
+        };
+        Self {
+            receive: read("tcp_rmem"),
+            send: read("tcp_wmem"),
+            scaling: read("tcp_window_scaling")[0] != 0,
+            grows: read("tcp_moderate_rcvbuf")[0] != 0,
+        }
+    }
+}
+
+impl NetworkPath {
+    /// What is under way on it, bytes: its bandwidth-delay product.
+    pub fn window_bytes(&self) -> u64 {
+        let bytes = u128::from(self.rate.bytes_per_s) * self.rtt.as_nanos();
+        u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// What it needs, each against what is set.
+    pub fn needs(&self, here: &Settings) -> Vec<Need> {
+        let window = self.window_bytes();
+        let buffer = BUFFER_WINDOWS * window;
+        let set = |sysctl, [least, first, _]: [u64; 3]| {
+            format!("sysctl -w {sysctl}=\"{least} {first} {buffer}\"")
+        };
+        let (grows, rmem, wmem) = (
+            "net.ipv4.tcp_moderate_rcvbuf",
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.tcp_wmem",
+        );
+        let receive = if here.grows {
+            let remedy = set(rmem, here.receive);
+            self.need("receive buffers", rmem, [here.receive[2], buffer], remedy)
+        } else {
+            let remedy = format!("sysctl -w {grows}=1");
+            self.need("receive buffers", grows, [here.receive[1], buffer], remedy)
+        };
+        let remedy = set(wmem, here.send);
+        let send = self.need("send buffers", wmem, [here.send[2], buffer], remedy);
+        let scaling = "net.ipv4.tcp_window_scaling";
+        let (largest, remedy) = if here.scaling {
+            (WINDOW_MOST_BYTES, "use several connections".to_owned())
+        } else {
+            (UNSCALED_BYTES, format!("sysctl -w {scaling}=1"))
+        };
+        let scaling = self.need("window scaling", scaling, [largest, window], remedy);
+        vec![receive, send, scaling]
+    }
+
+    fn need(
+        &self,
+        name: &'static str,
+        sysctl: &'static str,
+        [allows, needs]: [u64; 2],
+        remedy: String,
+    ) -> Need {
+        let part = allows as f64 / needs as f64;
+        let bps = part * (self.rate.bytes_per_s * 8) as f64;
+        Need {
+            name,
+            sysctl,
+            allows,
+            needs,
+            ok: allows >= needs,
+            cost: format!("a connection stops at {}: {remedy}", units::rate(bps)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            receive: [4096, 131_072, 6_291_456],
+            send: [4096, 16_384, 4_194_304],
+            scaling: true,
+            grows: true,
+        }
+    }
+
+    fn path(text: &str) -> NetworkPath {
+        text.parse().expect("a path")
+    }
+
+    fn missed(path: &str, here: &Settings) -> Vec<(&'static str, String)> {
+        let needs = self::path(path).needs(here).into_iter();
+        needs.filter(|n| !n.ok).map(|n| (n.name, n.cost)).collect()
+    }
+
+    #[test]
+    fn a_path_is_a_rate_and_a_time() {
+        assert_eq!(path("10mbit,500ms").window_bytes(), 625_000);
+        assert_eq!(path("1gbit, 0.5s").window_bytes(), 62_500_000);
+        assert_eq!(path("100gbit,10us").window_bytes(), 125_000);
+        for (text, reason) in [
+            ("10mbit", "not a path"),
+            ("10,500ms", "without a unit"),
+            ("10mbit,500", "a round-trip time has a unit: us, ms or s"),
+            ("10mbit,ms", "not a number"),
+            ("10mbit,-1ms", "not a round-trip time from above 0 to 60 s"),
+            ("10mbit,0s", "not a round-trip time from above 0 to 60 s"),
+            ("10mbit,61s", "not a round-trip time from above 0 to 60 s"),
+            ("10mbit,nans", "a round-trip time has a unit: us, ms or s"),
+            ("10mbit,infs", "a round-trip time has a unit: us, ms or s"),
+        ] {
+            let bad = text.parse::<NetworkPath>().expect_err(text);
+            assert_eq!(bad.reason, reason, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_low_is_told_with_its_cost_and_remedy() {
+        assert_eq!(missed("10mbit,500ms", &settings()), []);
+        let costs = missed("100mbit,250ms", &settings());
+        assert_eq!(
+            costs,
+            [(
+                "send buffers",
+                "a connection stops at 67.1 Mb/s: \
+                 sysctl -w net.ipv4.tcp_wmem=\"4096 16384 6250000\""
+                    .to_owned()
+            )]
+        );
+        let names = |here: &Settings| {
+            let missed = missed("10mbit,500ms", here).into_iter();
+            missed.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        let unscaled = Settings {
+            scaling: false,
+            ..settings()
+        };
+        assert_eq!(names(&unscaled), ["window scaling"]);
+        let fixed = Settings {
+            grows: false,
+            ..settings()
+        };
+        assert_eq!(names(&fixed), ["receive buffers"]);
+        let fat = missed("100gbit,500ms", &settings());
+        assert_eq!(fat.len(), 3, "no window is that large");
+        assert_eq!(
+            missed("1mbit,100ms", &unscaled),
+            [],
+            "a small window needs no scaling"
+        );
+    }
+}
