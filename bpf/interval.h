@@ -155,6 +155,7 @@ static __noinline __u64 collect(void)
 		sums->sum_x += cpu->sums.sum_x;
 		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
 		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+		sums->granted_Bps += cpu->sums.granted_Bps;
 		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
 		link.other.other_B += cpu->other_B;
 		link.other.other_flows += xcp_sampler_flows(&cpu->other);

@@ -95,6 +95,7 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 	delta = xcp_router_departure(law, &cpu->pool, n, bytes, h->x, h->rtt,
 				     h->delta);
 	cpu->counters.xcp_packets += n;
+	xcp_router_granted(&cpu->sums, n, bytes, h->rtt, delta);
 	cpu->counters.granted_Bps += (__s64)delta * n;
 	return delta;
 }
@@ -127,6 +128,7 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 	feedback = xcp_2005_grant(h, length_of(s), s->n, &granted,
 				  &cpu->carry_2005, config.whole_feedback);
 	cpu->counters.granted_Bps += ((__s64)granted - before) * s->n;
+	cpu->sums.granted_Bps += ((__s64)granted - before) * s->n;
 	return feedback;
 }
 

@@ -254,16 +254,15 @@ struct xcp_share {
 	uint32_t shift;
 };
 
-XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, uint64_t total)
+/* A pool of less than 2^XCP_POOL_BITS; nothing of it if the total is 0. */
+XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
 {
-	struct xcp_share s = {0, total, 20};
-	uint32_t bits = xcp_bits(total);
-	uint32_t extra = bits > 37 ? bits - 37 : 0;
+	struct xcp_share s = {0, xcp_num_fixed(total, 0, 1ULL << 62), 20};
+	uint32_t bits = xcp_bits(s.total);
 
-	if (!total)
-		return s;
-	s.shift += extra;
-	s.m = (pool << 20) / (total >> (extra & 63));
+	s.shift += bits > 37 ? bits - 37 : 0;
+	s.m = xcp_num_fixed(xcp_num_div(xcp_num_of(pool), total), s.shift,
+			    1ULL << 62);
 	return s;
 }
 

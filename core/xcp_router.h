@@ -17,16 +17,28 @@
  * Control interval, every max(d, min_interval):
  *   d       = sum_rtt_x / sum_x
  *   y       = input_traffic / elapsed
- *   F       = alpha (C - y) - beta Q / d          aggregate change, B/s
- *   shuffle = max(0, gamma y - |F|)               gamma: core/xcp_flows.h
+ *   a       = G + G' / 2              granted, and not seen in y yet
+ *   b       = min(Q / (C d), 1)       a deep queue counts up to twice
+ *   F       = alpha (C - y - a) - beta (1 + b) Q / d  aggregate change, B/s
+ *   shuffle = max(0, gamma y - |F|)                   gamma: core/xcp_flows.h
  *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
+ *
+ * G is what headers left with in the interval, G' in the one before, at most
+ * size / RTT a packet. The published law has a = b = 0. It decides again what
+ * it has decided and does not see yet, so its alpha must be small: then a link
+ * that varies needs pushes and cuts beside it, which this one does not
+ * (docs/law.md).
  *
  * Departure, forward XCP packet:
  *   p = min(pos X / sum_x, what is left of pos)
- *   n = min(neg size / input_traffic, what is left of neg)
+ *   n = min(neg size / expected, what is left of neg)
  *   delta > p - n:  delta = p - n
+ *   else, F >= 0:   p = delta + n; the rest of its share goes to the next ones
  *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
  *   pos -= p,  neg -= n
+ * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
+ * no more will come. The published law has the third case in place of the
+ * second.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -52,8 +64,15 @@
 #include "xcp_flows.h"
 #include "xcp_sharing.h"
 
-#define XCP_ALPHA_Q32 XCP_Q32(4, 10)
-#define XCP_BETA_Q32 XCP_Q32(226, 1000)
+#define XCP_ALPHA_Q32 XCP_Q32(6, 10)
+#define XCP_BETA_Q32 XCP_Q32(4, 10)
+#define XCP_ALPHA_PUBLISHED_Q32 XCP_Q32(4, 10)
+#define XCP_BETA_PUBLISHED_Q32 XCP_Q32(226, 1000)
+/*
+ * Passed on at most, B/s: so that after many packets that want nothing one that
+ * wants much is not granted all of it at once.
+ */
+#define XCP_CARRY_MAX_BPS 65536
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
@@ -63,7 +82,7 @@
 struct xcp_router_params {
 	uint64_t capacity_Bps;
 	uint64_t min_interval_ns;
-	uint32_t published; /* gamma as the paper has it */
+	uint32_t published; /* the law as the paper has it */
 	uint32_t unused;
 };
 
@@ -73,6 +92,7 @@ struct xcp_router_sums {
 	uint64_t sum_x; /* ticks */
 	uint64_t sum_rtt_x_lo; /* ticks^2, low 32 bits of each product */
 	uint64_t sum_rtt_x_hi; /* the rest, in units of 2^32 ticks^2 */
+	int64_t granted_Bps; /* sum of the deltas that left */
 };
 
 /* What one interval decided; constant during the next. */
@@ -83,13 +103,15 @@ struct xcp_router_law {
 	uint64_t neg_pool;
 	uint64_t max_rtt; /* ticks */
 	uint32_t shift;
+	uint32_t unused;
+	uint64_t carry_max; /* 2^-shift B/s to pass on, 0 in a cut */
 };
 
 /* What is left to hand out. One per CPU. */
 struct xcp_router_pool {
 	uint64_t pos; /* 2^-shift B/s */
 	uint64_t neg;
-	uint64_t carry; /* granted but not yet written, below n << shift */
+	uint64_t carry; /* granted but not yet written */
 	uint64_t longest_rtt; /* ticks, of this interval */
 	uint32_t shift;
 };
@@ -114,6 +136,7 @@ struct xcp_router_state {
 	/* the last interval's */
 	uint64_t y_Bps;
 	int64_t f_Bps;
+	int64_t granted_Bps; /* G */
 	uint64_t intervals;
 };
 
@@ -180,6 +203,19 @@ XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s,
 }
 
 /*
+ * The delta that n packets leave with. No flow more than doubles in an RTT,
+ * whatever it was granted.
+ */
+XCP_INLINE void xcp_router_granted(struct xcp_router_sums *s, uint32_t n,
+				   uint64_t size_B, uint64_t rtt, int32_t delta)
+{
+	if (XCP_UNLIKELY(delta > 0 &&
+			 (uint64_t)delta * rtt > size_B << XCP_TICK_SHIFT))
+		delta = (int32_t)((size_B << XCP_TICK_SHIFT) / xcp_max(rtt, 1));
+	s->granted_Bps += (int64_t)delta * n;
+}
+
+/*
  * A forward XCP packet leaves: spends from the pool and returns the delta to
  * write. `size_B` is that of one wire packet; `rtt` 0 means unknown.
  */
@@ -225,7 +261,14 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
-		if (want > fb) {
+		if (law->carry_max && want <= fb) {
+			uint64_t rest = xcp_min(
+				(uint64_t)(fb - want),
+				xcp_excess(law->carry_max, pool->carry) / n);
+
+			pool->carry += rest * n;
+			want += (int64_t)(m + rest);
+		} else if (want > fb) {
 			/* no more than the share and what the carry adds */
 			pool->carry -= (uint64_t)((want - fb) * n);
 			want = (int64_t)p;
@@ -265,9 +308,6 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 {
 	uint64_t elapsed_ns =
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
-	uint64_t y_Bps = xcp_rate(
-		sums->input_traffic_B - s->last.input_traffic_B, elapsed_ns);
-	bool varies = false;
 
 	xcp_flows_end(&s->flows, sums->sum_x - s->last.sum_x, elapsed_ns);
 	s->capacity_Bps = params->capacity_Bps;
@@ -276,20 +316,23 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 				     s->interval_ns);
 		s->capacity_Bps = xcp_capacity_use(
 			&s->capacity, params->capacity_Bps, s->interval_ns);
-		varies = s->capacity.measured;
 	}
 	if (other) {
 		s->capacity_Bps =
 			xcp_sharing_end(&s->sharing, other, s->flows.mean,
 					elapsed_ns, s->capacity_Bps);
-		varies |= s->sharing.other_Bps > s->capacity_Bps / 64;
 	}
-	if (seen && varies)
-		xcp_capacity_judge(&s->capacity, seen, s->capacity_Bps,
-				   xcp_min(y_Bps, XCP_CAPACITY_MAX_BPS),
-				   s->f_Bps, s->queue_B, s->interval_ns);
-	else
-		xcp_capacity_trust(&s->capacity);
+}
+
+/* (1 + min(Q / (C d), 1)) Q / d: a deep queue is drained faster */
+XCP_INLINE struct xcp_num xcp_router_drain(const struct xcp_router_state *s,
+					   struct xcp_num drain)
+{
+	uint64_t deep =
+		xcp_num_fixed(xcp_num_div(drain, xcp_num_of(s->capacity_Bps)),
+			      31, 1ULL << 31);
+
+	return xcp_num_mul(drain, xcp_num_scaled((1ULL << 31) + deep, -31));
 }
 
 /*
@@ -312,19 +355,24 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	uint64_t rtt_x_hi = sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi;
 	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
-	uint64_t d_ticks, top, c, y, drain, up, down, f, shuffle;
+	struct xcp_num traffic = xcp_num_of(traffic_B);
+	int64_t granted_Bps = sums->granted_Bps - s->last.granted_Bps;
+	int64_t ahead = 0;
+	uint64_t d_ticks, top, c, y, coming, drain, up, down, f, shuffle;
 	uint32_t shift, gamma;
-	bool grow;
+	bool grow, published = params->published;
+	uint32_t alpha = published ? XCP_ALPHA_PUBLISHED_Q32 : XCP_ALPHA_Q32;
+	uint32_t beta = published ? XCP_BETA_PUBLISHED_Q32 : XCP_BETA_Q32;
 
 	s->last = *sums;
 	s->interval_start_ns = now_ns;
 	s->intervals++;
-	y_num = xcp_num_mul(
-		xcp_num_div(xcp_num_of(traffic_B), xcp_num_of(elapsed_ns)),
-		sec);
+	y_num = xcp_num_mul(xcp_num_div(traffic, xcp_num_of(elapsed_ns)), sec);
 	s->y_Bps = xcp_num_fixed(y_num, 0, limit - 1);
-	if (!sum_x)
+	if (!sum_x) {
+		s->granted_Bps = granted_Bps;
 		return false;
+	}
 
 	s->longest_rtt =
 		xcp_max(longest_rtt, s->longest_rtt - (s->longest_rtt >> 3));
@@ -346,10 +394,17 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					    xcp_num_of(XCP_TICKS_PER_SEC)),
 				s->d);
 
+	if (!published) {
+		ahead = granted_Bps + (s->granted_Bps >> 1);
+		if (ahead < -(int64_t)s->y_Bps - 1)
+			ahead = -(int64_t)s->y_Bps - 1;
+		drain_num = xcp_router_drain(s, drain_num);
+	}
+
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),
 		      xcp_max(xcp_num_fixed(drain_num, 0, limit - 1),
-			      xcp_min(xcp_size(s->capacity.f_Bps), limit - 1)));
+			      xcp_min(xcp_size(ahead), limit - 1)));
 	shift = XCP_POOL_BITS - 1 -
 		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
 	shift = (uint32_t)xcp_min(shift, 34);
@@ -359,29 +414,31 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		y_num = xcp_num_of(s->capacity.left_Bps);
 	y = xcp_num_fixed(y_num, shift, limit - 1);
 	drain = xcp_num_fixed(drain_num, shift, limit - 1);
+	coming = xcp_min(xcp_size(ahead), limit - 1) << shift;
+	coming = ahead < 0 ? xcp_excess(y, coming) : y + coming;
 
-	up = xcp_mul_q32(xcp_excess(c, y), XCP_ALPHA_Q32);
-	down = xcp_mul_q32(xcp_excess(y, c), XCP_ALPHA_Q32) +
-	       xcp_mul_q32(drain, XCP_BETA_Q32);
+	up = xcp_mul_q32(xcp_excess(c, coming), alpha);
+	down = xcp_mul_q32(xcp_excess(coming, c), alpha) +
+	       xcp_mul_q32(drain, beta);
+	s->granted_Bps = granted_Bps;
 	grow = up >= down;
-	f = grow ? up - down : down - up;
-	if (s->capacity.decides) {
-		grow = s->capacity.f_Bps >= 0;
-		f = xcp_min(xcp_size(s->capacity.f_Bps), (limit - 1) >> shift)
-		    << shift;
-	}
-	gamma = xcp_flows_gamma(&s->flows, params->published);
+	f = xcp_min(grow ? up - down : down - up, limit - 1);
+	gamma = xcp_flows_gamma(&s->flows, published);
 	shuffle = xcp_excess(xcp_mul_q32(y, gamma), f);
 	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
 
 	law->shift = shift;
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
-	law->pos = xcp_share_make(law->pos_pool, sum_x);
-	if (s->capacity.cuts)
-		traffic_B = xcp_min(traffic_B,
-				    xcp_bytes(s->capacity_Bps, s->interval_ns));
-	law->neg = xcp_share_make(law->neg_pool, traffic_B);
+	law->carry_max = 0;
+	if (!published && grow)
+		law->carry_max =
+			xcp_min((uint64_t)XCP_CARRY_MAX_BPS << shift, limit);
+	law->pos = xcp_share_make(law->pos_pool, xcp_num_of(sum_x));
+	if (!published && !grow && y > c) /* no more will come */
+		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),
+				      xcp_num_of(y));
+	law->neg = xcp_share_make(law->neg_pool, traffic);
 	return true;
 }
 

@@ -37,10 +37,10 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, unused),
-	LAYOUT(xcp_router_sums, sum_rtt_x_hi),
-	LAYOUT(xcp_router_law, shift),
+	LAYOUT(xcp_router_sums, granted_Bps),
+	LAYOUT(xcp_router_law, carry_max),
 	LAYOUT(xcp_router_pool, shift),
-	LAYOUT(xcp_capacity, f_Bps),
+	LAYOUT(xcp_capacity, measured),
 	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
 	LAYOUT(xcp_sampler, unused),
@@ -114,10 +114,12 @@ EXPORT(void, router_arrival_xcp, struct xcp_router_sums *s,
 }
 
 EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
-       struct xcp_router_pool *pool, uint32_t n, uint64_t size_B, uint64_t x,
-       uint64_t rtt, int32_t delta)
+       struct xcp_router_pool *pool, struct xcp_router_sums *sums, uint32_t n,
+       uint64_t size_B, uint64_t x, uint64_t rtt, int32_t delta)
 {
-	return xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
+	delta = xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
+	xcp_router_granted(sums, n, size_B, rtt, delta);
+	return delta;
 }
 
 EXPORT(void, capacity_look, struct xcp_capacity_interval *i, uint64_t now_ns,
@@ -207,6 +209,7 @@ EXPORT(void, router_batch, const struct xcp_router_law *law,
 					       p->rtt);
 		p->granted = xcp_router_departure(law, pool, p->n, p->size_B,
 						  p->x, p->rtt, p->delta);
+		xcp_router_granted(sums, p->n, p->size_B, p->rtt, p->granted);
 	}
 }
 

@@ -25,6 +25,9 @@ pub struct Params {
     pub max_rtt_s: f64,
     /// ... or the longest seen recently, if that is more (core/; not ns-2).
     pub follow_longest_rtt: bool,
+    /// Counts what was granted and is not seen yet, and passes on what a packet
+    /// does not want (core/; not ns-2).
+    pub anticipate: bool,
 }
 
 impl Params {
@@ -41,6 +44,18 @@ impl Params {
             min_tq_s: 0.002,
             max_rtt_s: 1.0,
             follow_longest_rtt: true,
+            anticipate: false,
+        }
+    }
+
+    /// As core/ has them, the law that anticipates.
+    #[must_use]
+    pub fn anticipating(capacity_Bps: f64) -> Self {
+        Params {
+            alpha: 0.6,
+            beta: 0.4,
+            anticipate: true,
+            ..Params::core(capacity_Bps)
         }
     }
 
@@ -54,6 +69,9 @@ impl Params {
         }
     }
 }
+
+/// What is passed on, at most, B/s.
+const CARRY_MAX_BPS: f64 = 65_536.0;
 
 /// A forward XCP packet, or `n` of them under one header.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +130,12 @@ pub struct Model {
     pub y_Bps: f64,
     /// F of the last interval, B/s.
     pub f_Bps: f64,
+    /// Granted in the present interval, B/s.
+    pub granted_Bps: f64,
+    /// Given to no packet yet of what others did not want, B/s.
+    pub spare_Bps: f64,
+    granted_before_Bps: f64,
+    carry_max_Bps: f64,
     interval_start_s: f64,
     seen_rtt_s: f64,
     longest_rtt_s: f64,
@@ -137,6 +161,10 @@ impl Model {
             cn: 0.0,
             y_Bps: 0.0,
             f_Bps: 0.0,
+            granted_Bps: 0.0,
+            spare_Bps: 0.0,
+            granted_before_Bps: 0.0,
+            carry_max_Bps: 0.0,
             interval_start_s: now_s,
             seen_rtt_s: 0.0,
             longest_rtt_s: 0.0,
@@ -179,11 +207,23 @@ impl Model {
         let mut p = (self.cp * packet.x_s).min(pos);
         let mut n = (self.cn * packet.size_B).min(neg);
         let fb = p - n;
-        let rewritten = delta >= fb;
-        if !rewritten {
+        let grant = fb + self.spare_Bps / packet.n;
+        let rewritten = delta >= grant;
+        if rewritten {
+            self.spare_Bps = 0.0;
+        } else if delta > fb {
+            self.spare_Bps -= (delta - fb) * packet.n;
+        } else if self.carry_max_Bps > 0.0 {
+            let room = (self.carry_max_Bps - self.spare_Bps).max(0.0) / packet.n;
+            let rest = (fb - delta).min(room);
+            self.spare_Bps += rest * packet.n;
+            p = delta + n + rest;
+        } else {
             n = neg.min(n + (fb - delta));
             p = delta + n;
         }
+        let granted = if rewritten { grant } else { delta };
+        self.granted_Bps += granted.min(packet.size_B / packet.rtt_s) * packet.n;
         // the last of a pool leaves nothing, in floating point too
         let rest = |all: f64, part: f64| if part < all { all - part } else { 0.0 };
         self.pos_Bps = rest(pos, p) * packet.n;
@@ -195,7 +235,7 @@ impl Model {
             self.cn = 0.0;
         }
         Grant {
-            delta_Bps: if rewritten { fb } else { delta },
+            delta_Bps: granted,
             rewritten,
         }
     }
@@ -209,12 +249,16 @@ impl Model {
             beta,
             gamma,
             min_interval_s,
+            anticipate,
             ..
         } = self.params;
         self.y_Bps = self.input_traffic_B / (now_s - self.interval_start_s).max(1e-9);
         self.interval_start_s = now_s;
         let (traffic_B, sum_x, sum_rtt_x) = (self.input_traffic_B, self.sum_x, self.sum_rtt_x);
         (self.input_traffic_B, self.sum_x, self.sum_rtt_x) = (0.0, 0.0, 0.0);
+        // whole B/s, as headers have them
+        let ahead_Bps = self.granted_Bps + (self.granted_before_Bps / 2.0).floor();
+        (self.granted_before_Bps, self.granted_Bps) = (self.granted_Bps, 0.0);
         if sum_x == 0.0 {
             return false;
         }
@@ -224,12 +268,23 @@ impl Model {
         self.seen_rtt_s = 0.0;
         self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
         self.interval_s = self.d_s;
-        self.f_Bps = alpha * (capacity_Bps - self.y_Bps) - beta * self.queue_B / self.d_s;
+        let (mut coming_Bps, mut drain_Bps) = (self.y_Bps, self.queue_B / self.d_s);
+        if anticipate {
+            coming_Bps = (coming_Bps + ahead_Bps).max(0.0);
+            drain_Bps *= 1.0 + (drain_Bps / capacity_Bps).min(1.0);
+        }
+        self.f_Bps = alpha * (capacity_Bps - coming_Bps) - beta * drain_Bps;
         let shuffle = (gamma * self.y_Bps - self.f_Bps.abs()).max(0.0);
         self.pos_Bps = self.f_Bps.max(0.0) + shuffle;
         self.neg_Bps = (-self.f_Bps).max(0.0) + shuffle;
         self.cp = self.pos_Bps / sum_x;
+        self.carry_max_Bps = 0.0;
         self.cn = self.neg_Bps / traffic_B;
+        if anticipate && self.f_Bps >= 0.0 {
+            self.carry_max_Bps = CARRY_MAX_BPS;
+        } else if anticipate {
+            self.cn *= (self.y_Bps / capacity_Bps).max(1.0);
+        }
         true
     }
 

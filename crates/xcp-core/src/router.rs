@@ -55,6 +55,7 @@ pub(crate) struct Sums {
     pub sum_x: u64,
     pub sum_rtt_x_lo: u64,
     pub sum_rtt_x_hi: u64,
+    pub granted_Bps: i64,
 }
 
 /// What one interval decided for the next.
@@ -67,6 +68,8 @@ pub(crate) struct Law {
     pub neg_pool: u64,
     pub max_rtt: u64,
     pub shift: u32,
+    pub unused: u32,
+    pub carry_max: u64,
 }
 
 /// What is left to hand out.
@@ -130,6 +133,7 @@ pub(crate) struct State {
     pub unused: u32,
     pub y_Bps: u64,
     pub f_Bps: i64,
+    pub granted_Bps: i64,
     pub intervals: u64,
 }
 
@@ -142,26 +146,11 @@ pub(crate) struct Capacity {
     pub min_backlog_B: u64,
     pub link_Bps: u64,
     pub left_Bps: u64,
-    pub stepped_Bps: u64,
+    pub tried_Bps: u64,
     pub step_Bps: u64,
     pub most_Bps: u64,
-    pub base_ns: u64,
-    pub lately_Bps: u64,
-    pub lately_base_ns: u64,
-    pub lately_ns: u64,
-    pub aim_Bps: u64,
-    pub cut_B: u64,
-    pub cut_seen_ns: u64,
-    pub steps: u32,
-    pub stepped: u16,
-    pub measured: u16,
-    pub decides: u16,
-    pub cuts: u16,
-    pub pushed: u16,
-    pub busy: u16,
-    pub fell: u32,
-    pub unused: u32,
-    pub f_Bps: i64,
+    pub state: u32,
+    pub measured: u32,
 }
 
 /// core/xcp_sharing.h: what other traffic leaves.
@@ -302,6 +291,7 @@ impl Router {
             ffi::xcp_core_router_departure(
                 &self.law,
                 &mut self.pool,
+                &mut self.sums,
                 n.max(1),
                 size_B,
                 x,
@@ -485,6 +475,12 @@ impl Router {
     #[must_use]
     pub fn f_Bps(&self) -> i64 {
         self.state.f_Bps
+    }
+
+    /// What was granted in the present interval, B/s.
+    #[must_use]
+    pub fn granted_Bps(&self) -> i64 {
+        self.sums.granted_Bps - self.state.last.granted_Bps
     }
 
     /// Q, the persistent queue, B.

@@ -81,6 +81,7 @@ record! {
         sum_x: u64,
         sum_rtt_x_lo: u64,
         sum_rtt_x_hi: u64,
+        granted_Bps: i64,
     }
 
     /// `struct xcp_router_law`.
@@ -91,6 +92,8 @@ record! {
         neg_pool: u64,
         max_rtt: u64,
         shift: u32,
+        unused: u32,
+        carry_max: u64,
     }
 
     /// `struct xcp_router_pool`.
@@ -103,26 +106,11 @@ record! {
         min_backlog_B: u64,
         link_Bps: u64,
         left_Bps: u64,
-        stepped_Bps: u64,
+        tried_Bps: u64,
         step_Bps: u64,
         most_Bps: u64,
-        base_ns: u64,
-        lately_Bps: u64,
-        lately_base_ns: u64,
-        lately_ns: u64,
-        aim_Bps: u64,
-        cut_B: u64,
-        cut_seen_ns: u64,
-        steps: u32,
-        stepped: u16,
-        measured: u16,
-        decides: u16,
-        cuts: u16,
-        pushed: u16,
-        busy: u16,
-        fell: u32,
-        unused: u32,
-        f_Bps: i64,
+        state: u32,
+        measured: u32,
     }
 
     /// `struct xcp_capacity_interval`.
@@ -178,6 +166,7 @@ record! {
         unused: u32,
         y_Bps: u64,
         f_Bps: i64,
+        granted_Bps: i64,
         intervals: u64,
     }
 

@@ -34,7 +34,7 @@ pub struct Options {
     pub measure: bool,
     /// Compare with the capacity what left, not what arrived.
     pub by_departures: bool,
-    /// The law as it was published: as much is shuffled always.
+    /// The law as it was published.
     pub published: bool,
     /// Percent of the link that is XCP's when other traffic wants it too; by
     /// the numbers of flows if not set.

@@ -205,8 +205,8 @@ pub struct RouterAdd {
     /// Compare with the capacity what left, not what arrived, as ABC does
     #[arg(long, conflicts_with = "no_measure")]
     pub by_departures: bool,
-    /// Hand out by the law as it was published: a tenth of the traffic is
-    /// shuffled among the flows always, not more when flows come or go
+    /// Hand out by the law as it was published: what was granted and is not
+    /// seen yet does not count, and a tenth of the traffic is always shuffled
     #[arg(long)]
     pub no_anticipate: bool,
     /// Percent of the link for XCP when other traffic wants it too

@@ -177,7 +177,7 @@ fn law(status: &Status) -> &'static str {
     if status.published {
         "as published"
     } else {
-        "shuffles more while flows come and go"
+        "counts what was granted"
     }
 }
 

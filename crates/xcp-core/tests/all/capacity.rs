@@ -96,13 +96,6 @@ fn assert_near(got: impl Into<f64>, want: f64) {
     );
 }
 
-/// F of a cut is of whole bytes, taken in 0.1 s: up to one byte.
-#[track_caller]
-fn assert_near_bytes(link: &Link, want_Bps: f64) {
-    let got = link.router.f_Bps() as f64;
-    assert!((got - want_Bps).abs() <= 11.0, "{got}, not {want_Bps}");
-}
-
 #[test]
 fn a_busy_link_carries_what_left() {
     let mut link = Link::new(1_250_000);
@@ -165,12 +158,13 @@ fn a_link_is_found_again_up_to_what_it_carried_lately() {
         link.router.link_Bps() as f64
     };
     assert_near(found(&mut link, 25_000), 281_250.0);
-    assert_near(found(&mut link, 28_000), 600_000.0);
+    // 1/512 of it is forgotten in an interval
+    assert_near(found(&mut link, 28_000), 596_492.0);
     // from here on as if it were the first time
-    assert_near(found(&mut link, 59_500), 675_000.0);
+    assert_near(found(&mut link, 59_500), 671_053.0);
     assert_near(found(&mut link, 67_000), 1_340_000.0);
-    // 20 s later it is forgotten
-    for _ in 0..210 {
+    // after some minutes it is forgotten
+    for _ in 0..2000 {
         link.interval(25_000, 25_000, 1_500, 0);
     }
     for (sent_B, want_Bps) in [
@@ -207,70 +201,6 @@ fn a_link_that_carries_far_less_ends_the_interval() {
         backlog_B: 0,
         ..seen(60_000_000, 27_500, 10_000_000, 12_500)
     }));
-}
-
-#[test]
-fn a_push_too_far_is_taken_back_at_once() {
-    let mut link = Link::new(0);
-    link.interval(45_000, 25_000, 1_500, 0);
-    link.interval(24_000, 24_700, 0, 0);
-    link.interval(28_500, 28_000, 0, 0);
-    let aim = link.interval(45_000, 43_000, 0, 0) as f64;
-    assert_near(aim, 873_437.0); // 860,000 and 1/64
-                                 // it carries 700,000 and 1/64: what was granted beyond that comes yet
-    link.interval(90_000, 70_000, 1_500, 0);
-    assert_near_bytes(&link, 710_937.0 - aim);
-}
-
-#[test]
-fn a_cut_counts_what_was_decided_before() {
-    let mut link = Link::new(0);
-    link.interval(140_000, 125_000, 1_500, 0);
-    let before_Bps = link.router.f_Bps();
-    assert!(before_Bps < 0);
-    link.interval(140_000, 125_000, 1_500, 40_000);
-    assert_near_bytes(&link, -400_000.0 - before_Bps as f64);
-}
-
-#[test]
-fn rtts_with_a_queue_in_them_push_nothing() {
-    for (rtts, pushed) in [(1, true), (2, false)] {
-        let mut link = Link::new(0);
-        link.interval(45_000, 25_000, 1_500, 0);
-        // the RTTs of this interval are the length of the next
-        for _ in 0..20 {
-            link.router.arrival(PACKET_B.into());
-            link.router.arrival_xcp(1, RTT / 20, rtts * RTT);
-        }
-        let seen = link.seen(20_000, 1_500);
-        link.router.interval_end_seen(link.now_ns, &seen);
-        let before_Bps = link.router.f_Bps() as f64;
-        let room_Bps = link.interval(12_000, 12_000, 0, 0) as f64 - 120_000.0;
-        let want_Bps = if pushed {
-            room_Bps - before_Bps
-        } else {
-            0.4 * room_Bps
-        };
-        assert_near(link.router.f_Bps() as f64, want_Bps);
-    }
-}
-
-#[test]
-fn a_deep_queue_is_cut_once() {
-    let mut link = Link::new(1_250_000);
-    link.interval(125_000, 125_000, 1_500, 0);
-    // from 10 to 2 Mb/s: what arrives beyond that in an RTT of 0.1 s, in 0.1 s
-    link.interval(124_500, 25_000, 90_000, 90_000);
-    assert_near(link.router.f_Bps() as f64, 253_906.0 - 1_245_000.0);
-    for _ in 0..3 {
-        link.interval(24_000, 25_000, 90_000, 90_000);
-        assert_near(link.router.f_Bps() as f64, 0.0);
-    }
-    // 0.09 s of base RTT and 0.36 s of queue are over
-    for _ in 0..3 {
-        link.interval(24_000, 25_000, 30_000, 30_000);
-    }
-    assert_near(link.router.f_Bps() as f64, -300_000.0);
 }
 
 #[test]
@@ -425,8 +355,9 @@ fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
 #[test]
 fn a_capacity_too_high_fills_the_queue_unless_measured() {
     let (plain, measured) = (steady(11.0, false), steady(11.0, true));
-    // q = alpha / beta (0.5 s + q) e, e a tenth of the link
-    let want_s = 0.177 * 0.5 / (1.0 - 0.177);
+    // x + x^2 = alpha / beta e, x = q / (0.5 s + q), e a tenth of the link
+    let x = (0.25f64 + 0.15).sqrt() - 0.5;
+    let want_s = 0.5 * x / (1.0 - x);
     assert!(
         (plain.delay_s(0.5) - want_s).abs() < 0.005,
         "{}",

@@ -14,11 +14,14 @@ use crate::support::{edit, pin, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
 use xcp_datapath::intf::{RouterLaw, RouterLink};
+use xcp_datapath::router::Options;
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
-const ALPHA: f64 = 0.4;
-/// gamma while flows come and go, else.
-const GAMMAS: [f64; 2] = [0.4, 0.03];
+/// alpha; gamma while flows come and go, else; of the published law and ours.
+const PUBLISHED: (f64, [f64; 2]) = (0.4, [0.1, 0.1]);
+const ANTICIPATING: (f64, [f64; 2]) = (0.6, [0.4, 0.03]);
+/// Passed on at most, B/s.
+const CARRY_MAX_BPS: f64 = 65_536.0;
 /// What core/ promises against a model in floating point.
 const TOLERANCE: f64 = 1e-5;
 
@@ -111,12 +114,12 @@ fn close(measured: f64, expected: f64, what: &str) {
 }
 
 /// Step by step, what one interval decided from the packets of the last.
-fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64) {
+fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64, published: bool) {
+    let (alpha, gammas) = if published { PUBLISHED } else { ANTICIPATING };
     let (law, state) = (now.law(), &now.link.state);
     let sum_x: u64 = last.sent.iter().map(|s| u64::from(s.asked.x_ticks)).sum();
     let traffic_B: u64 = last.sent.iter().map(|s| s.size_B).sum();
     assert_eq!(law.pos.total, sum_x, "sum of X");
-    assert_eq!(law.neg.total, traffic_B, "input traffic");
 
     let rtt_x = last.sum(|s| f64::from(s.asked.rtt_ticks) * f64::from(s.asked.x_ticks));
     let d = rtt_x / sum_x as f64;
@@ -136,7 +139,20 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64) {
     close(y, traffic_B as f64 / elapsed_ns as f64 * 1e9, "input rate");
     // the loopback device has no queue: Q = 0
     assert_eq!(state.queue_B, 0);
-    let f = ALPHA * (capacity_Bps - y);
+    let most = |s: &Sent| s.size_B as f64 * TICKS_PER_S / f64::from(s.asked.rtt_ticks);
+    let granted = last.sum(|s| (s.delta_Bps as f64).min(most(s).floor()));
+    close(state.granted_Bps as f64, granted, "granted");
+    let ahead = match published {
+        true => 0.0,
+        false => granted + (last.link.state.granted_Bps >> 1) as f64,
+    };
+    let f = alpha * (capacity_Bps - (y + ahead).max(0.0));
+    // no more than the capacity will come
+    let expected_B = match !published && f < 0.0 && y > capacity_Bps {
+        true => traffic_B as f64 * capacity_Bps / y,
+        false => traffic_B as f64,
+    };
+    close(law.neg.total as f64, expected_B, "traffic of a cut");
     close(state.f_Bps as f64, f, "aggregate feedback");
     let elapsed = elapsed_ns as f64 / 1e9 * TICKS_PER_S;
     let flows = f64::from(state.flows.now) / 256.0;
@@ -144,45 +160,65 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64) {
         (flows - sum_x as f64 / elapsed).abs() < 0.01,
         "{flows} flows"
     );
-    let gamma = GAMMAS[usize::from(state.flows.changed == 0)];
+    let gamma = gammas[usize::from(state.flows.changed == 0)];
     let shuffle = (gamma * y - f.abs()).max(0.0);
     close(now.Bps(law.pos_pool), f.max(0.0) + shuffle, "pos");
     close(now.Bps(law.neg_pool), (-f).max(0.0) + shuffle, "neg");
 }
 
-/// What each packet got, while the pools lasted.
-fn check_shares(now: &Interval) {
-    let (pos, neg) = (now.Bps(now.law().pos_pool), now.Bps(now.law().neg_pool));
-    let (mut p_spent, mut n_spent) = (0.0, 0.0);
-    for s in &now.sent {
-        let p = pos * f64::from(s.asked.x_ticks) / now.law().pos.total as f64;
-        let n = neg * s.size_B as f64 / now.law().neg.total as f64;
-        let (asked, got) = (f64::from(s.asked.delta_Bps), s.delta_Bps as f64);
-        // a modest packet may use up more of the pool of decreases
-        let n = n + (p - n - asked).max(0.0);
-        p_spent += p;
-        n_spent += n;
-        if p_spent > 0.999 * pos || n_spent > 0.999 * neg + 1.0 {
-            break;
-        }
-        close(got, (p - n).min(asked), "delta");
-    }
-    // conservation: no more than the pools, and what rounding carried over
+/// What each packet got; `spare` is what was granted and not written yet.
+fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
+    let (mut pos, mut neg) = (now.Bps(now.law().pos_pool), now.Bps(now.law().neg_pool));
+    let (p_unit, n_unit) = (
+        pos / now.law().pos.total as f64,
+        neg / now.law().neg.total as f64,
+    );
+    // conservation: no more than the pools, and what is carried over
     let total = now.sum(|s| s.delta_Bps as f64);
-    assert!(total <= pos + 1.0, "{total} handed out of {pos}");
+    assert!(total <= pos + *spare + 1.0, "{total} handed out of {pos}");
     assert!(total >= -neg - 1.0, "{total} taken back of {neg}");
+
+    let passes_on = !published && now.link.state.f_Bps >= 0;
+    for s in &now.sent {
+        let mut p = (p_unit * f64::from(s.asked.x_ticks)).min(pos);
+        let mut n = (n_unit * s.size_B as f64).min(neg);
+        let (asked, got, share) = (f64::from(s.asked.delta_Bps), s.delta_Bps as f64, p - n);
+        if asked > share + *spare {
+            close(got, share + *spare, "delta");
+            *spare += share - got;
+        } else {
+            close(got, asked, "a modest delta");
+            if asked > share {
+                *spare -= asked - share;
+            } else if passes_on {
+                let rest = (share - asked).min((CARRY_MAX_BPS - *spare).max(0.0));
+                *spare += rest;
+                p = asked + n + rest;
+            } else {
+                // it may use up more of the pool of decreases
+                n = (n + share - asked).min(neg);
+                p = asked + n;
+            }
+        }
+        (pos, neg) = ((pos - p).max(0.0), (neg - n).max(0.0));
+    }
 }
 
-fn check(capacity_Bps: u64) -> Option<Vec<Interval>> {
-    let router = Router::new(capacity_Bps)?;
+fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
+    let router = Router::with(Options {
+        capacity_bytes_per_s: capacity_Bps,
+        published,
+        ..Default::default()
+    })?;
     // one per-CPU record sees everything
     assert!(pin::stay_on_this_cpu());
     let intervals = run(&router);
     assert!(intervals.len() >= 3, "only {} intervals", intervals.len());
     assert!(intervals[0].sent.iter().all(|s| s.delta_Bps == 0));
+    let mut spare = 0.0;
     for pair in intervals.windows(2) {
-        check_law(&pair[0], &pair[1], capacity_Bps as f64);
-        check_shares(&pair[1]);
+        check_law(&pair[0], &pair[1], capacity_Bps as f64, published);
+        check_shares(&pair[1], published, &mut spare);
     }
 
     let counted = router.counters();
@@ -199,32 +235,32 @@ fn check(capacity_Bps: u64) -> Option<Vec<Interval>> {
 
 #[test]
 fn an_idle_link_hands_out() {
-    let Some(intervals) = check(12_500_000) else {
-        return;
-    };
-    let most = intervals
-        .iter()
-        .flat_map(|i| &i.sent)
-        .map(|s| s.delta_Bps)
-        .max();
-    assert!(most > Some(1000), "at most {most:?} B/s");
+    for published in [false, true] {
+        let Some(intervals) = check(12_500_000, published) else {
+            return;
+        };
+        let deltas = intervals.iter().flat_map(|i| &i.sent).map(|s| s.delta_Bps);
+        let most = deltas.max();
+        assert!(most > Some(1000), "at most {most:?} B/s");
+    }
 }
 
 #[test]
 fn an_overloaded_link_takes_back() {
-    let Some(intervals) = check(1_000) else {
-        return;
-    };
-    let least = intervals
-        .iter()
-        .flat_map(|i| &i.sent)
-        .map(|s| s.delta_Bps)
-        .min();
-    assert!(least < Some(-100), "at least {least:?} B/s");
+    for published in [false, true] {
+        let Some(intervals) = check(1_000, published) else {
+            return;
+        };
+        let deltas = intervals.iter().flat_map(|i| &i.sent).map(|s| s.delta_Bps);
+        let least = deltas.min();
+        assert!(least < Some(-100), "at least {least:?} B/s");
+    }
 }
 
 #[test]
 fn a_link_at_its_capacity_shuffles() {
-    // about what run() sends
-    check(280_000);
+    for published in [false, true] {
+        // about what run() sends
+        check(280_000, published);
+    }
 }
