@@ -74,16 +74,25 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 	return mss > 2 * room ? mss - room : room;
 }
 
+/* Does nothing follow what TCP has been given? */
+static __always_inline bool is_closed(const struct sock *sk)
+{
+	unsigned char state = sk->__sk_common.skc_state;
+
+	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK ||
+	       state == TCP_CLOSING;
+}
+
 /*
  * What can be sent in an RTT: the receive window, and of that no more beyond
  * cwnd than what the application has given. False if it has given less.
  */
-static __always_inline bool limit(const struct tcp_sock *tp,
-				  struct xcp_socket *s)
+static __always_inline bool limit(const struct sock *sk, struct xcp_socket *s)
 {
+	const struct tcp_sock *tp = tcp_sk(sk);
 	struct xcp_sender *sender = &s->sender;
 	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
-	__u64 cwnd_B = sender->cwnd_B, payload, most_B;
+	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
 
 	if (!does(XCP_CURE_USE)) {
 		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
@@ -94,6 +103,8 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 	most_B = xcp_min(window * sender->wire_B / payload,
 			 xcp_max(given, cwnd_B));
 	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
+	left = (__u64)(tp->write_seq - tp->snd_nxt) * sender->wire_B / payload;
+	sender->ends = is_closed(sk) && left < cwnd_B;
 	return given >= xcp_min(cwnd_B, most_B);
 }
 
@@ -167,7 +178,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->acked_us = tp->tcp_mstamp;
 	s->silent_acks = 0;
 	s->started = 1;
-	limit(tp, s);
+	limit(sk, s);
 	apply(sk, s);
 }
 
@@ -303,7 +314,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	observe(sk, s);
 	if (!s->started)
 		start(sk, s);
-	s->starved |= !limit(tcp_sk(sk), s);
+	s->starved |= !limit(sk, s);
 	s->acked_us = tcp_sk(sk)->tcp_mstamp;
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
@@ -340,7 +351,7 @@ static __always_inline void restart(struct sock *sk)
 	if (does(XCP_CURE_IDLE))
 		xcp_sender_restart(&s->sender,
 				   tcp_sk(sk)->tcp_mstamp - s->acked_us);
-	limit(tcp_sk(sk), s);
+	limit(sk, s);
 	apply(sk, s);
 }
 

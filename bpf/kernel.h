@@ -41,6 +41,9 @@ struct bpf_iter_num {
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
 #define TCP_SYN_SENT 2
+#define TCP_FIN_WAIT1 4
+#define TCP_LAST_ACK 9
+#define TCP_CLOSING 11
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86DD
@@ -199,6 +202,7 @@ struct tcp_sock {
 	__u32 snd_wnd;
 	__u32 snd_una;
 	__u32 write_seq; /* the application has given so much */
+	__u32 snd_nxt;
 	__u32 mss_cache;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;

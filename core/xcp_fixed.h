@@ -257,7 +257,8 @@ struct xcp_share {
 /* A pool of less than 2^XCP_POOL_BITS; nothing of it if the total is 0. */
 XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
 {
-	struct xcp_share s = {0, xcp_num_fixed(total, 0, 1ULL << 62), 20};
+	uint64_t whole = xcp_num_fixed(total, 8, 1ULL << 62) + 255;
+	struct xcp_share s = {0, whole >> 8, 20};
 	uint32_t bits = xcp_bits(s.total);
 
 	s.shift += bits > 37 ? bits - 37 : 0;

@@ -79,10 +79,22 @@
 /* RTTs count at most this, or the longest seen recently if that is more. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
 
+/* What this law has beyond the published one; each can be left out. */
+enum xcp_law_term {
+	XCP_LAW_GAINS = 1, /* alpha and beta; else 0.4 and 0.226 */
+	XCP_LAW_GRANTED = 2, /* G in a */
+	XCP_LAW_BEFORE = 4, /* G' in a */
+	XCP_LAW_DEEP = 8, /* b */
+	XCP_LAW_EXPECT = 16, /* expected; else input_traffic */
+	XCP_LAW_PASS_ON = 32, /* the second case of a departure */
+	XCP_LAW_SHUFFLE = 64, /* gamma by the flows; else 0.1 */
+	XCP_LAW_ALL = 127, /* left out: the published law */
+};
+
 struct xcp_router_params {
 	uint64_t capacity_Bps;
 	uint64_t min_interval_ns;
-	uint32_t published; /* the law as the paper has it */
+	uint32_t without; /* enum xcp_law_term */
 	uint32_t unused;
 };
 
@@ -324,7 +336,19 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	}
 }
 
-/* (1 + min(Q / (C d), 1)) Q / d: a deep queue is drained faster */
+/* a: no more than all of y can be taken back. */
+XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
+				    uint32_t without, int64_t granted_Bps)
+{
+	int64_t ahead = without & XCP_LAW_GRANTED ? 0 : granted_Bps;
+	int64_t least = -(int64_t)s->y_Bps - 1;
+
+	if (!(without & XCP_LAW_BEFORE))
+		ahead += s->granted_Bps >> 1;
+	return ahead < least ? least : ahead;
+}
+
+/* (1 + b) Q / d */
 XCP_INLINE struct xcp_num xcp_router_drain(const struct xcp_router_state *s,
 					   struct xcp_num drain)
 {
@@ -357,12 +381,11 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
 	struct xcp_num traffic = xcp_num_of(traffic_B);
 	int64_t granted_Bps = sums->granted_Bps - s->last.granted_Bps;
-	int64_t ahead = 0;
+	int64_t ahead;
 	uint64_t d_ticks, top, c, y, coming, drain, up, down, f, shuffle;
-	uint32_t shift, gamma;
-	bool grow, published = params->published;
-	uint32_t alpha = published ? XCP_ALPHA_PUBLISHED_Q32 : XCP_ALPHA_Q32;
-	uint32_t beta = published ? XCP_BETA_PUBLISHED_Q32 : XCP_BETA_Q32;
+	uint32_t without = params->without;
+	uint32_t alpha = XCP_ALPHA_Q32, beta = XCP_BETA_Q32, gamma, shift;
+	bool grow;
 
 	s->last = *sums;
 	s->interval_start_ns = now_ns;
@@ -394,12 +417,14 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					    xcp_num_of(XCP_TICKS_PER_SEC)),
 				s->d);
 
-	if (!published) {
-		ahead = granted_Bps + (s->granted_Bps >> 1);
-		if (ahead < -(int64_t)s->y_Bps - 1)
-			ahead = -(int64_t)s->y_Bps - 1;
-		drain_num = xcp_router_drain(s, drain_num);
+	if (without & XCP_LAW_GAINS) {
+		alpha = XCP_ALPHA_PUBLISHED_Q32;
+		beta = XCP_BETA_PUBLISHED_Q32;
 	}
+	ahead = xcp_router_ahead(s, without, granted_Bps);
+	s->granted_Bps = granted_Bps;
+	if (!(without & XCP_LAW_DEEP))
+		drain_num = xcp_router_drain(s, drain_num);
 
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),
@@ -420,10 +445,9 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	up = xcp_mul_q32(xcp_excess(c, coming), alpha);
 	down = xcp_mul_q32(xcp_excess(coming, c), alpha) +
 	       xcp_mul_q32(drain, beta);
-	s->granted_Bps = granted_Bps;
 	grow = up >= down;
 	f = xcp_min(grow ? up - down : down - up, limit - 1);
-	gamma = xcp_flows_gamma(&s->flows, published);
+	gamma = xcp_flows_gamma(&s->flows, without & XCP_LAW_SHUFFLE);
 	shuffle = xcp_excess(xcp_mul_q32(y, gamma), f);
 	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
 
@@ -431,11 +455,11 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
 	law->carry_max = 0;
-	if (!published && grow)
+	if (grow && !(without & XCP_LAW_PASS_ON))
 		law->carry_max =
 			xcp_min((uint64_t)XCP_CARRY_MAX_BPS << shift, limit);
 	law->pos = xcp_share_make(law->pos_pool, xcp_num_of(sum_x));
-	if (!published && !grow && y > c) /* no more will come */
+	if (!grow && y > c && !(without & XCP_LAW_EXPECT))
 		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),
 				      xcp_num_of(y));
 	law->neg = xcp_share_make(law->neg_pool, traffic);

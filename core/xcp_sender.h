@@ -4,7 +4,7 @@
  *
  *   throughput = window / RTT,  window = min(cwnd, limit)
  *   X          = RTT wire / window           time between two packets
- *   request    = (limit - window) / RTT * X / RTT
+ *   request    = (limit - window) / RTT * X / RTT, or -wire / RTT at the end
  *   feedback:    cwnd = max(cwnd + feedback base, wire)
  *   pacing     = 2 cwnd / (base + RTT)
  *   aging:       used = max(used of this RTT, 3/4 used)
@@ -32,6 +32,10 @@
  * and leave at once one day (Mosebekk 2005, 4.1 and 4.5; Zhang & Henderson
  * 2005, IV-A). So a window that is not used ages: not towards the use, as in
  * Mosebekk's formula 9, but down to it at once.
+ *
+ * The last window of a flow gives its rate back: each packet asks for less by
+ * what it has been itself, so that others have it when the flow is gone, and
+ * not an RTT later.
  *
  * Bytes are those of whole packets: `wire` is the size of a full one, its IP
  * and TCP headers included, as routers see it. So the feedback, which a router
@@ -64,6 +68,7 @@ struct xcp_sender {
 	uint64_t x_acc;
 	uint64_t pacing_Bps; /* wire bytes */
 	int32_t request_Bps;
+	uint32_t ends; /* nothing follows, and less than a window is left */
 };
 
 #define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
@@ -123,6 +128,11 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 		xcp_num_div(xcp_num_mul(spare, xcp_num_of(s->wire_B)),
 			    xcp_num_of(s->window_B)),
 		0, INT32_MAX);
+	if (s->ends)
+		s->request_Bps = -(int32_t)xcp_num_fixed(
+			xcp_num_div(xcp_num_scaled(s->wire_B, XCP_TICK_SHIFT),
+				    rtt),
+			0, INT32_MAX);
 }
 
 /* X for the next packet, at least one tick once the RTT is known. */

@@ -48,7 +48,7 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_flows, unused),
 	LAYOUT(xcp_router_state, intervals),
 	LAYOUT(xcp_receiver, other_hops),
-	LAYOUT(xcp_sender, request_Bps),
+	LAYOUT(xcp_sender, ends),
 	LAYOUT(xcp_cubic, rounds),
 	LAYOUT(xcp_loss, state),
 	LAYOUT(xcp_shaper, unused),

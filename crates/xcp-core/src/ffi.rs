@@ -228,7 +228,7 @@ mod tests {
             Layout(size_of::<Flows>(), offset_of!(Flows, unused)),
             Layout(size_of::<State>(), offset_of!(State, intervals)),
             Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
-            Layout(size_of::<Sender>(), offset_of!(Sender, request_Bps)),
+            Layout(size_of::<Sender>(), offset_of!(Sender, ends)),
             Layout(size_of::<Cubic>(), offset_of!(Cubic, rounds)),
             Layout(size_of::<Loss>(), offset_of!(Loss, state)),
             Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),

@@ -25,9 +25,8 @@ pub struct Params {
     pub max_rtt_s: f64,
     /// ... or the longest seen recently, if that is more (core/; not ns-2).
     pub follow_longest_rtt: bool,
-    /// Counts what was granted and is not seen yet, and passes on what a packet
-    /// does not want (core/; not ns-2).
-    pub anticipate: bool,
+    /// What is left out of core/'s law, `enum xcp_law_term`; ns-2 has none of it.
+    pub without: u32,
 }
 
 impl Params {
@@ -44,18 +43,23 @@ impl Params {
             min_tq_s: 0.002,
             max_rtt_s: 1.0,
             follow_longest_rtt: true,
-            anticipate: false,
+            without: PUBLISHED,
         }
     }
 
-    /// As core/ has them, the law that anticipates.
+    /// As core/ has them, with some parts of its law left out.
     #[must_use]
-    pub fn anticipating(capacity_Bps: f64) -> Self {
+    pub fn without(capacity_Bps: f64, without: u32) -> Self {
+        let published = Params::core(capacity_Bps);
+        let (alpha, beta) = match without & GAINS {
+            0 => (0.6, 0.4),
+            _ => (published.alpha, published.beta),
+        };
         Params {
-            alpha: 0.6,
-            beta: 0.4,
-            anticipate: true,
-            ..Params::core(capacity_Bps)
+            alpha,
+            beta,
+            without,
+            ..published
         }
     }
 
@@ -69,6 +73,15 @@ impl Params {
         }
     }
 }
+
+const PUBLISHED: u32 = crate::Params::PUBLISHED;
+/// `enum xcp_law_term`.
+const GAINS: u32 = 1;
+const GRANTED: u32 = 2;
+const BEFORE: u32 = 4;
+const DEEP: u32 = 8;
+const EXPECT: u32 = 16;
+const PASS_ON: u32 = 32;
 
 /// What is passed on, at most, B/s.
 const CARRY_MAX_BPS: f64 = 65_536.0;
@@ -249,15 +262,22 @@ impl Model {
             beta,
             gamma,
             min_interval_s,
-            anticipate,
+            without,
             ..
         } = self.params;
         self.y_Bps = self.input_traffic_B / (now_s - self.interval_start_s).max(1e-9);
         self.interval_start_s = now_s;
         let (traffic_B, sum_x, sum_rtt_x) = (self.input_traffic_B, self.sum_x, self.sum_rtt_x);
         (self.input_traffic_B, self.sum_x, self.sum_rtt_x) = (0.0, 0.0, 0.0);
-        // whole B/s, as headers have them
-        let ahead_Bps = self.granted_Bps + (self.granted_before_Bps / 2.0).floor();
+        let has = |term| without & term == 0;
+        let mut ahead_Bps = 0.0;
+        if has(GRANTED) {
+            ahead_Bps = self.granted_Bps;
+        }
+        if has(BEFORE) {
+            // whole B/s, as headers have them
+            ahead_Bps += (self.granted_before_Bps / 2.0).floor();
+        }
         (self.granted_before_Bps, self.granted_Bps) = (self.granted_Bps, 0.0);
         if sum_x == 0.0 {
             return false;
@@ -269,8 +289,8 @@ impl Model {
         self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
         self.interval_s = self.d_s;
         let (mut coming_Bps, mut drain_Bps) = (self.y_Bps, self.queue_B / self.d_s);
-        if anticipate {
-            coming_Bps = (coming_Bps + ahead_Bps).max(0.0);
+        coming_Bps = (coming_Bps + ahead_Bps).max(0.0);
+        if has(DEEP) {
             drain_Bps *= 1.0 + (drain_Bps / capacity_Bps).min(1.0);
         }
         self.f_Bps = alpha * (capacity_Bps - coming_Bps) - beta * drain_Bps;
@@ -280,9 +300,9 @@ impl Model {
         self.cp = self.pos_Bps / sum_x;
         self.carry_max_Bps = 0.0;
         self.cn = self.neg_Bps / traffic_B;
-        if anticipate && self.f_Bps >= 0.0 {
+        if self.f_Bps >= 0.0 && has(PASS_ON) {
             self.carry_max_Bps = CARRY_MAX_BPS;
-        } else if anticipate {
+        } else if self.f_Bps < 0.0 && has(EXPECT) {
             self.cn *= (self.y_Bps / capacity_Bps).max(1.0);
         }
         true

@@ -41,10 +41,16 @@ pub struct Params {
     pub capacity_Bps: u64,
     /// Shortest control interval, ns.
     pub min_interval_ns: u64,
-    /// Not 0: as much is shuffled as the paper says, always.
-    pub published: u32,
+    /// What to leave out of the law, `enum xcp_law_term`;
+    /// [`Params::PUBLISHED`]: all that the published law does not have.
+    pub without: u32,
     /// Padding.
     pub unused: u32,
+}
+
+impl Params {
+    /// All bits of `enum xcp_law_term`: the published law.
+    pub const PUBLISHED: u32 = 127;
 }
 
 /// Sums over arrivals; they only grow.
@@ -461,7 +467,7 @@ impl Router {
     pub fn gamma(&self) -> f64 {
         // SAFETY: a record of the right layout, borrowed for the call.
         let q32 =
-            unsafe { ffi::xcp_core_flows_gamma(&self.state.flows, self.params.published != 0) };
+            unsafe { ffi::xcp_core_flows_gamma(&self.state.flows, self.params.without & 64 != 0) };
         f64::from(q32) / 32f64.exp2()
     }
 

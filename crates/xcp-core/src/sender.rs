@@ -34,6 +34,8 @@ pub struct Sender {
     pub pacing_Bps: u64,
     /// Derived: the change to ask for in each packet, B/s.
     pub request_Bps: i32,
+    /// Not 0: nothing follows, and less than a window is left.
+    pub ends: u32,
 }
 
 impl Sender {
@@ -59,6 +61,7 @@ impl Sender {
             x_acc: 0,
             pacing_Bps: 0,
             request_Bps: 0,
+            ends: 0,
         };
         s.reset(packets);
         s.update();

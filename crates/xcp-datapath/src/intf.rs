@@ -50,7 +50,7 @@ record! {
     struct Share { m: u64, total: u64, shift: u32, }
 
     /// `struct xcp_router_params`.
-    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, published: u32, unused: u32, }
+    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, without: u32, unused: u32, }
 
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }

@@ -6,7 +6,6 @@
 
 mod bpffs;
 mod cgroup;
-mod cure;
 mod device;
 mod error;
 mod ethtool;
@@ -15,6 +14,7 @@ pub mod host;
 pub mod intf;
 mod link;
 pub mod medium;
+mod named_bits;
 mod netns;
 mod object;
 mod offload;
@@ -30,8 +30,8 @@ pub mod trace;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
-pub use cure::Cure;
 pub use error::{Error, Result};
+pub use named_bits::{Cure, Term};
 pub use object::set_verbose;
 pub use peers::{Prefix, Spoken};
 pub use wire::Wire;

@@ -15,7 +15,8 @@ use crate::intf::{
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
-use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result};
+
+use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result, Term};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -34,8 +35,8 @@ pub struct Options {
     pub measure: bool,
     /// Compare with the capacity what left, not what arrived.
     pub by_departures: bool,
-    /// The law as it was published.
-    pub published: bool,
+    /// Left out of the law.
+    pub without: Terms,
     /// Percent of the link that is XCP's when other traffic wants it too; by
     /// the numbers of flows if not set.
     pub xcp_share_percent: Option<u8>,
@@ -48,6 +49,24 @@ pub struct Options {
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
+}
+
+/// Parts of the law.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms(u32);
+
+impl Terms {
+    /// What the published law does not have.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::from(Term::ALL)
+    }
+}
+
+impl From<&[Term]> for Terms {
+    fn from(terms: &[Term]) -> Self {
+        Self(Term::bits(terms))
+    }
 }
 
 /// Who queues a router's packets.
@@ -134,7 +153,7 @@ impl Default for Options {
             capacity_bytes_per_s: 0,
             measure: true,
             by_departures: false,
-            published: false,
+            without: Terms::default(),
             xcp_share_percent: None,
             framing: Framing::default(),
             queueing: Queueing::default(),
@@ -197,7 +216,7 @@ impl Options {
             params: RouterParams {
                 capacity_Bps: self.capacity_bytes_per_s,
                 min_interval_ns: MIN_INTERVAL_NS,
-                published: self.published.into(),
+                without: self.without.0,
                 unused: 0,
             },
             frame: self.framing.record(),
@@ -277,8 +296,8 @@ pub struct Status {
     pub persistent_queue_bytes: u64,
     /// XCP's flows, by what their packets say.
     pub xcp_flows: f64,
-    /// Hands out by the law as it was published.
-    pub published: bool,
+    /// Left out of the law; all parts: the law as it was published.
+    pub without: Vec<Term>,
     /// Mean RTT of the traffic in the last control interval.
     pub average_rtt_ms: f64,
     /// Aggregate feedback decided for the present interval, bits per second.
@@ -531,7 +550,7 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,
         xcp_flows: f64::from(link.state.flows.mean) / FLOW,
-        published: config.params.published != 0,
+        without: Term::of_bits(config.params.without),
         average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
         feedback_bps: link.state.f_Bps * 8,
         granted_bytes_per_s: total.granted_Bps,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::link::Link;
 use crate::stage::device;
 use crate::validate::validate;
-use xcp_datapath::{Cure, Wire};
+use xcp_datapath::{Cure, Term, Wire};
 
 use crate::{Error, Result};
 
@@ -23,6 +23,9 @@ pub struct Experiment {
     pub duration_s: f64,
     /// Excluded from all means.
     pub warmup_s: f64,
+    /// Parts of the run, `[from, to]`, whose figures are told too.
+    #[serde(default)]
+    pub periods: Vec<[f64; 2]>,
     /// The measured direction, `[from, to]`, of a link with a queue.
     pub bottleneck: [String; 2],
     /// Internet protocol version.
@@ -36,8 +39,9 @@ pub struct Experiment {
     pub receive_start_bytes: Option<u64>,
     #[serde(rename = "link")]
     pub links: Vec<Link>,
-    #[serde(rename = "flow")]
+    #[serde(default, rename = "flow")]
     pub flows: Vec<Flow>,
+    pub transfers: Option<Transfers>,
     #[serde(default, rename = "event")]
     pub events: Vec<Event>,
     #[serde(rename = "variant")]
@@ -60,6 +64,10 @@ fn buffer_bytes() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     pub name: String,
+    /// So many of them: `NAME-1`, `NAME-2`, ...; in a parsed experiment each
+    /// stands for itself.
+    #[serde(default, skip_serializing)]
+    pub count: Option<usize>,
     pub from: String,
     pub to: String,
     #[serde(default)]
@@ -88,8 +96,31 @@ pub struct Flow {
     pub payload_bytes: usize,
 }
 
+/// All flows of an experiment.
+pub(crate) const FLOWS_MAX: usize = 1000;
+
 fn payload_bytes() -> usize {
     1400
+}
+
+/// Files over connections of their own, which come at random times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfers {
+    pub from: String,
+    pub to: String,
+    pub count: usize,
+    /// The part of the bottleneck that they take, all of them together.
+    pub load: f64,
+    /// The least and the most; their logarithms are spread evenly.
+    pub bytes: [u64; 2],
+}
+
+impl Transfers {
+    pub fn mean_bytes(&self) -> f64 {
+        let [least, most] = self.bytes.map(|b| b as f64);
+        (most - least) / (most / least).ln()
+    }
 }
 
 /// What an application sends at once, and then it waits.
@@ -169,6 +200,9 @@ pub struct Variant {
     /// False: the router hands out by the law as it was published.
     #[serde(default = "yes")]
     pub anticipate: bool,
+    /// What is left out of the router's law: what it is for is shown.
+    #[serde(default)]
+    pub law_without: Vec<Term>,
     /// What the router adds to each packet.
     #[serde(default)]
     pub overhead_bytes: i32,
@@ -275,6 +309,10 @@ pub struct Check {
 pub enum Metric {
     LinkUtilisation,
     Jain,
+    /// The least of all periods.
+    #[serde(rename = "period_utilisation")]
+    PeriodUtilisation,
+    PeriodJain,
     QueueMean,
     QueueP99,
     QueueMax,
@@ -302,6 +340,9 @@ pub enum Metric {
     CwndMax,
     /// Flows that XCP controls at the end.
     XcpFlows,
+    /// How many transfers were done, and how long one took on average.
+    TransfersDone,
+    TransferMeanS,
     Drops,
     Retransmissions,
 }
@@ -316,6 +357,8 @@ impl Metric {
         match self {
             Self::LinkUtilisation => "link_utilisation",
             Self::Jain => "jain",
+            Self::PeriodUtilisation => "periods.link_utilisation",
+            Self::PeriodJain => "periods.jain",
             Self::QueueMean => "queue_packets.mean",
             Self::QueueP99 => "queue_packets.p99",
             Self::QueueMax => "queue_packets.max",
@@ -331,6 +374,8 @@ impl Metric {
             Self::Share => "share",
             Self::FlowShare => "flow_share",
             Self::XcpFlows => "xcp_flows",
+            Self::TransfersDone => "transfers.done",
+            Self::TransferMeanS => "transfers.mean_s",
             Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",
@@ -341,7 +386,7 @@ impl Metric {
 impl Experiment {
     /// Reads a file's text; `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let experiment: Self = toml::from_str(text).map_err(|e| {
+        let mut experiment: Self = toml::from_str(text).map_err(|e| {
             let place = e.span().map_or(String::new(), |span| {
                 let before = &text[..span.start.min(text.len())];
                 let line = before.matches('\n').count() + 1;
@@ -354,8 +399,38 @@ impl Experiment {
                 "see the files in experiments/ for the form",
             )
         })?;
+        experiment.count_out();
         validate(&experiment, file)?;
         Ok(experiment)
+    }
+
+    /// Each flow that stands for several becomes so many, here and where it is
+    /// named.
+    fn count_out(&mut self) {
+        let counted = |name: &str, flows: &[Flow]| -> Vec<String> {
+            let count = flows.iter().find(|f| f.name == name).and_then(|f| f.count);
+            match count {
+                None | Some(0) => vec![name.to_owned()],
+                Some(count) => (1..=count.min(FLOWS_MAX + 1))
+                    .map(|i| format!("{name}-{i}"))
+                    .collect(),
+            }
+        };
+        for variant in &mut self.variants {
+            if let Some(Chosen::Named(names)) = &mut variant.flows {
+                *names = names.iter().flat_map(|n| counted(n, &self.flows)).collect();
+            }
+        }
+        let each = |flow: &Flow| -> Vec<Flow> {
+            let names = counted(&flow.name, &self.flows).into_iter();
+            let named = |name| Flow {
+                name,
+                count: flow.count.filter(|count| *count == 0),
+                ..flow.clone()
+            };
+            names.map(named).collect()
+        };
+        self.flows = self.flows.iter().flat_map(each).collect();
     }
 
     /// All nodes, in the order of their names.
@@ -541,5 +616,16 @@ mod tests {
         let kinds: Vec<&str> = kept.flows.iter().map(|f| f.kind(variant)).collect();
         assert_eq!(kinds[..2], ["xcp", "cubic"]);
         assert_eq!(kinds.len(), 10);
+    }
+
+    #[test]
+    fn a_flow_that_counts_is_so_many() {
+        let text = include_str!("../../../experiments/two-way.toml");
+        let two_way = Experiment::parse("two-way", text).expect("is well");
+        let variant = two_way.variants.iter().find(|v| v.name == "xcp-4");
+        let kept = two_way.of_variant(variant.expect("is there"));
+        let names: Vec<&str> = kept.flows.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names[..2], ["there-4-1", "there-4-2"]);
+        assert_eq!(names[7..], ["back-4-4"]);
     }
 }

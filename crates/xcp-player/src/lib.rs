@@ -24,6 +24,7 @@ mod shaper;
 pub mod stage;
 mod tap;
 mod traffic;
+mod transfers;
 mod udp;
 mod validate;
 mod way;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::delay::Delays;
 use crate::experiment::{Check, Experiment, Flow, Link, Metric, Variant};
 use crate::result::{
-    CheckResult, FlowResult, KindResult, QueueStats, Sample, Series, VariantResult,
+    CheckResult, FlowResult, KindResult, PeriodResult, QueueStats, Sample, Series, VariantResult,
 };
 use crate::stage::CONTROL;
 use crate::way::{max_min_bps, rtt_s};
@@ -123,10 +123,45 @@ pub fn evaluate(
             .map(|f| u64::from(f.retransmissions))
             .sum(),
         jain: round(jain(&controlled), 5),
+        periods: experiment
+            .periods
+            .iter()
+            .filter_map(|p| period(experiment, starts, series, *p))
+            .collect(),
         kinds: kinds(&experiment.flows, variant, &flows, &controlled),
+        transfers: Vec::new(),
         flows,
         checks: Vec::new(),
     }
+}
+
+/// What a part of the run shows.
+fn period(
+    experiment: &Experiment,
+    starts: &[Duration],
+    series: &Series,
+    [from_s, to_s]: [f64; 2],
+) -> Option<PeriodResult> {
+    let at = |time_s| series.samples.iter().rfind(|s| s.time_s <= time_s);
+    let (first, last) = (at(from_s)?, at(to_s)?);
+    let carried = (last.carried_bytes - first.carried_bytes) as f64 * 8.0;
+    let offered = offered_bits(experiment, first.time_s, last.time_s);
+    let runs = |i: &usize| {
+        let flow = &experiment.flows[*i];
+        let stop_s = flow.stop_s.unwrap_or(experiment.duration_s);
+        flow.udp_mbit.is_none() && starts[*i].as_secs_f64() <= from_s && stop_s >= to_s
+    };
+    let received = |i: usize| last.flows[i].received_bytes - first.flows[i].received_bytes;
+    let goodputs: Vec<f64> = (0..experiment.flows.len())
+        .filter(runs)
+        .map(|i| received(i) as f64)
+        .collect();
+    Some(PeriodResult {
+        from_s,
+        to_s,
+        link_utilisation: round(ratio(carried, offered), 5),
+        jain: round(jain(&goodputs), 5),
+    })
 }
 
 /// The experiment's checks of one variant, against its figures on a kernel.
@@ -293,6 +328,8 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
     let measured = match check.metric {
         Metric::LinkUtilisation => result.link_utilisation,
         Metric::Jain => result.jain,
+        Metric::PeriodUtilisation => least(result, |p| p.link_utilisation),
+        Metric::PeriodJain => least(result, |p| p.jain),
         Metric::QueueMean => result.queue_packets.mean,
         Metric::QueueP99 => result.queue_packets.p99,
         Metric::QueueMax => result.queue_packets.max,
@@ -310,6 +347,12 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         }
         Metric::Share => of_kind(check, result, |k| k.share),
         Metric::FlowShare => of_kind(check, result, |k| k.flow_share),
+        Metric::TransfersDone => result.transfers.iter().map(|t| t.done).sum::<usize>() as f64,
+        Metric::TransferMeanS => {
+            let done: usize = result.transfers.iter().map(|t| t.done).sum();
+            let total_s: f64 = result.transfers.iter().map(|t| t.total_s).sum();
+            round(ratio(total_s, done as f64), 3)
+        }
         Metric::CwndMax => largest(&result.flows),
         Metric::XcpFlows => {
             let flows = result.flows.iter();
@@ -339,6 +382,12 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
 
 fn fair_shares(result: &VariantResult) -> impl Iterator<Item = f64> + '_ {
     result.flows.iter().filter_map(|f| f.fair_share)
+}
+
+/// Of all periods.
+fn least(result: &VariantResult, figure: fn(&PeriodResult) -> f64) -> f64 {
+    let all = result.periods.iter().map(figure);
+    all.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// The largest window of any flow.
@@ -372,6 +421,7 @@ source = "a test"
 about = "three kinds"
 duration_s = 10
 warmup_s = 2
+periods = [[1, 3], [8, 10]]
 bottleneck = ["r", "d"]
 
 [[link]]
@@ -480,6 +530,10 @@ known_gap = "the queue is short"
         );
         // of 3 to 1, UDP left out
         assert_eq!(result.jain, 0.8);
+        // half of the first period nothing was received
+        let periods = result.periods.iter();
+        let periods: Vec<_> = periods.map(|p| (p.link_utilisation, p.jain)).collect();
+        assert_eq!(periods, [(0.512, 0.8), (2.56, 0.8)]);
         assert!(result.checks.is_empty());
         let checks = checks(&experiment, &result, "6.18.5-cloud");
         let checks: Vec<_> = checks

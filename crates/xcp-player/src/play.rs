@@ -16,6 +16,7 @@ use crate::probe::{Probe, QueueState};
 use crate::result::{Sample, Series, VariantResult};
 use crate::stage::{device, has_own_queue, Stage};
 use crate::traffic::{End, Running};
+use crate::transfers::Fetched;
 use crate::{interrupt, Error, Result};
 
 /// The queue is looked at this often, everything else every tenth time.
@@ -55,6 +56,7 @@ pub fn play(
     let begin_s = monotonic_s();
 
     let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
+    let mut fetched = Fetched::plan(experiment, seed);
     let mut seen = Seen::default();
     let mut series = Series::default();
     let mut tick = 0u64;
@@ -62,6 +64,7 @@ pub fn play(
         let due = QUEUE_SAMPLE * tick as u32;
         while begin.elapsed() < due {
             serve(&mut flows, begin, due)?;
+            fetched.finish(begin.elapsed(), experiment.flows.len(), &mut flows);
             if interrupt::requested() {
                 return Err(interrupt::error());
             }
@@ -94,6 +97,7 @@ pub fn play(
                 drops: u64::from(state.drops),
                 flows: flows
                     .iter_mut()
+                    .take(experiment.flows.len())
                     .map(|f| f.as_mut().map(Running::sample).unwrap_or_default())
                     .collect(),
             });
@@ -122,12 +126,16 @@ pub fn play(
                 }
             }
         }
+        fetched.begin(experiment, variant, &stage, due, &mut flows)?;
         tick += 1;
     }
     let recordings = captures.finish()?;
     let mut result = metrics::evaluate(experiment, variant, &starts, &seen, &series);
     for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
         flow.control = connection.as_mut().map(Running::control);
+    }
+    if let Some(transfers) = &experiment.transfers {
+        result.transfers = fetched.results(transfers);
     }
     Ok(Outcome {
         result,
@@ -291,7 +299,7 @@ fn start_times(experiment: &Experiment, seed: u64) -> Vec<Duration> {
 }
 
 /// SplitMix64: a few well-spread numbers from a seed.
-fn split_mix(state: &mut u64) -> u64 {
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

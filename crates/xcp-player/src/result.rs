@@ -25,10 +25,39 @@ pub struct VariantResult {
     pub retransmissions: u64,
     /// Jain's index of the TCP flows' goodputs.
     pub jain: f64,
+    /// What the experiment's periods show, each by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<PeriodResult>,
+    /// The experiment's transfers, by their sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<TransferResult>,
     /// The flows by what controls them.
     pub kinds: Vec<KindResult>,
     pub flows: Vec<FlowResult>,
     pub checks: Vec<CheckResult>,
+}
+
+/// A part of the run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PeriodResult {
+    pub from_s: f64,
+    pub to_s: f64,
+    pub link_utilisation: f64,
+    /// Of the TCP flows that run all of it.
+    pub jain: f64,
+}
+
+/// Transfers of about the same size.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TransferResult {
+    pub from_bytes: u64,
+    /// Exclusive.
+    pub to_bytes: u64,
+    pub count: usize,
+    pub done: usize,
+    /// Of those that are done, from the begin of the connection to the last
+    /// byte read.
+    pub total_s: f64,
 }
 
 /// The bottleneck's queue in packets, sampled after the warm-up.

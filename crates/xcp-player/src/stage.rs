@@ -323,7 +323,10 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
         by_departures: variant.by_departures,
-        published: !variant.anticipate,
+        without: match variant.anticipate {
+            true => router::Terms::from(&variant.law_without[..]),
+            false => router::Terms::all(),
+        },
         xcp_share_percent: variant.xcp_share,
         framing: Framing {
             overhead_bytes: variant.overhead_bytes,

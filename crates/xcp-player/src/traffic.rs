@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xcp_datapath::socket;
 
-use crate::experiment::{Burst, Experiment, Flow, Socket, Variant, UDP};
+use crate::experiment::{Burst, Experiment, Flow, Socket, Transfers, Variant, UDP};
 use crate::result::FlowSample;
 use crate::stage::{address, Stage};
 use crate::udp::Blast;
@@ -69,6 +69,40 @@ impl Running {
             set_buffer(&sender, libc::SO_SNDBUFFORCE, bytes).map_err(describe)?;
         }
         Ok(Self::Tcp(Connection::new(listener, sender, flow.burst)))
+    }
+
+    /// Starts a transfer of so many bytes; `index` as if it were a flow.
+    pub fn fetch(
+        experiment: &Experiment,
+        stage: &Stage,
+        transfers: &Transfers,
+        index: usize,
+        variant: &Variant,
+        bytes: u64,
+    ) -> Result<Self> {
+        let to = socket_address(
+            &address(experiment, &transfers.to),
+            FIRST_PORT + index as u16,
+        )?;
+        let kind = &variant.control;
+        let describe = |e: io::Error| Error::io(format!("transfer {index} ({kind})"), &e);
+        let listener = stage
+            .within(&transfers.to, || listen(to, kind, variant.socket))?
+            .map_err(describe)?;
+        let sender = stage
+            .within(&transfers.from, || connect(to, kind, variant.socket))?
+            .map_err(describe)?;
+        let mut connection = Connection::new(listener, sender, None);
+        connection.left = bytes;
+        Ok(Self::Tcp(connection))
+    }
+
+    /// Whether the receiver has read all, up to the end.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Tcp(c) => c.listener.is_none() && c.receiver.is_none(),
+            Self::Udp(_) => false,
+        }
     }
 
     /// The open descriptors and the events that each waits for.
@@ -231,8 +265,11 @@ impl Connection {
         if sent < 0 {
             return ignore_would_block();
         }
-        if self.burst.is_some() {
+        if self.left < u64::MAX {
             self.left -= sent as u64;
+        }
+        if self.left == 0 && self.burst.is_none() {
+            self.sender = None;
         }
         Ok(())
     }

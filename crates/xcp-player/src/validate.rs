@@ -7,7 +7,8 @@ use std::ops::RangeInclusive;
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 
 use crate::experiment::{
-    Capacity, Check, Chosen, Event, Experiment, Flow, Link, Socket, Variant, UDP,
+    Capacity, Check, Chosen, Event, Experiment, Flow, Link, Metric, Socket, Transfers, Variant,
+    FLOWS_MAX, UDP,
 };
 use crate::{Error, Result};
 
@@ -19,6 +20,9 @@ const BUFFERS_B: RangeInclusive<u64> = 4608..=1_000_000_000;
 const MTUS: RangeInclusive<u32> = 576..=65_535;
 /// What fits into a packet of 1500 bytes, over IPv6 too.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
+
+/// Each has a port of its own.
+const TRANSFERS_MAX: usize = 10_000;
 
 /// Fails if it cannot be played.
 pub fn validate(experiment: &Experiment, file: &str) -> Result<()> {
@@ -71,8 +75,25 @@ fn fault(experiment: &Experiment) -> Option<String> {
     {
         return Some("bottleneck: no link with queue_packets between these nodes".into());
     }
-    if experiment.flows.is_empty() || experiment.variants.is_empty() {
-        return Some("at least one flow and one variant".into());
+    let traffic = !experiment.flows.is_empty() || experiment.transfers.is_some();
+    if !traffic || experiment.variants.is_empty() {
+        return Some("at least one flow, or transfers, and one variant".into());
+    }
+    if let Some(reason) = experiment
+        .transfers
+        .as_ref()
+        .and_then(|t| transfers_fault(&nodes, t))
+    {
+        return Some(format!("transfers: {reason}"));
+    }
+    if experiment.flows.len() > FLOWS_MAX {
+        return Some(format!("at most {FLOWS_MAX} flows"));
+    }
+    let in_run = |[from_s, to_s]: &[f64; 2]| {
+        *from_s >= 0.0 && from_s < to_s && *to_s <= experiment.duration_s
+    };
+    if !experiment.periods.iter().all(in_run) {
+        return Some("periods must each begin before they end, within the run".into());
     }
     for flow in &experiment.flows {
         if let Some(reason) = flow_fault(experiment, &nodes, flow) {
@@ -100,9 +121,27 @@ fn ip_fault(version: u8) -> Option<String> {
     (!known).then(|| format!("ip must be 4 or 6, not {version}"))
 }
 
+fn transfers_fault(nodes: &BTreeSet<String>, transfers: &Transfers) -> Option<String> {
+    let Transfers { from, to, .. } = transfers;
+    let [least, most] = transfers.bytes;
+    if !nodes.contains(from) || !nodes.contains(to) || from == to {
+        return Some("from and to must be two nodes".into());
+    }
+    if !(1..=TRANSFERS_MAX).contains(&transfers.count) {
+        return Some(format!("count must be 1 to {TRANSFERS_MAX}"));
+    }
+    if !(0.01..=10.0).contains(&transfers.load) {
+        return Some("load must be 0.01 to 10".into());
+    }
+    (least == 0 || least >= most).then(|| "bytes must be the least and the most".into())
+}
+
 fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) -> Option<String> {
     if !nodes.contains(&flow.from) || !nodes.contains(&flow.to) || flow.from == flow.to {
         return Some("from and to must be two nodes".into());
+    }
+    if flow.count == Some(0) {
+        return Some("count must be at least 1".into());
     }
     let stop = flow.stop_s.unwrap_or(experiment.duration_s);
     if !(flow.start_s >= 0.0 && flow.start_s < stop && stop <= experiment.duration_s) {
@@ -250,6 +289,10 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
     let says_why = |why: &String| !why.trim().is_empty() && !why.contains(char::is_control);
     if !check.known_gap.as_ref().is_none_or(says_why) {
         return Some("known_gap must say why, in one line".into());
+    }
+    let of_periods = matches!(check.metric, Metric::PeriodUtilisation | Metric::PeriodJain);
+    if of_periods && experiment.periods.is_empty() {
+        return Some(format!("{} needs periods", check.metric.name()));
     }
     match (&check.kind, check.metric.of_kind()) {
         (Some(kind), true) => variants
@@ -415,6 +458,31 @@ min = 0.45
                 "variant v: lose must be 0.002 to 50",
             ),
             ("udp_mbit = 4", "udp_mbit = 0", "flow 3: udp_mbit"),
+            (
+                "[[variant]]",
+                "[transfers]\nfrom = \"s\"\nto = \"d\"\ncount = 9\nload = 1\nbytes = [9, 9]\n[[variant]]",
+                "transfers: bytes must be the least and the most",
+            ),
+            (
+                "udp_mbit = 4",
+                "count = 0\nudp_mbit = 4",
+                "flow 3: count must",
+            ),
+            (
+                "udp_mbit = 4",
+                "udp_mbit = 4\ncount = 999",
+                "at most 1000 flows",
+            ),
+            (
+                "warmup_s = 4",
+                "warmup_s = 4\nperiods = [[5, 6], [9, 11]]",
+                "periods must each begin before they end",
+            ),
+            (
+                "metric = \"share\"\nkind = \"cubic\"",
+                "metric = \"period_jain\"",
+                "check: periods.jain needs periods",
+            ),
             (
                 "udp_mbit = 4",
                 "udp_mbit = 4\nwire = \"header\"",

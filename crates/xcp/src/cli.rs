@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{Cure, Prefix, Wire};
+use xcp_datapath::{Cure, Prefix, Term, Wire};
 
 use crate::capacity::{Capacity, Rate};
 use crate::path::NetworkPath;
@@ -209,6 +209,14 @@ pub struct RouterAdd {
     /// seen yet does not count, and a tenth of the traffic is always shuffled
     #[arg(long)]
     pub no_anticipate: bool,
+    /// Leave parts of the law out, to see what they are for: gains (alpha 0.6
+    /// and beta 0.4), granted (what was granted counts as come), before (and
+    /// half of what was before that), deep (a deep queue is drained faster),
+    /// expect (a cut falls on the bytes that will come), pass-on (what a packet
+    /// does not want goes to the next), shuffle (much while flows come and go)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::term)]
+    #[arg(conflicts_with = "no_anticipate")]
+    pub without: Vec<Term>,
     /// Percent of the link for XCP when other traffic wants it too
     /// [default: by the numbers of flows]
     #[arg(

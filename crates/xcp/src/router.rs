@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use xcp_datapath::router::{self, Cells, Change, Framing, Limits, Options, Queueing, Status};
+use xcp_datapath::router::{
+    self, Cells, Change, Framing, Limits, Options, Queueing, Status, Terms,
+};
+use xcp_datapath::Term;
 
 use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
@@ -70,7 +73,10 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
         capacity_bytes_per_s,
         measure: !asked.no_measure,
         by_departures: asked.by_departures,
-        published: asked.no_anticipate,
+        without: match asked.no_anticipate {
+            true => Terms::all(),
+            false => Terms::from(&asked.without[..]),
+        },
         xcp_share_percent: asked.xcp_share,
         framing: Framing {
             overhead_bytes: framing.overhead,
@@ -173,11 +179,12 @@ fn describe_all(all: &[Status], style: &Style) -> String {
     each.join("\n")
 }
 
-fn law(status: &Status) -> &'static str {
-    if status.published {
-        "as published"
-    } else {
-        "counts what was granted"
+fn law(status: &Status) -> String {
+    let names: Vec<&str> = status.without.iter().map(|term| term.name()).collect();
+    match names.len() {
+        0 => "counts what was granted".into(),
+        all if all == Term::ALL.len() => "as published".into(),
+        _ => format!("without {}", names.join(", ")),
     }
 }
 
@@ -228,7 +235,7 @@ fn describe(status: &Status, style: &Style) -> String {
                 .shape_bps
                 .map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
         ),
-        ("law", law(status).into()),
+        ("law", law(status)),
         ("header protocol", status.ip_proto.to_string()),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),
@@ -276,7 +283,7 @@ mod tests {
             queue_bytes: 4_500,
             persistent_queue_bytes: 0,
             xcp_flows: 3.98,
-            published: false,
+            without: Vec::new(),
             average_rtt_ms: 502.14,
             feedback_bps: -120_000,
             granted_bytes_per_s: 1_250_000,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
-use xcp_datapath::{Cure, Prefix, Wire};
+use xcp_datapath::{Cure, Prefix, Term, Wire};
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,10 +101,16 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 
 /// Something that senders do if they are told to.
 pub fn cure(text: &str) -> Result<Cure, BadValue> {
-    text.parse().map_err(|_| {
-        let names = Cure::ALL.map(Cure::name).join(", ");
-        BadValue::new("no such behaviour", format!("give some of {names}"))
-    })
+    let remedy = || format!("give some of {}", Cure::names());
+    text.parse()
+        .map_err(|_| BadValue::new("no such behaviour", remedy()))
+}
+
+/// A part of the router's law.
+pub fn term(text: &str) -> Result<Term, BadValue> {
+    let remedy = || format!("give some of {}", Term::names());
+    text.parse()
+        .map_err(|_| BadValue::new("no such part of the law", remedy()))
 }
 
 /// Addresses that begin with the same bits.

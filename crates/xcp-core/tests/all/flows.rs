@@ -16,11 +16,11 @@ struct Link {
 }
 
 impl Link {
-    fn new(published: bool) -> Self {
+    fn new(without: u32) -> Self {
         let params = Params {
             capacity_Bps: 1_250_000,
             min_interval_ns: 1_000_000,
-            published: published.into(),
+            without,
             ..Params::default()
         };
         Link {
@@ -54,7 +54,7 @@ impl Link {
 /// While N is off its mean, which follows by an eighth, and 9 intervals after.
 #[test]
 fn much_is_shuffled_when_flows_come_and_go() {
-    let mut link = Link::new(false);
+    let mut link = Link::new(0);
     // 3 (7/8)^13 > 1/2 > 3 (7/8)^14
     assert_eq!(link.much(3.0), 14 + 9);
     // (7/8)^5 is all but 1/2, and rounding decides
@@ -66,7 +66,7 @@ fn much_is_shuffled_when_flows_come_and_go() {
 /// One of many is not worth shaking the windows of all.
 #[test]
 fn little_is_shuffled_for_a_few_of_many() {
-    let mut link = Link::new(false);
+    let mut link = Link::new(0);
     assert!(link.much(100.0) > 20);
     assert_eq!(link.much(105.0), 0);
     assert_eq!(link.much(99.0), 0);
@@ -75,7 +75,7 @@ fn little_is_shuffled_for_a_few_of_many() {
 
 #[test]
 fn the_published_law_shuffles_always() {
-    let mut link = Link::new(true);
+    let mut link = Link::new(Params::PUBLISHED);
     for flows in [1.0, 1.0, 5.0, 100.0, 100.0] {
         assert_eq!(link.gamma(flows), 0.1);
     }

@@ -112,7 +112,8 @@ fn interval() -> impl Strategy<Value = Interval> {
 struct Trace {
     capacity_Bps: u64,
     min_interval_ns: u64,
-    published: bool,
+    /// What is left out of the law.
+    without: u32,
     rtt_s: f64,
     flows: f64,
     load: f64,
@@ -123,17 +124,17 @@ fn trace() -> impl Strategy<Value = Trace> {
     (
         log_uniform(1e3, 125e9),
         log_uniform(50e3, 10e6),
-        any::<bool>(),
+        0..=Params::PUBLISHED,
         log_uniform(10e-6, 60.0),
         log_uniform(1.0, 1e6),
         log_uniform(0.01, 3.0),
         prop::collection::vec(interval(), 2..8),
     )
         .prop_map(
-            |(capacity, min_interval, published, rtt_s, flows, load, intervals)| Trace {
+            |(capacity, min_interval, without, rtt_s, flows, load, intervals)| Trace {
                 capacity_Bps: capacity as u64,
                 min_interval_ns: min_interval as u64,
-                published,
+                without,
                 rtt_s,
                 flows,
                 load,
@@ -206,16 +207,12 @@ impl Pair {
         let params = Params {
             capacity_Bps: trace.capacity_Bps,
             min_interval_ns: trace.min_interval_ns,
-            published: trace.published.into(),
+            without: trace.without,
             ..Params::default()
         };
         let in_f64 = model::Params {
             min_interval_s: trace.min_interval_ns as f64 / 1e9,
-            ..if trace.published {
-                model::Params::core(trace.capacity_Bps as f64)
-            } else {
-                model::Params::anticipating(trace.capacity_Bps as f64)
-            }
+            ..model::Params::without(trace.capacity_Bps as f64, trace.without)
         };
         Pair {
             core: Router::new(params, 0),
@@ -531,11 +528,11 @@ fn a_packet_longer_than_the_interval_takes_the_pool() {
 #[test]
 fn what_is_too_much_saturates() {
     let most_Bps = ((1u64 << 43) - 1) as f64;
-    for (published, alpha, beta) in [(1, 0.4, 0.226), (0, 0.6, 0.4)] {
+    for (without, alpha, beta) in [(Params::PUBLISHED, 0.4, 0.226), (0, 0.6, 0.4)] {
         let params = Params {
             capacity_Bps: 1_000,
             min_interval_ns: 50_000,
-            published,
+            without,
             ..Params::default()
         };
         for b in 44..64 {
@@ -717,6 +714,11 @@ proptest! {
                 let part = f64::from(wire_B) / window_B as f64;
                 let request = (spare_Bps * part).min(f64::from(i32::MAX));
                 near("request", f64::from(sender.request_Bps), request, request * 1e-6 + 1.0)?;
+                sender.ends = 1;
+                sender.update();
+                let back = (f64::from(wire_B) / (rtt as f64 / TICK)).min(f64::from(i32::MAX));
+                near("given back", -f64::from(sender.request_Bps), back, back * 1e-6 + 1.0)?;
+                sender.ends = 0;
             } else {
                 prop_assert_eq!((sender.request_Bps, sender.next_x()), (0, 0));
             }

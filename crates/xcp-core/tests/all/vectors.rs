@@ -281,7 +281,7 @@ fn core_follows_ns2() {
     let params = Params {
         capacity_Bps: capacity() as u64,
         min_interval_ns: 1_000_000,
-        published: 1,
+        without: Params::PUBLISHED,
         ..Params::default()
     };
     let mut subject = OfCore {

@@ -32,7 +32,7 @@ fn check(w: &Worked) {
         Params {
             capacity_Bps: 1_250_000,
             min_interval_ns: 1_000_000,
-            published: 1,
+            without: Params::PUBLISHED,
             ..Params::default()
         },
         0,

@@ -14,7 +14,7 @@ use crate::support::{edit, pin, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
 use xcp_datapath::intf::{RouterLaw, RouterLink};
-use xcp_datapath::router::Options;
+use xcp_datapath::router::{Options, Terms};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
 /// alpha; gamma while flows come and go, else; of the published law and ours.
@@ -207,7 +207,10 @@ fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
 fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
     let router = Router::with(Options {
         capacity_bytes_per_s: capacity_Bps,
-        published,
+        without: match published {
+            true => Terms::all(),
+            false => Terms::default(),
+        },
         ..Default::default()
     })?;
     // one per-CPU record sees everything

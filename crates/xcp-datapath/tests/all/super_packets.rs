@@ -9,7 +9,7 @@ use crate::support::{edit, pin, until_in_time, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
 use libbpf_rs::ProgramInput;
-use xcp_datapath::router::Options;
+use xcp_datapath::router::{Options, Terms};
 use xcp_datapath::testing;
 
 const CAPACITY_BPS: u64 = 12_500_000;
@@ -72,7 +72,7 @@ fn every_wire_packet_takes_its_own_share() {
     let attempt = || {
         let options = Options {
             capacity_bytes_per_s: 1_000,
-            published: true,
+            without: Terms::all(),
             ..Default::default()
         };
         let Some(router) = Router::with(options) else {

@@ -80,7 +80,7 @@ fn all_options_are_told() {
         return;
     };
     let space = Space::new("opt");
-    let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33";
+    let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33 --without deep,granted";
     let added = space.xcp(&format!("router add v0 {set} --json"));
     assert_eq!(
         added.ok().json(),
@@ -110,6 +110,7 @@ fn all_options_are_told() {
         ("overhead_bytes", json!(-14)),
         ("mpu_bytes", json!(64)),
         ("cells", json!("atm")),
+        ("without", json!(["granted", "deep"])),
     ] {
         assert_eq!(told[name], value, "{name}");
     }
@@ -121,8 +122,21 @@ fn all_options_are_told() {
         "\n  link carries         not measured\n",
         "\n  XCP's share          by the numbers of flows\n",
         "\n  overhead             0 B per packet, PTM\n",
+        "\n  law                  counts what was granted\n",
     ] {
         assert!(text.contains(line), "{text}");
+    }
+    for (option, law) in [
+        ("--without shuffle", "without shuffle"),
+        ("--no-anticipate", "as published"),
+    ] {
+        let add = format!("router add v0 --capacity 1mbit {option}");
+        assert_eq!(space.xcp(&add).ok().out, "v0: changed, 1.0 Mb/s\n");
+        let text = space.xcp("router show v0").ok().out;
+        assert!(
+            text.contains(&format!("\n  law                  {law}\n")),
+            "{text}"
+        );
     }
     space.xcp("router del v0").ok();
     before.gone();

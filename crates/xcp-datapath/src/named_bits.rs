@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Behaviours by name that can be left out, each a bit of a record in bpf/ or
+//! core/.
+
+/// An enum of bits with names for people and files, and its set.
+macro_rules! named_bits {
+    (
+        $(#[$doc:meta])* $enum:ident, $what:literal {
+            $($(#[$each:meta])* $variant:ident = $bit:literal $name:literal,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        #[repr(u32)]
+        pub enum $enum {
+            $($(#[$each])* $variant = $bit,)+
+        }
+
+        impl $enum {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// All names, to be told to people.
+            #[must_use]
+            pub fn names() -> String {
+                [$($name,)+].join(", ")
+            }
+
+            /// The bits of these.
+            pub(crate) fn bits(these: &[Self]) -> u32 {
+                these.iter().fold(0, |bits, this| bits | *this as u32)
+            }
+
+            /// Those whose bits are set.
+            pub(crate) fn of_bits(bits: u32) -> Vec<Self> {
+                let is_set = |this: &Self| bits & *this as u32 != 0;
+                Self::ALL.iter().copied().filter(is_set).collect()
+            }
+        }
+
+        impl std::fmt::Display for $enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $enum {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                let found = Self::ALL.iter().copied().find(|this| this.name() == name);
+                found.ok_or_else(|| format!("no such {}; there are {}", $what, Self::names()))
+            }
+        }
+    };
+}
+
+named_bits! {
+    /// What senders do beyond the drafts: each can be switched off, to see what
+    /// then goes wrong; `enum xcp_cure` in bpf/intf.h.
+    Cure, "behaviour" {
+        /// Losses and marks that XCP's own queues do not explain are taken for
+        /// congestion.
+        Losses = 1 "losses",
+        /// A window is halved for each timeout in which nothing was sent.
+        Idle = 2 "idle",
+        /// Windows, and what is asked for, follow what there is to send.
+        Use = 4 "use",
+    }
+}
+
+named_bits! {
+    /// What a router's law has beyond the published one: each part can be left
+    /// out, to see what it is for; `enum xcp_law_term` in core/xcp_router.h.
+    Term, "part of the law" {
+        /// alpha 0.6 and beta 0.4, in place of 0.4 and 0.226.
+        Gains = 1 "gains",
+        /// What was granted in the last interval counts as come.
+        Granted = 2 "granted",
+        /// So does half of what was granted in the one before.
+        Before = 4 "before",
+        /// A deep queue is drained twice as fast.
+        Deep = 8 "deep",
+        /// A cut falls on the bytes that will come.
+        Expect = 16 "expect",
+        /// What a packet does not want goes to the next.
+        PassOn = 32 "pass-on",
+        /// Much is shuffled while flows come and go, and little otherwise.
+        Shuffle = 64 "shuffle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! each_has_a_name_and_a_bit_of_its_own {
+        ($enum:ident) => {
+            let mut seen = 0;
+            for this in $enum::ALL {
+                assert_eq!(this.name().parse(), Ok(*this));
+                let text = serde_json::to_string(this).expect("is a name");
+                assert_eq!(text, format!("{:?}", this.name()));
+                let bit = $enum::bits(&[*this, *this]);
+                assert!(bit.is_power_of_two() && seen & bit == 0, "{this}");
+                seen |= bit;
+                assert_eq!($enum::of_bits(bit), [*this]);
+            }
+            assert_eq!($enum::of_bits(seen), $enum::ALL);
+        };
+    }
+
+    #[test]
+    fn each_has_a_name_and_a_bit_of_its_own() {
+        each_has_a_name_and_a_bit_of_its_own!(Cure);
+        each_has_a_name_and_a_bit_of_its_own!(Term);
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Transfers: files over connections of their own, which come at random times,
+//! and how long each takes.
+
+use std::time::Duration;
+
+use crate::experiment::{Experiment, Transfers, Variant};
+use crate::play::split_mix;
+use crate::result::TransferResult;
+use crate::stage::Stage;
+use crate::traffic::Running;
+use crate::Result;
+
+/// One of them, as the seed has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct File {
+    at: Duration,
+    bytes: u64,
+    /// From when its connection was begun until its last byte was read.
+    took: Option<Duration>,
+}
+
+/// All transfers of a run. Those that run are served with the flows, behind
+/// them, in the order of `running`.
+pub struct Fetched {
+    files: Vec<File>,
+    begun: usize,
+    /// Which files, and when they were begun.
+    running: Vec<(usize, Duration)>,
+}
+
+impl Fetched {
+    /// Poisson arrivals; the logarithms of the sizes are spread evenly.
+    pub fn plan(experiment: &Experiment, seed: u64) -> Self {
+        let files = experiment.transfers.as_ref().map(|t| {
+            let mut state = seed;
+            let mut drawn = || (split_mix(&mut state) >> 11) as f64 / 53f64.exp2();
+            let [least, most] = t.bytes.map(|b| b as f64);
+            let gap_s = t.mean_bytes() * 8.0 / (t.load * experiment.capacity_bps());
+            let mut at_s = 0.0;
+            let file = |_| {
+                at_s -= (1.0 - drawn()).ln() * gap_s;
+                File {
+                    at: Duration::from_secs_f64(at_s),
+                    bytes: (least * (most / least).powf(drawn())) as u64,
+                    took: None,
+                }
+            };
+            (0..t.count).map(file).collect()
+        });
+        Self {
+            files: files.unwrap_or_default(),
+            begun: 0,
+            running: Vec::new(),
+        }
+    }
+
+    /// Begins those that are due by now.
+    pub fn begin(
+        &mut self,
+        experiment: &Experiment,
+        variant: &Variant,
+        stage: &Stage,
+        now: Duration,
+        served: &mut Vec<Option<Running>>,
+    ) -> Result<()> {
+        let Some(transfers) = &experiment.transfers else {
+            return Ok(());
+        };
+        while let Some(file) = self.files.get(self.begun).filter(|f| f.at <= now) {
+            let port = experiment.flows.len() + self.begun;
+            let bytes = file.bytes;
+            let begun = Running::fetch(experiment, stage, transfers, port, variant, bytes)?;
+            served.push(Some(begun));
+            self.running.push((self.begun, now));
+            self.begun += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes out those whose last byte has been read; `flows` are before them.
+    pub fn finish(&mut self, now: Duration, flows: usize, served: &mut Vec<Option<Running>>) {
+        for i in (0..self.running.len()).rev() {
+            let done = served[flows + i].as_ref().is_none_or(Running::is_over);
+            if done {
+                let (file, begun) = self.running.swap_remove(i);
+                served.swap_remove(flows + i);
+                self.files[file].took = Some(now.saturating_sub(begun));
+            }
+        }
+    }
+
+    /// By their sizes, in half decades.
+    pub fn results(&self, transfers: &Transfers) -> Vec<TransferResult> {
+        let [least, most] = transfers.bytes;
+        let steps = (0..19).flat_map(|decade| [1, 3].map(|step| step * 10u64.pow(decade)));
+        let mut edges: Vec<u64> = steps.filter(|e| *e > least && *e < most).collect();
+        edges.insert(0, least);
+        edges.push(most + 1);
+        let class = |edge: &[u64]| {
+            let of = |f: &&File| (edge[0]..edge[1]).contains(&f.bytes);
+            let count = self.files.iter().filter(of).count();
+            let took: Vec<f64> = self
+                .files
+                .iter()
+                .filter(of)
+                .filter_map(|f| f.took)
+                .map(|took| took.as_secs_f64())
+                .collect();
+            TransferResult {
+                from_bytes: edge[0],
+                to_bytes: edge[1],
+                count,
+                done: took.len(),
+                total_s: took.iter().sum(),
+            }
+        };
+        edges.windows(2).map(class).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_load_that_was_asked_for() {
+        let text = include_str!("../../../experiments/short-flows.toml");
+        let experiment = Experiment::parse("short-flows", text).expect("is well");
+        let transfers = experiment.transfers.as_ref().expect("has some");
+        let fetched = Fetched::plan(&experiment, 1);
+        assert_eq!(fetched.files, Fetched::plan(&experiment, 1).files);
+        assert_ne!(fetched.files, Fetched::plan(&experiment, 2).files);
+        assert_eq!(fetched.files.len(), transfers.count);
+        let last = fetched.files.last().expect("some").at.as_secs_f64();
+        let bytes: u64 = fetched.files.iter().map(|f| f.bytes).sum();
+        let load = bytes as f64 * 8.0 / last / experiment.capacity_bps();
+        assert!((load / transfers.load - 1.0).abs() < 0.1, "{load}");
+        let classes = fetched.results(transfers);
+        let edges: Vec<u64> = classes.iter().map(|c| c.from_bytes).collect();
+        assert_eq!(edges, [10_000, 30_000, 100_000, 300_000]);
+        let counted: usize = classes.iter().map(|c| c.count).sum();
+        assert_eq!(counted, transfers.count);
+    }
+}
