@@ -74,6 +74,12 @@ const SHARES: (&str, Cell) = ("share of goodput", shares);
 /// Where the bottleneck's rate changes.
 const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", queue_delay);
 
+/// Where files are fetched.
+const TRANSFERS: (&str, Cell) = ("seconds per file, by its size", transfers);
+
+/// Where parts of the run have figures of their own.
+const PERIODS: (&str, Cell) = ("least of the periods: utilisation, Jain", periods);
+
 impl RunResult {
     /// A table for people: its head, then a row per variant.
     pub fn table(&self) -> Vec<Vec<String>> {
@@ -83,6 +89,12 @@ impl RunResult {
         }
         if self.variants.iter().any(|v| v.kinds.len() > 1) {
             columns.insert(3, SHARES);
+        }
+        if self.variants.iter().any(|v| !v.transfers.is_empty()) {
+            columns.insert(2, TRANSFERS);
+        }
+        if self.variants.iter().any(|v| !v.periods.is_empty()) {
+            columns.push(PERIODS);
         }
         let head = columns.iter().map(|(name, _)| (*name).to_owned());
         let mut rows = vec![head.collect()];
@@ -109,8 +121,30 @@ pub(crate) fn shares(variant: &VariantResult) -> String {
     each.join(", ")
 }
 
+/// The mean of each size.
+pub(crate) fn transfers(variant: &VariantResult) -> String {
+    let mean = |t: &TransferResult| {
+        let mean_s = t.total_s / t.done.max(1) as f64;
+        format!("{mean_s:.2} from {} KB", t.from_bytes / 1000)
+    };
+    let each: Vec<String> = variant.transfers.iter().map(mean).collect();
+    each.join(", ")
+}
+
+fn periods(variant: &VariantResult) -> String {
+    let least = |figure: fn(&PeriodResult) -> f64| {
+        let all = variant.periods.iter().map(figure);
+        all.fold(f64::INFINITY, f64::min)
+    };
+    let (used, jain) = (least(|p| p.link_utilisation), least(|p| p.jain));
+    format!("{used:.3}, {jain:.4}")
+}
+
 pub(crate) fn goodputs(variant: &VariantResult) -> String {
     let flows = &variant.flows;
+    if flows.is_empty() {
+        return String::new();
+    }
     let mbps = flows.iter().map(|flow| flow.goodput_bps / 1e6);
     if flows.len() <= FLOWS_IN_FULL {
         let each: Vec<String> = mbps.map(|rate| format!("{rate:.2}")).collect();

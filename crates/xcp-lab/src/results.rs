@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use crate::all::{Case, Judged, Row, State};
-use crate::result::{goodputs, queue, queue_delay, shares, CheckResult, VariantResult, Verdict};
+use crate::result::{
+    goodputs, queue, queue_delay, shares, transfers, CheckResult, VariantResult, Verdict,
+};
 
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later -->
@@ -113,7 +115,10 @@ pub(crate) fn line(case: &Case, judged: &Judged) -> String {
         case.variant.clone(),
         case.kernel.clone(),
         format!("{:.3}", v.link_utilisation),
-        goodputs(v),
+        match v.transfers.is_empty() {
+            true => goodputs(v),
+            false => format!("seconds per file: {}", transfers(v)),
+        },
         unless(v.kinds.len() < 2, shares(v)),
         format!("{:.4}", v.jain),
         queue(v),

@@ -83,7 +83,9 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_lab::result::{CaptureFile, DelayStats, FlowResult, KindResult, QueueStats};
+    use xcp_lab::result::{
+        CaptureFile, DelayStats, FlowResult, KindResult, PeriodResult, QueueStats, TransferResult,
+    };
 
     fn check(met: bool, known_gap: Option<&str>) -> CheckResult {
         let name = "link_utilisation >= 0.98".into();
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_delay_are_told_where_they_matter() {
+    fn what_not_every_run_has_is_told_where_it_is() {
         let mut mixed = result(vec![variant("xcp", 2, true)]);
         mixed.varies = true;
         mixed.variants[0].queue_delay_ms = DelayStats {
@@ -217,10 +219,28 @@ mod tests {
             ..KindResult::default()
         };
         mixed.variants[0].kinds = vec![kind("cubic", 0.4812), kind("xcp", 0.5188)];
+        let file = |from_bytes, total_s| TransferResult {
+            from_bytes,
+            done: 4,
+            total_s,
+            ..TransferResult::default()
+        };
+        mixed.variants[0].transfers = vec![file(10_000, 1.0), file(30_000, 2.0)];
+        let period = |link_utilisation, jain| PeriodResult {
+            link_utilisation,
+            jain,
+            ..PeriodResult::default()
+        };
+        mixed.variants[0].periods = vec![period(0.9, 1.0), period(0.95, 0.99)];
         let table = mixed.table();
         for (name, cell) in [
             ("share of goodput", "cubic 0.481, xcp 0.519"),
             ("queue mean / p95 / max (ms)", "12 / 89 / 140"),
+            (
+                "seconds per file, by its size",
+                "0.25 from 10 KB, 0.50 from 30 KB",
+            ),
+            ("least of the periods: utilisation, Jain", "0.900, 0.9900"),
             ("drops", "0"),
         ] {
             let column = table[0].iter().position(|head| head == name);
