@@ -253,7 +253,8 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 	/* routers take packets as long as this one, the window's are full */
 	wish = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
 	if (size_B < s->wire_B)
-		wish = (int64_t)((uint64_t)wish * size_B / s->wire_B);
+		wish = xcp_signed(xcp_size(wish) * size_B / s->wire_B,
+				  wish < 0);
 	wish += *rest;
 	/* beyond what one packet can say, wishes do not add up */
 	if (wish > XCP_2005_VALUE_MAX)
