@@ -94,6 +94,7 @@ static __always_inline bool limit(const struct sock *sk, struct xcp_socket *s)
 	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
 	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
 
+	sender->ends = 0;
 	if (!does(XCP_CURE_USE)) {
 		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
 		return true;
@@ -103,8 +104,10 @@ static __always_inline bool limit(const struct sock *sk, struct xcp_socket *s)
 	most_B = xcp_min(window * sender->wire_B / payload,
 			 xcp_max(given, cwnd_B));
 	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
-	left = (__u64)(tp->write_seq - tp->snd_nxt) * sender->wire_B / payload;
-	sender->ends = is_closed(sk) && left < cwnd_B;
+	if (is_closed(sk)) {
+		left = tp->write_seq - tp->snd_nxt;
+		sender->ends = left * sender->wire_B / payload < cwnd_B;
+	}
 	return given >= xcp_min(cwnd_B, most_B);
 }
 

@@ -226,26 +226,13 @@ XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
 	return xcp_min(n.m >> (-s & 63), max);
 }
 
-/* Bytes in a time as bytes per second, and back; the time that bytes take. */
+/* Bytes in a time as bytes per second. */
 XCP_CALL uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
 {
 	return xcp_num_fixed(
 		xcp_num_mul(xcp_num_div(xcp_num_of(bytes), xcp_num_of(ns)),
 			    xcp_num_of(XCP_NSEC_PER_SEC)),
 		0, 1ULL << 62);
-}
-
-XCP_CALL uint64_t xcp_bytes(uint64_t Bps, uint64_t ns)
-{
-	return xcp_num_fixed(
-		xcp_num_div(xcp_num_mul(xcp_num_of(Bps), xcp_num_of(ns)),
-			    xcp_num_of(XCP_NSEC_PER_SEC)),
-		0, 1ULL << 62);
-}
-
-XCP_CALL uint64_t xcp_time(uint64_t bytes, uint64_t Bps)
-{
-	return xcp_min(xcp_rate(bytes, Bps), XCP_NS_MAX);
 }
 
 struct xcp_share {

@@ -33,12 +33,10 @@
  *   p = min(pos X / sum_x, what is left of pos)
  *   n = min(neg size / expected, what is left of neg)
  *   delta > p - n:  delta = p - n
- *   else, F >= 0:   p = delta + n; the rest of its share goes to the next ones
  *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
  *   pos -= p,  neg -= n
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
- * no more will come. The published law has the third case in place of the
- * second.
+ * no more will come.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -68,27 +66,20 @@
 #define XCP_BETA_Q32 XCP_Q32(4, 10)
 #define XCP_ALPHA_PUBLISHED_Q32 XCP_Q32(4, 10)
 #define XCP_BETA_PUBLISHED_Q32 XCP_Q32(226, 1000)
-/*
- * Passed on at most, B/s: so that after many packets that want nothing one that
- * wants much is not granted all of it at once.
- */
-#define XCP_CARRY_MAX_BPS 65536
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
 /* RTTs count at most this, or the longest seen recently if that is more. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
 
-/* What this law has beyond the published one; each can be left out. */
+/* What this law has beyond the published one; each can be left out, or all. */
 enum xcp_law_term {
 	XCP_LAW_GAINS = 1, /* alpha and beta; else 0.4 and 0.226 */
 	XCP_LAW_GRANTED = 2, /* G in a */
 	XCP_LAW_BEFORE = 4, /* G' in a */
 	XCP_LAW_DEEP = 8, /* b */
 	XCP_LAW_EXPECT = 16, /* expected; else input_traffic */
-	XCP_LAW_PASS_ON = 32, /* the second case of a departure */
-	XCP_LAW_SHUFFLE = 64, /* gamma by the flows; else 0.1 */
-	XCP_LAW_ALL = 127, /* left out: the published law */
+	XCP_LAW_SHUFFLE = 32, /* gamma by the flows; else 0.1 */
 };
 
 struct xcp_router_params {
@@ -115,15 +106,13 @@ struct xcp_router_law {
 	uint64_t neg_pool;
 	uint64_t max_rtt; /* ticks */
 	uint32_t shift;
-	uint32_t unused;
-	uint64_t carry_max; /* 2^-shift B/s to pass on, 0 in a cut */
 };
 
 /* What is left to hand out. One per CPU. */
 struct xcp_router_pool {
 	uint64_t pos; /* 2^-shift B/s */
 	uint64_t neg;
-	uint64_t carry; /* granted but not yet written */
+	uint64_t carry; /* granted but not yet written, below n << shift */
 	uint64_t longest_rtt; /* ticks, of this interval */
 	uint32_t shift;
 };
@@ -215,16 +204,20 @@ XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s,
 }
 
 /*
- * The delta that n packets leave with. No flow more than doubles in an RTT,
- * whatever it was granted.
+ * The delta that n packets leave with. No flow more than doubles in an RTT, or
+ * gives back more than it has, whatever its headers say.
  */
 XCP_INLINE void xcp_router_granted(struct xcp_router_sums *s, uint32_t n,
 				   uint64_t size_B, uint64_t rtt, int32_t delta)
 {
-	if (XCP_UNLIKELY(delta > 0 &&
-			 (uint64_t)delta * rtt > size_B << XCP_TICK_SHIFT))
-		delta = (int32_t)((size_B << XCP_TICK_SHIFT) / xcp_max(rtt, 1));
-	s->granted_Bps += (int64_t)delta * n;
+	uint64_t size = xcp_size(delta);
+
+	if (XCP_UNLIKELY(!rtt))
+		return;
+	rtt = xcp_min(rtt, UINT32_MAX); /* 16 s: no product overflows */
+	if (XCP_UNLIKELY(size * rtt > size_B << XCP_TICK_SHIFT))
+		size = (size_B << XCP_TICK_SHIFT) / rtt;
+	s->granted_Bps += xcp_signed(size, delta < 0) * n;
 }
 
 /*
@@ -273,14 +266,7 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
-		if (law->carry_max && want <= fb) {
-			uint64_t rest = xcp_min(
-				(uint64_t)(fb - want),
-				xcp_excess(law->carry_max, pool->carry) / n);
-
-			pool->carry += rest * n;
-			want += (int64_t)(m + rest);
-		} else if (want > fb) {
+		if (want > fb) {
 			/* no more than the share and what the carry adds */
 			pool->carry -= (uint64_t)((want - fb) * n);
 			want = (int64_t)p;
@@ -454,10 +440,6 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->shift = shift;
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
-	law->carry_max = 0;
-	if (grow && !(without & XCP_LAW_PASS_ON))
-		law->carry_max =
-			xcp_min((uint64_t)XCP_CARRY_MAX_BPS << shift, limit);
 	law->pos = xcp_share_make(law->pos_pool, xcp_num_of(sum_x));
 	if (!grow && y > c && !(without & XCP_LAW_EXPECT))
 		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),

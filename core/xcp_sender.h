@@ -101,7 +101,7 @@ XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 /* Derives X, the request and the pacing rate after any input has changed. */
 XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 {
-	uint64_t waited = xcp_excess(s->rtt, s->rtt_base), product;
+	uint64_t waited = xcp_excess(s->rtt, s->rtt_base), product, spare_B;
 	struct xcp_num rtt = xcp_num_of(s->rtt), spare, paced;
 
 	s->cwnd_B = xcp_max(s->cwnd_B, s->wire_B);
@@ -121,18 +121,14 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 	s->pacing_Bps = xcp_num_fixed(
 		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), paced),
 		0, XCP_CWND_MAX_B);
-	spare = xcp_num_div(xcp_num_scaled(xcp_excess(s->limit_B, s->window_B),
-					   XCP_TICK_SHIFT),
-			    rtt);
-	s->request_Bps = (int32_t)xcp_num_fixed(
-		xcp_num_div(xcp_num_mul(spare, xcp_num_of(s->wire_B)),
-			    xcp_num_of(s->window_B)),
-		0, INT32_MAX);
-	if (s->ends)
-		s->request_Bps = -(int32_t)xcp_num_fixed(
-			xcp_num_div(xcp_num_scaled(s->wire_B, XCP_TICK_SHIFT),
-				    rtt),
-			0, INT32_MAX);
+	spare_B = s->ends ? s->window_B : xcp_excess(s->limit_B, s->window_B);
+	spare = xcp_num_div(xcp_num_scaled(spare_B, XCP_TICK_SHIFT), rtt);
+	s->request_Bps = (int32_t)xcp_signed(
+		xcp_num_fixed(
+			xcp_num_div(xcp_num_mul(spare, xcp_num_of(s->wire_B)),
+				    xcp_num_of(s->window_B)),
+			0, INT32_MAX),
+		s->ends);
 }
 
 /* X for the next packet, at least one tick once the RTT is known. */

@@ -50,7 +50,9 @@ pub struct Params {
 
 impl Params {
     /// All bits of `enum xcp_law_term`: the published law.
-    pub const PUBLISHED: u32 = 127;
+    pub const PUBLISHED: u32 = 63;
+    /// gamma by the flows.
+    const SHUFFLE: u32 = 32;
 }
 
 /// Sums over arrivals; they only grow.
@@ -74,8 +76,6 @@ pub(crate) struct Law {
     pub neg_pool: u64,
     pub max_rtt: u64,
     pub shift: u32,
-    pub unused: u32,
-    pub carry_max: u64,
 }
 
 /// What is left to hand out.
@@ -466,8 +466,12 @@ impl Router {
     #[must_use]
     pub fn gamma(&self) -> f64 {
         // SAFETY: a record of the right layout, borrowed for the call.
-        let q32 =
-            unsafe { ffi::xcp_core_flows_gamma(&self.state.flows, self.params.without & 64 != 0) };
+        let q32 = unsafe {
+            ffi::xcp_core_flows_gamma(
+                &self.state.flows,
+                self.params.without & Params::SHUFFLE != 0,
+            )
+        };
         f64::from(q32) / 32f64.exp2()
     }
 

@@ -189,9 +189,6 @@ struct Pair {
     grew: bool,
     /// May the two part from here to the interval's end?
     unclear: bool,
-    /// As much was passed on as may be, less what rounding had left over.
-    rounded_Bps: f64,
-    most_n: f64,
 }
 
 fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), TestCaseError> {
@@ -224,8 +221,6 @@ impl Pair {
             bytes: 0,
             grew: false,
             unclear: false,
-            rounded_Bps: 0.0,
-            most_n: 0.0,
         }
     }
 
@@ -252,14 +247,7 @@ impl Pair {
         let before = *self.core.pool();
         let (pos_Bps, cp) = (self.model.pos_Bps, self.model.cp);
         let got = self.core.departure(u.n, u.size_B, u.x, u.rtt, u.delta);
-        let spare_Bps = self.model.spare_Bps;
         let want = self.model.departure(&of_model(u)).delta_Bps;
-        let spared = self.model.spare_Bps - spare_Bps;
-        // what rounding left over, below n, takes room in core/'s carry
-        self.most_n = self.most_n.max(f64::from(u.n));
-        if self.model.spare_Bps >= 65_536.0 - 1e-3 {
-            self.rounded_Bps += self.most_n;
-        }
         let after = self.core.pool();
         prop_assert!(got <= u.delta, "granted {got} to a request of {}", u.delta);
         let n = f64::from(u.n);
@@ -274,7 +262,7 @@ impl Pair {
             prop_assert_eq!(got, i32::MIN);
             return Ok((want * n, want * n));
         }
-        Ok((f64::from(got) * n + carried, want * n + spared))
+        Ok((f64::from(got) * n + carried, want * n))
     }
 
     /// True if the next interval has pools of its own.
@@ -329,7 +317,7 @@ impl Pair {
             let longest_s = self.core.max_rtt() as f64 / TICK;
             near("longest RTT", longest_s, m.max_rtt_s(), 1e-6)?;
             (self.sum_x_s, self.pools_Bps) = (sum_x_s, pools);
-            (self.grew, self.unclear, self.rounded_Bps) = (false, false, 0.0);
+            (self.grew, self.unclear) = (false, false);
         }
         Ok(renewed)
     }
@@ -370,8 +358,7 @@ fn aggregate_feedback_is_the_models() {
             if pair.unclear {
                 count(&unclear);
             } else {
-                let tolerance = 1e-5 * pair.pools_Bps + pair.rounded_Bps;
-                near("feedback", got, want, tolerance)?;
+                near("feedback", got, want, 1e-5 * pair.pools_Bps)?;
                 if pair.pools_Bps > 0.0 {
                     count(&compared);
                 }
@@ -421,9 +408,7 @@ proptest! {
                     let got = pair.core.departure(u.n, u.size_B, u.x, u.rtt, u.delta);
                     let after = pair.core.pool();
                     balance(&before, after, u.n, got)?;
-                    let gained_Bps = after.pos_Bps() - before.pos_Bps();
-                    let passed_Bps = after.carry_Bps() - before.carry_Bps();
-                    most_Bps += gained_Bps.max(0.0).max(gained_Bps + passed_Bps);
+                    most_Bps += (after.pos_Bps() - before.pos_Bps()).max(0.0);
                     if got > 0 {
                         up_Bps += f64::from(got) * f64::from(u.n);
                     } else {
@@ -494,11 +479,8 @@ fn balance(before: &Pool, after: &Pool, n: u32, got: i32) -> Result<(), TestCase
         "{granted} of {spent}: {before:?} {after:?}"
     );
     prop_assert!(after.neg <= before.neg && before.neg < 1 << 44 && after.pos < 1 << 44);
-    // a B/s that could not be written, what n could not share, and what others
-    // did not want
-    let unwanted = (65_536 << after.shift).min(1 << 44);
-    let unwritten = u64::from(n) << after.shift;
-    let most = before.carry.max(unwritten).max(unwanted) + u64::from(n);
+    // a B/s that could not be written, and what n could not share
+    let most = before.carry.max(u64::from(n) << after.shift) + u64::from(n);
     prop_assert!(after.carry <= most, "{before:?} {after:?}");
     Ok(())
 }
