@@ -322,26 +322,41 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	}
 }
 
+/*
+ * 1 for a part of the law that is not left out, else 0. What follows is
+ * multiplied by it: the verifier looks at both ways of each branch.
+ */
+XCP_INLINE uint64_t xcp_router_has(uint32_t without, enum xcp_law_term term)
+{
+	uint64_t has = xcp_any_from(without & (uint32_t)term, 0);
+
+	XCP_OPAQUE(has);
+	return has ^ 1;
+}
+
 /* a: no more than all of y can be taken back. */
 XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
 				    uint32_t without, int64_t granted_Bps)
 {
-	int64_t ahead = without & XCP_LAW_GRANTED ? 0 : granted_Bps;
 	int64_t least = -(int64_t)s->y_Bps - 1;
+	int64_t ahead = granted_Bps * (int64_t)xcp_router_has(without,
+							      XCP_LAW_GRANTED) +
+			(s->granted_Bps >>
+			 1) * (int64_t)xcp_router_has(without, XCP_LAW_BEFORE);
 
-	if (!(without & XCP_LAW_BEFORE))
-		ahead += s->granted_Bps >> 1;
 	return ahead < least ? least : ahead;
 }
 
 /* (1 + b) Q / d */
 XCP_INLINE struct xcp_num xcp_router_drain(const struct xcp_router_state *s,
+					   uint32_t without,
 					   struct xcp_num drain)
 {
 	uint64_t deep =
 		xcp_num_fixed(xcp_num_div(drain, xcp_num_of(s->capacity_Bps)),
 			      31, 1ULL << 31);
 
+	deep *= xcp_router_has(without, XCP_LAW_DEEP);
 	return xcp_num_mul(drain, xcp_num_scaled((1ULL << 31) + deep, -31));
 }
 
@@ -370,7 +385,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	int64_t ahead;
 	uint64_t d_ticks, top, c, y, coming, drain, up, down, f, shuffle;
 	uint32_t without = params->without;
-	uint32_t alpha = XCP_ALPHA_Q32, beta = XCP_BETA_Q32, gamma, shift;
+	uint32_t alpha, beta, gamma, shift;
+	uint64_t gains;
 	bool grow;
 
 	s->last = *sums;
@@ -403,14 +419,14 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					    xcp_num_of(XCP_TICKS_PER_SEC)),
 				s->d);
 
-	if (without & XCP_LAW_GAINS) {
-		alpha = XCP_ALPHA_PUBLISHED_Q32;
-		beta = XCP_BETA_PUBLISHED_Q32;
-	}
+	gains = xcp_router_has(without, XCP_LAW_GAINS);
+	alpha = (uint32_t)(XCP_ALPHA_PUBLISHED_Q32 +
+			   gains * (XCP_ALPHA_Q32 - XCP_ALPHA_PUBLISHED_Q32));
+	beta = (uint32_t)(XCP_BETA_PUBLISHED_Q32 +
+			  gains * (XCP_BETA_Q32 - XCP_BETA_PUBLISHED_Q32));
 	ahead = xcp_router_ahead(s, without, granted_Bps);
 	s->granted_Bps = granted_Bps;
-	if (!(without & XCP_LAW_DEEP))
-		drain_num = xcp_router_drain(s, drain_num);
+	drain_num = xcp_router_drain(s, without, drain_num);
 
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),
