@@ -15,7 +15,6 @@ use crate::intf::{
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
-
 use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result, Term};
 
 /// The smallest and the largest capacity, bytes per second.

@@ -132,10 +132,7 @@ pub(crate) fn transfers(variant: &VariantResult) -> String {
 }
 
 fn periods(variant: &VariantResult) -> String {
-    let least = |figure: fn(&PeriodResult) -> f64| {
-        let all = variant.periods.iter().map(figure);
-        all.fold(f64::INFINITY, f64::min)
-    };
+    let least = |figure| variant.period_least(figure).unwrap_or(f64::INFINITY);
     let (used, jain) = (least(|p| p.link_utilisation), least(|p| p.jain));
     format!("{used:.3}, {jain:.4}")
 }

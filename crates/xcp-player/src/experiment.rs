@@ -310,7 +310,6 @@ pub enum Metric {
     LinkUtilisation,
     Jain,
     /// The least of all periods.
-    #[serde(rename = "period_utilisation")]
     PeriodUtilisation,
     PeriodJain,
     QueueMean,

@@ -328,8 +328,8 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
     let measured = match check.metric {
         Metric::LinkUtilisation => result.link_utilisation,
         Metric::Jain => result.jain,
-        Metric::PeriodUtilisation => least(result, |p| p.link_utilisation),
-        Metric::PeriodJain => least(result, |p| p.jain),
+        Metric::PeriodUtilisation => result.period_least(|p| p.link_utilisation).unwrap_or(0.0),
+        Metric::PeriodJain => result.period_least(|p| p.jain).unwrap_or(0.0),
         Metric::QueueMean => result.queue_packets.mean,
         Metric::QueueP99 => result.queue_packets.p99,
         Metric::QueueMax => result.queue_packets.max,
@@ -382,12 +382,6 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
 
 fn fair_shares(result: &VariantResult) -> impl Iterator<Item = f64> + '_ {
     result.flows.iter().filter_map(|f| f.fair_share)
-}
-
-/// Of all periods.
-fn least(result: &VariantResult, figure: fn(&PeriodResult) -> f64) -> f64 {
-    let all = result.periods.iter().map(figure);
-    all.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// The largest window of any flow.

@@ -37,6 +37,14 @@ pub struct VariantResult {
     pub checks: Vec<CheckResult>,
 }
 
+impl VariantResult {
+    /// The least figure of all periods, if there are any.
+    #[must_use]
+    pub fn period_least(&self, figure: fn(&PeriodResult) -> f64) -> Option<f64> {
+        self.periods.iter().map(figure).reduce(f64::min)
+    }
+}
+
 /// A part of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PeriodResult {

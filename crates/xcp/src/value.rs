@@ -3,6 +3,7 @@
 //! the whole numbers.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use xcp_datapath::router::OVERHEAD_RANGE_B;
@@ -101,16 +102,18 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 
 /// Something that senders do if they are told to.
 pub fn cure(text: &str) -> Result<Cure, BadValue> {
-    let remedy = || format!("give some of {}", Cure::names());
-    text.parse()
-        .map_err(|_| BadValue::new("no such behaviour", remedy()))
+    named(text, "no such behaviour", Cure::names)
 }
 
 /// A part of the router's law.
 pub fn term(text: &str) -> Result<Term, BadValue> {
-    let remedy = || format!("give some of {}", Term::names());
+    named(text, "no such part of the law", Term::names)
+}
+
+/// One of the things that have these names.
+fn named<T: FromStr>(text: &str, reason: &str, names: fn() -> String) -> Result<T, BadValue> {
     text.parse()
-        .map_err(|_| BadValue::new("no such part of the law", remedy()))
+        .map_err(|_| BadValue::new(reason, format!("give some of {}", names())))
 }
 
 /// Addresses that begin with the same bits.
