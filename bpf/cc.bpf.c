@@ -24,7 +24,7 @@
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.
  */
-#include "host.h"
+#include "given.h"
 #include "option_2005.h"
 #include <bpf/bpf_tracing.h>
 
@@ -45,14 +45,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
 
-/* those of option.bpf.c */
-struct xcp_host_config config SEC(".data.config");
-
-static __always_inline bool does(enum xcp_cure cure)
-{
-	return !(config.without & cure);
-}
-
 static __always_inline struct xcp_socket *socket_of(struct sock *sk)
 {
 	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
@@ -63,52 +55,6 @@ static __always_inline struct xcp_socket *socket_of(struct sock *sk)
 static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
 {
 	return (struct tcp_sock *)sk;
-}
-
-/* Bytes of a full segment without headers: our own room is taken. */
-static __always_inline __u32 payload_of(const struct tcp_sock *tp,
-					const struct xcp_socket *s)
-{
-	__u32 mss = tp->mss_cache, room = room_of(s->wire);
-
-	return mss > 2 * room ? mss - room : room;
-}
-
-/* Does nothing follow what TCP has been given? */
-static __always_inline bool is_closed(const struct sock *sk)
-{
-	unsigned char state = sk->__sk_common.skc_state;
-
-	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK ||
-	       state == TCP_CLOSING;
-}
-
-/*
- * What can be sent in an RTT: the receive window, and of that no more beyond
- * cwnd than what the application has given. False if it has given less.
- */
-static __always_inline bool limit(const struct sock *sk, struct xcp_socket *s)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	struct xcp_sender *sender = &s->sender;
-	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
-	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
-
-	sender->ends = 0;
-	if (!does(XCP_CURE_USE)) {
-		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
-		return true;
-	}
-	payload = payload_of(tp, s);
-	given = given * sender->wire_B / payload;
-	most_B = xcp_min(window * sender->wire_B / payload,
-			 xcp_max(given, cwnd_B));
-	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
-	if (is_closed(sk)) {
-		left = tp->write_seq - tp->snd_nxt;
-		sender->ends = left * sender->wire_B / payload < cwnd_B;
-	}
-	return given >= xcp_min(cwnd_B, most_B);
 }
 
 /*
@@ -124,6 +70,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 
 	s->sender.wire_B = payload_of(tp, s) + room_of(s->wire) +
 			   tp->tcp_header_len + ip_len;
+	s->sender.arrived = tp->delivered;
 	if (!sample_us)
 		sample_us = tp->srtt_us >> 3;
 	if (!sample_us)
@@ -181,7 +128,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->acked_us = tp->tcp_mstamp;
 	s->silent_acks = 0;
 	s->started = 1;
-	limit(sk, s);
+	limit(tcp_sk(sk), s);
 	apply(sk, s);
 }
 
@@ -317,7 +264,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	observe(sk, s);
 	if (!s->started)
 		start(sk, s);
-	s->starved |= !limit(sk, s);
+	s->starved |= !limit(tcp_sk(sk), s);
 	s->acked_us = tcp_sk(sk)->tcp_mstamp;
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
@@ -354,7 +301,7 @@ static __always_inline void restart(struct sock *sk)
 	if (does(XCP_CURE_IDLE))
 		xcp_sender_restart(&s->sender,
 				   tcp_sk(sk)->tcp_mstamp - s->acked_us);
-	limit(sk, s);
+	limit(tcp_sk(sk), s);
 	apply(sk, s);
 }
 

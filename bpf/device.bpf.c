@@ -17,7 +17,7 @@
  * keeps that until the socket is there (option.bpf.c). Without an answer to a
  * SYN or SYN-ACK and its repetition, a plain one is tried.
  */
-#include "host.h"
+#include "given.h"
 #include "route.h"
 #include "sack.h"
 #include "sent.h"
@@ -87,8 +87,8 @@ static __always_inline __u8 version_of(__u8 wire)
 	return wire == XCP_WIRE_HEADER_2004 ? XCP_HEADER_2004 : XCP_HEADER_2007;
 }
 
-static __always_inline void put_in(struct __sk_buff *skb, struct xcp_socket *s,
-				   const struct sent *p)
+static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
+				   struct xcp_socket *s, const struct sent *p)
 {
 	__u8 header[XCP_HEADER_LEN], version = version_of(s->wire);
 	struct xcp_forward f = {};
@@ -111,8 +111,10 @@ static __always_inline void put_in(struct __sk_buff *skb, struct xcp_socket *s,
 	f.xcp_ttl = p->ttl;
 	if (s->speaks) {
 		r = return_of(s, 1);
-		if (p->payload)
+		if (p->payload) {
+			ask(sk, s);
 			f = forward_of(s);
+		}
 	}
 	if (s->speaks && !p->payload) {
 		xcp_build_header_return(header, version, IPPROTO_TCP,
@@ -207,7 +209,7 @@ int xcp_egress(struct __sk_buff *skb)
 		}
 		if (s->speaks ||
 		    (p.flags & TCP_FLAG_SYN && s->syns++ < SYNS_WITH_HEADER))
-			put_in(skb, s, &p);
+			put_in(skb, sk, s, &p);
 	} else if (s->speaks && skb->len <= options.l2_len + ACK_MAX &&
 		   read_sent(skb, &p)) {
 		make_room(skb, s, &p);

@@ -22,13 +22,11 @@
  *    up brings `xcp` back.
  */
 #include "chosen.h"
-#include "host.h"
+#include "given.h"
 #include "option_2005.h"
 #include "ttl.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-struct xcp_host_config config SEC(".data.config");
 
 #define OPTION_MAX 40
 /* timeouts of one segment after which it is sent without a header */
@@ -514,6 +512,7 @@ static __always_inline void write_handshake(struct bpf_sock_ops *skops)
 
 static __noinline void write(struct bpf_sock_ops *skops)
 {
+	struct bpf_sock *sk = skops->sk;
 	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
 	__u8 option[OPTION_MAX] = {};
 	struct xcp_socket *s;
@@ -527,6 +526,8 @@ static __noinline void write(struct bpf_sock_ops *skops)
 	if (!s || s->writing == XCP_NONE)
 		return;
 	n = segments_to_send(kern->skb);
+	if (sk && s->writing != XCP_RETURN)
+		ask(sk, s);
 	if (s->wire == XCP_WIRE_OPTION) {
 		length = write_option(s, option, n);
 		if (length)

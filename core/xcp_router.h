@@ -33,10 +33,11 @@
  *   p = min(pos X / sum_x, what is left of pos)
  *   n = min(neg size / expected, what is left of neg)
  *   delta > p - n:  delta = p - n
+ *   else, F >= 0:   p = delta + n; the rest of its share goes to the next ones
  *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
  *   pos -= p,  neg -= n
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
- * no more will come.
+ * no more will come. The published law has no second case.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -67,6 +68,12 @@
 #define XCP_ALPHA_PUBLISHED_Q32 XCP_Q32(4, 10)
 #define XCP_BETA_PUBLISHED_Q32 XCP_Q32(226, 1000)
 
+/*
+ * Of the pool, that waits to be passed on at most: after many packets that want
+ * nothing, one that wants much is not granted all of it at once.
+ */
+#define XCP_PASSED_ON_PARTS 16
+
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
 /* RTTs count at most this, or the longest seen recently if that is more. */
@@ -79,7 +86,8 @@ enum xcp_law_term {
 	XCP_LAW_BEFORE = 4, /* G' in a */
 	XCP_LAW_DEEP = 8, /* b */
 	XCP_LAW_EXPECT = 16, /* expected; else input_traffic */
-	XCP_LAW_SHUFFLE = 32, /* gamma by the flows; else 0.1 */
+	XCP_LAW_PASS_ON = 32, /* the second case of a departure */
+	XCP_LAW_SHUFFLE = 64, /* gamma by the flows; else 0.1 */
 };
 
 struct xcp_router_params {
@@ -106,13 +114,15 @@ struct xcp_router_law {
 	uint64_t neg_pool;
 	uint64_t max_rtt; /* ticks */
 	uint32_t shift;
+	uint32_t unused;
+	uint64_t carry_max; /* 2^-shift B/s to pass on, 0 in a cut */
 };
 
 /* What is left to hand out. One per CPU. */
 struct xcp_router_pool {
 	uint64_t pos; /* 2^-shift B/s */
 	uint64_t neg;
-	uint64_t carry; /* granted but not yet written, below n << shift */
+	uint64_t carry; /* granted but not yet written */
 	uint64_t longest_rtt; /* ticks, of this interval */
 	uint32_t shift;
 };
@@ -266,7 +276,14 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
-		if (want > fb) {
+		if (law->carry_max && want <= fb) {
+			uint64_t rest = xcp_min(
+				(uint64_t)(fb - want),
+				xcp_excess(law->carry_max, pool->carry) / n);
+
+			pool->carry += rest * n;
+			want += (int64_t)(m + rest);
+		} else if (want > fb) {
 			/* no more than the share and what the carry adds */
 			pool->carry -= (uint64_t)((want - fb) * n);
 			want = (int64_t)p;
@@ -456,6 +473,9 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->shift = shift;
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
+	law->carry_max = 0;
+	if (grow && !(without & XCP_LAW_PASS_ON))
+		law->carry_max = law->pos_pool / XCP_PASSED_ON_PARTS;
 	law->pos = xcp_share_make(law->pos_pool, xcp_num_of(sum_x));
 	if (!grow && y > c && !(without & XCP_LAW_EXPECT))
 		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),
@@ -464,10 +484,14 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	return true;
 }
 
-/* Takes over the pools of a new law; what rounding left over is kept. */
+/*
+ * Takes over the pools of a new law. What rounding left of a B/s is kept; what
+ * nobody wanted is not: the new law has counted it as free.
+ */
 XCP_INLINE void xcp_router_pool_fill(struct xcp_router_pool *pool, uint64_t pos,
 				     uint64_t neg, uint32_t shift)
 {
+	pool->carry &= (1ULL << (pool->shift & 63)) - 1;
 	if (shift >= pool->shift)
 		pool->carry <<= (shift - pool->shift) & 63;
 	else

@@ -6,7 +6,7 @@
  *   X          = RTT wire / window           time between two packets
  *   request    = (limit - window) / RTT * X / RTT, or -wire / RTT at the end
  *   feedback:    cwnd = max(cwnd + feedback base, wire)
- *   pacing     = 2 cwnd / (base + RTT)
+ *   pacing     = 2 cwnd / (base + RTT), twice that at first
  *   aging:       used = max(used of this RTT, 3/4 used)
  *                cwnd = min(cwnd, max(used, 10 packets, limit)), without
  *                `limit` after an RTT in which the application had not always
@@ -23,7 +23,10 @@
  * Pacing follows the RTT by half only. A rate of cwnd / RTT would swing, for it
  * falls when the queue of an RTT ago was long, and rises when that is gone
  * (seen: from 9 to 11 Mb/s, and 200 packets waiting, on a half-duplex link of
- * 10 Mb/s). What is paced too fast waits for ACKs.
+ * 10 Mb/s). What is paced too fast waits for ACKs. Until 200 packets have
+ * arrived, a window is sent in half an RTT, as TCP's in slow start: its last
+ * packets tell routers what is wanted half an RTT sooner, and a short file is
+ * there as much sooner.
  *
  * `limit` is what can be sent in one RTT: what the other end's receive window
  * lets pass, and of that no more beyond cwnd than TCP has been given to send.
@@ -68,6 +71,7 @@ struct xcp_sender {
 	uint64_t x_acc;
 	uint64_t pacing_Bps; /* wire bytes */
 	int32_t request_Bps;
+	uint32_t arrived; /* packets, in all */
 	uint32_t ends; /* nothing follows, and less than a window is left */
 };
 
@@ -78,6 +82,8 @@ struct xcp_sender {
 #define XCP_TIMEOUT_NS 200000000
 /* the initial window (RFC 6928) */
 #define XCP_INITIAL_PACKETS 10
+/* a window of half of them, of which half may wait at a bottleneck */
+#define XCP_START_PACKETS 200
 /* of the use, that is forgotten in an RTT: pauses between bursts are short */
 #define XCP_FORGOTTEN_PARTS 4
 
@@ -117,7 +123,8 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 	s->x = product / s->window_B;
 	s->x_rem = product - s->x * s->window_B;
 	s->x_acc = xcp_min(s->x_acc, s->window_B - 1);
-	paced = xcp_num_of(s->rtt - waited / 2);
+	paced = xcp_num_of((s->rtt - waited / 2) >>
+			   (s->arrived < XCP_START_PACKETS));
 	s->pacing_Bps = xcp_num_fixed(
 		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), paced),
 		0, XCP_CWND_MAX_B);

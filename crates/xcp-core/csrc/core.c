@@ -38,7 +38,7 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, unused),
 	LAYOUT(xcp_router_sums, granted_Bps),
-	LAYOUT(xcp_router_law, shift),
+	LAYOUT(xcp_router_law, carry_max),
 	LAYOUT(xcp_router_pool, shift),
 	LAYOUT(xcp_capacity, measured),
 	LAYOUT(xcp_capacity_interval, free_sent_B),

@@ -218,7 +218,7 @@ mod tests {
             Layout(size_of::<Share>(), offset_of!(Share, shift)),
             Layout(size_of::<Params>(), offset_of!(Params, unused)),
             Layout(size_of::<Sums>(), offset_of!(Sums, granted_Bps)),
-            Layout(size_of::<Law>(), offset_of!(Law, shift)),
+            Layout(size_of::<Law>(), offset_of!(Law, carry_max)),
             Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
             Layout(size_of::<Capacity>(), offset_of!(Capacity, measured)),
             Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),

@@ -81,6 +81,10 @@ const GRANTED: u32 = 2;
 const BEFORE: u32 = 4;
 const DEEP: u32 = 8;
 const EXPECT: u32 = 16;
+const PASS_ON: u32 = 32;
+
+/// What waits to be passed on is at most this part of the pool.
+const PASSED_ON: f64 = 1.0 / 16.0;
 
 /// A forward XCP packet, or `n` of them under one header.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +145,11 @@ pub struct Model {
     pub f_Bps: f64,
     /// Granted in the present interval, B/s.
     pub granted_Bps: f64,
+    /// Given to no packet yet of what others did not want, B/s.
+    pub spare_Bps: f64,
     granted_before_Bps: f64,
+    /// The most of that, B/s; 0 in a cut.
+    pub carry_max_Bps: f64,
     interval_start_s: f64,
     seen_rtt_s: f64,
     longest_rtt_s: f64,
@@ -168,7 +176,9 @@ impl Model {
             y_Bps: 0.0,
             f_Bps: 0.0,
             granted_Bps: 0.0,
+            spare_Bps: 0.0,
             granted_before_Bps: 0.0,
+            carry_max_Bps: 0.0,
             interval_start_s: now_s,
             seen_rtt_s: 0.0,
             longest_rtt_s: 0.0,
@@ -211,12 +221,22 @@ impl Model {
         let mut p = (self.cp * packet.x_s).min(pos);
         let mut n = (self.cn * packet.size_B).min(neg);
         let fb = p - n;
-        let rewritten = delta >= fb;
-        if !rewritten {
+        let grant = fb + self.spare_Bps / packet.n;
+        let rewritten = delta >= grant;
+        if rewritten {
+            self.spare_Bps = 0.0;
+        } else if delta > fb {
+            self.spare_Bps -= (delta - fb) * packet.n;
+        } else if self.carry_max_Bps > 0.0 {
+            let room = (self.carry_max_Bps - self.spare_Bps).max(0.0) / packet.n;
+            let rest = (fb - delta).min(room);
+            self.spare_Bps += rest * packet.n;
+            p = delta + n + rest;
+        } else {
             n = neg.min(n + (fb - delta));
             p = delta + n;
         }
-        let granted = if rewritten { fb } else { delta };
+        let granted = if rewritten { grant } else { delta };
         let most = packet.size_B / packet.rtt_s;
         self.granted_Bps += granted.clamp(-most, most) * packet.n;
         // the last of a pool leaves nothing, in floating point too
@@ -280,8 +300,11 @@ impl Model {
         self.pos_Bps = self.f_Bps.max(0.0) + shuffle;
         self.neg_Bps = (-self.f_Bps).max(0.0) + shuffle;
         self.cp = self.pos_Bps / sum_x;
+        (self.spare_Bps, self.carry_max_Bps) = (0.0, 0.0);
         self.cn = self.neg_Bps / traffic_B;
-        if self.f_Bps < 0.0 && has(EXPECT) {
+        if self.f_Bps >= 0.0 && has(PASS_ON) {
+            self.carry_max_Bps = self.pos_Bps * PASSED_ON;
+        } else if self.f_Bps < 0.0 && has(EXPECT) {
             self.cn *= (self.y_Bps / capacity_Bps).max(1.0);
         }
         true

@@ -50,9 +50,9 @@ pub struct Params {
 
 impl Params {
     /// All bits of `enum xcp_law_term`: the published law.
-    pub const PUBLISHED: u32 = 63;
+    pub const PUBLISHED: u32 = 127;
     /// gamma by the flows.
-    const SHUFFLE: u32 = 32;
+    const SHUFFLE: u32 = 64;
 }
 
 /// Sums over arrivals; they only grow.
@@ -76,6 +76,8 @@ pub(crate) struct Law {
     pub neg_pool: u64,
     pub max_rtt: u64,
     pub shift: u32,
+    pub unused: u32,
+    pub carry_max: u64,
 }
 
 /// What is left to hand out.

@@ -30,10 +30,12 @@ pub struct Sender {
     pub x: u64,
     x_rem: u64,
     x_acc: u64,
-    /// Derived: 2 cwnd / (base + RTT), B/s.
+    /// Derived: 2 cwnd / (base + RTT), B/s; twice that in a start.
     pub pacing_Bps: u64,
     /// Derived: the change to ask for in each packet, B/s.
     pub request_Bps: i32,
+    /// Packets that have arrived, in all: a start is over after some.
+    pub arrived: u32,
     /// Not 0: nothing follows, and less than a window is left.
     pub ends: u32,
 }
@@ -42,7 +44,7 @@ impl Sender {
     /// Largest window, B.
     pub const CWND_MAX_B: u64 = 1 << 46;
 
-    /// A sender of `packets` packets of `wire_B` bytes (at least 1) each.
+    /// A sender, its start long over, of `packets` packets of `wire_B` bytes (at least 1) each.
     #[must_use]
     pub fn new(wire_B: u32, packets: u64, limit_B: u64, rtt: u64) -> Self {
         let mut s = Sender {
@@ -61,6 +63,7 @@ impl Sender {
             x_acc: 0,
             pacing_Bps: 0,
             request_Bps: 0,
+            arrived: u32::MAX,
             ends: 0,
         };
         s.reset(packets);

@@ -21,7 +21,7 @@ const FOLDER: &str = "devices";
 const MAP: &str = "device_table";
 const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
-const SHARED: [&str; 4] = ["sockets", "counters", "peers", "heard"];
+const SHARED: [&str; 5] = ["sockets", "counters", "peers", "heard", "config"];
 
 fn dir(key: &DeviceKey) -> PathBuf {
     bpffs::dir(PART)

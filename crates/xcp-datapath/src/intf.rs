@@ -92,6 +92,8 @@ record! {
         neg_pool: u64,
         max_rtt: u64,
         shift: u32,
+        unused: u32,
+        carry_max: u64,
     }
 
     /// `struct xcp_router_pool`.

@@ -92,8 +92,10 @@ named_bits! {
         Deep = 8 "deep",
         /// A cut falls on the bytes that will come.
         Expect = 16 "expect",
+        /// What a packet does not want goes to the next.
+        PassOn = 32 "pass-on",
         /// Much is shuffled while flows come and go, and little otherwise.
-        Shuffle = 32 "shuffle",
+        Shuffle = 64 "shuffle",
     }
 }
 

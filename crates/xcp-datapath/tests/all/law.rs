@@ -20,6 +20,8 @@ const TICKS_PER_S: f64 = (1 << 28) as f64;
 /// alpha; gamma while flows come and go, else; of the published law and ours.
 const PUBLISHED: (f64, [f64; 2]) = (0.4, [0.1, 0.1]);
 const ANTICIPATING: (f64, [f64; 2]) = (0.6, [0.4, 0.03]);
+/// Of the pool, that waits to be passed on at most.
+const PASSED_ON: f64 = 1.0 / 16.0;
 /// What core/ promises against a model in floating point.
 const TOLERANCE: f64 = 1e-5;
 
@@ -165,17 +167,21 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64, published: bool
 }
 
 /// What each packet got; `spare` is what was granted and not written yet.
-fn check_shares(now: &Interval, spare: &mut f64) {
+fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
     let (mut pos, mut neg) = (now.Bps(now.law().pos_pool), now.Bps(now.law().neg_pool));
     let (p_unit, n_unit) = (
         pos / now.law().pos.total as f64,
         neg / now.law().neg.total as f64,
     );
+    // what nobody wanted in the interval before is counted anew
+    *spare = spare.fract();
+    let most = pos * PASSED_ON;
     // conservation: no more than the pools, and what is carried over
     let total = now.sum(|s| s.delta_Bps as f64);
     assert!(total <= pos + *spare + 1.0, "{total} handed out of {pos}");
     assert!(total >= -neg - 1.0, "{total} taken back of {neg}");
 
+    let passes_on = !published && now.link.state.f_Bps >= 0;
     for s in &now.sent {
         let mut p = (p_unit * f64::from(s.asked.x_ticks)).min(pos);
         let mut n = (n_unit * s.size_B as f64).min(neg);
@@ -187,6 +193,10 @@ fn check_shares(now: &Interval, spare: &mut f64) {
             close(got, asked, "a modest delta");
             if asked > share {
                 *spare -= asked - share;
+            } else if passes_on {
+                let rest = (share - asked).min((most - *spare).max(0.0));
+                *spare += rest;
+                p = asked + n + rest;
             } else {
                 // it may use up more of the pool of decreases
                 n = (n + share - asked).min(neg);
@@ -214,7 +224,7 @@ fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
     let mut spare = 0.0;
     for pair in intervals.windows(2) {
         check_law(&pair[0], &pair[1], capacity_Bps as f64, published);
-        check_shares(&pair[1], &mut spare);
+        check_shares(&pair[1], published, &mut spare);
     }
 
     let counted = router.counters();

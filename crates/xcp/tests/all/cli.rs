@@ -71,7 +71,7 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
     xcp("router add lo --capacity 1mbit --without calm").failed(
         2,
         "xcp: --without calm: no such part of the law\n  help: give some of gains, granted, \
-         before, deep, expect, shuffle\n",
+         before, deep, expect, pass-on, shuffle\n",
     );
 }
 

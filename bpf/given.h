@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What a sender asks for follows what its application has given. That is looked
+ * at with each ACK; a window that starts would ask for nothing until its first
+ * ACK, and a file of three windows takes an RTT longer. So what asks for
+ * nothing looks again with each packet.
+ */
+#ifndef XCP_BPF_GIVEN_H
+#define XCP_BPF_GIVEN_H
+
+#include "host.h"
+
+struct xcp_host_config config SEC(".data.config");
+
+static __always_inline bool does(enum xcp_cure cure)
+{
+	return !(config.without & cure);
+}
+
+/* Bytes of a full segment without headers: our own room is taken. */
+static __always_inline __u32 payload_of(const struct tcp_sock *tp,
+					const struct xcp_socket *s)
+{
+	__u32 mss = tp->mss_cache, room = room_of(s->wire);
+
+	return mss > 2 * room ? mss - room : room;
+}
+
+/* Does nothing follow what TCP has been given? */
+static __always_inline bool is_closed(const struct tcp_sock *tp)
+{
+	const struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+	unsigned char state = sk->__sk_common.skc_state;
+
+	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK ||
+	       state == TCP_CLOSING;
+}
+
+/*
+ * What can be sent in an RTT: the receive window, and of that no more beyond
+ * cwnd than what the application has given. False if it has given less.
+ */
+static __always_inline bool limit(const struct tcp_sock *tp,
+				  struct xcp_socket *s)
+{
+	struct xcp_sender *sender = &s->sender;
+	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
+	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
+
+	sender->ends = 0;
+	if (!does(XCP_CURE_USE)) {
+		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
+		return true;
+	}
+	payload = payload_of(tp, s);
+	given = given * sender->wire_B / payload;
+	most_B = xcp_min(window * sender->wire_B / payload,
+			 xcp_max(given, cwnd_B));
+	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
+	if (is_closed(tp)) {
+		left = tp->write_seq - tp->snd_nxt;
+		sender->ends = left * sender->wire_B / payload < cwnd_B;
+	}
+	return given >= xcp_min(cwnd_B, most_B);
+}
+
+/* A data segment of this socket is about to be sent. */
+static __always_inline void ask(struct bpf_sock *sk, struct xcp_socket *s)
+{
+	struct tcp_sock *tp;
+
+	if (s->sender.request_Bps || s->fell_back || !does(XCP_CURE_USE))
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	limit(tp, s);
+	xcp_sender_update(&s->sender);
+}
+
+#endif
