@@ -192,12 +192,22 @@ static __always_inline struct xcp_return return_of(struct xcp_socket *s,
 {
 	struct xcp_receiver now = s->receiver;
 	struct xcp_return r = {};
+	__s64 taken;
 
-	r.feedback = xcp_receiver_take(&now, n);
-	__sync_fetch_and_add(&s->receiver.pending, -(__s64)r.feedback * n);
+	if (now.totals) {
+		taken = xcp_receiver_total(&now);
+		s->receiver.total = now.total;
+		r.feedback = (__s32)now.total;
+		r.version = XCP_RETURN_TOTAL;
+	} else {
+		r.feedback = xcp_receiver_take(&now, n);
+		taken = (__s64)r.feedback * n;
+		r.version = XCP_RETURN_CHANGE;
+	}
+	__sync_fetch_and_add(&s->receiver.pending, -taken);
 	r.xcp_hops = s->receiver.xcp_hops;
 	r.other_hops = s->receiver.other_hops;
-	COUNT(sums.returned, (__s64)r.feedback * n);
+	COUNT(sums.returned, taken);
 	COUNT(return_sent, n);
 	return r;
 }

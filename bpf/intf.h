@@ -133,6 +133,7 @@ enum xcp_cure {
 	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
 	XCP_CURE_IDLE = 2, /* a window is halved for each timeout of a pause */
 	XCP_CURE_USE = 4, /* windows and wishes follow what there is to send */
+	XCP_CURE_TOTALS = 8, /* `option` returns running totals */
 };
 
 /* What `xcp host on` sets. */
@@ -219,6 +220,7 @@ struct xcp_socket {
 	uint32_t round_delivered;
 	uint32_t round_lost; /* in all, as the round began */
 	uint32_t marked; /* packets that arrived with a mark, in all */
+	uint32_t total_seen; /* the last running total that came back */
 	uint32_t silent_acks; /* since feedback last came back */
 	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t fell_back;
@@ -236,6 +238,7 @@ struct xcp_socket {
 	uint8_t recovers; /* its first retransmission is to go */
 	uint8_t starved; /* in this round there was too little to send */
 	uint8_t routed; /* a router has moved its window */
+	uint8_t answered; /* a return header has come back */
 };
 
 #define XCP_HOPS_UNKNOWN 255

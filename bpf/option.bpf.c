@@ -130,6 +130,16 @@ load_option(struct bpf_sock_ops *skops, __u8 option[OPTION_MAX], __u64 flags)
 	return xcp_option_kind((__u32)length, option[XCP_OPT_FLAGS]);
 }
 
+/* Does the packet at hand say that its sender understands totals? */
+static __always_inline bool has_totals(struct bpf_sock_ops *skops, __u64 flags)
+{
+	__u8 option[XCP_OPT_HANDSHAKE_LEN];
+
+	xcp_build_totals(option);
+	return bpf_load_hdr_opt(skops, option, sizeof(option), flags) ==
+	       XCP_OPT_HANDSHAKE_LEN;
+}
+
 /* The value of an option of Zhang & Henderson's, -1 if the packet has none. */
 static __always_inline int load_2005(struct bpf_sock_ops *skops, __u8 kind,
 				     __u64 flags)
@@ -323,17 +333,32 @@ static __noinline bool begin_header(struct bpf_sock_ops *skops, bool passive)
 	return true;
 }
 
+/* Is what an option returns a total? */
+static __always_inline bool tells_total(const __u8 *option, enum xcp_kind kind)
+{
+	return (kind == XCP_RETURN || kind == XCP_BOTH) &&
+	       xcp_parse_return(option, kind).version == XCP_RETURN_TOTAL;
+}
+
 static __always_inline void established(struct bpf_sock_ops *skops,
 					bool passive)
 {
 	__u8 option[OPTION_MAX];
+	struct xcp_socket *s;
+	enum xcp_kind kind;
 
 	if (!uses_xcp(skops)) {
 		forget(skops);
 		return;
 	}
-	if (is_kind(load_option(skops, option, 0))) {
-		begin(skops, XCP_WIRE_OPTION);
+	kind = load_option(skops, option, 0);
+	if (is_kind(kind)) {
+		s = begin(skops, XCP_WIRE_OPTION);
+		if (s && does(XCP_CURE_TOTALS))
+			s->receiver.totals =
+				kind == XCP_HANDSHAKE
+					? has_totals(skops, 0)
+					: tells_total(option, kind);
 		return;
 	}
 	if (begin_2005(skops) || begin_header(skops, passive))
@@ -371,6 +396,14 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 	return offered(skops);
 }
 
+/* Is the SYN or SYN-ACK at hand to say that totals are understood? */
+static __always_inline bool offers_totals(struct bpf_sock_ops *skops)
+{
+	return does(XCP_CURE_TOTALS) &&
+	       (!(skops->skb_tcp_flags & TCP_FLAG_ACK) ||
+		has_totals(skops, BPF_LOAD_HDR_OPT_TCP_SYN));
+}
+
 static __always_inline __u32 handshake_len(int wire, bool ack)
 {
 	if (wire == XCP_WIRE_OPTION)
@@ -397,16 +430,18 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 {
 	__u32 flags = skops->skb_tcp_flags, forward, back;
 	struct xcp_socket *s;
-	bool tells;
+	bool tells, owes;
 	int wire;
 
 	if (skops->args[0] != BPF_WRITE_HDR_TCP_CURRENT_MSS &&
 	    flags & TCP_FLAG_SYN) {
 		wire = handshake_of(skops);
-		if (wire >= 0)
-			bpf_reserve_hdr_opt(
-				skops,
-				handshake_len(wire, flags & TCP_FLAG_ACK), 0);
+		if (wire < 0)
+			return;
+		bpf_reserve_hdr_opt(
+			skops, handshake_len(wire, flags & TCP_FLAG_ACK), 0);
+		if (wire == XCP_WIRE_OPTION && offers_totals(skops))
+			bpf_reserve_hdr_opt(skops, XCP_OPT_HANDSHAKE_LEN, 0);
 		return;
 	}
 	s = socket_of(skops, 0);
@@ -428,7 +463,9 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 	}
 	tells = s->wire == XCP_WIRE_OPTION_2005 || !skops->skb_len ||
 		tells_routers(s, skops->srtt_us >> 3);
-	if (!skops->skb_len || (!tells && s->receiver.pending)) {
+	owes = xcp_receiver_owes(&s->receiver) ||
+	       (s->receiver.totals && !s->answered);
+	if (!skops->skb_len || (!tells && owes)) {
 		/* not even asked where nothing is left: see sack.h */
 		if (!bpf_reserve_hdr_opt(skops, back, 0))
 			s->writing = XCP_RETURN;
@@ -436,8 +473,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 			COUNT(return_crowded, 1);
 	} else if (!tells) {
 		return;
-	} else if (s->receiver.pending &&
-		   !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
+	} else if (owes && !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
 		s->writing = XCP_BOTH;
 	} else if (!bpf_reserve_hdr_opt(skops, forward, 0)) {
 		s->writing = XCP_FORWARD;
@@ -496,6 +532,11 @@ static __always_inline void write_handshake(struct bpf_sock_ops *skops)
 	if (wire == XCP_WIRE_OPTION) {
 		xcp_build_handshake(option);
 		bpf_store_hdr_opt(skops, option, XCP_OPT_HANDSHAKE_LEN, 0);
+		if (offers_totals(skops)) {
+			xcp_build_totals(option);
+			bpf_store_hdr_opt(skops, option, XCP_OPT_HANDSHAKE_LEN,
+					  0);
+		}
 		return;
 	}
 	if (wire != XCP_WIRE_OPTION_2005)
@@ -570,6 +611,7 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 	struct xcp_forward f;
 	struct xcp_return r;
 	enum xcp_kind kind;
+	__s64 feedback;
 	__u32 n;
 
 	s = socket_of(skops, 0);
@@ -598,9 +640,19 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 	}
 	if (kind != XCP_FORWARD) {
 		r = xcp_parse_return(option, kind);
-		s->feedback += (__s64)r.feedback * n;
+		if (r.version == XCP_RETURN_TOTAL) {
+			feedback = xcp_total_change(&s->total_seen, r.feedback);
+			s->receiver.totals = does(XCP_CURE_TOTALS);
+		} else if (r.version == XCP_RETURN_CHANGE) {
+			feedback = (__s64)r.feedback * n;
+		} else {
+			COUNT(malformed, 1);
+			return;
+		}
+		s->feedback += feedback;
 		s->silent_acks = 0;
-		COUNT(sums.feedback, (__s64)r.feedback * n);
+		s->answered = 1;
+		COUNT(sums.feedback, feedback);
 		COUNT(return_received, n);
 		s->xcp_hops = r.xcp_hops;
 		s->other_hops = r.other_hops;

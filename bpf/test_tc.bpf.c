@@ -14,7 +14,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TC_ACT_SHOT 2
 
 struct test_config {
-	__u32 strip; /* bit 0: from SYN, 1: from SYN-ACK, 2: from pure ACKs */
+	/* bit 0: from SYN, 1: from SYN-ACK, 2: from pure ACKs; 3, 4: what says
+	 * that totals are understood, from SYN and SYN-ACK */
+	__u32 strip;
 	/* of every n XCP packets of the kind below the first and the third, so
 	 * that there are two holes at a time; 0: none */
 	__u32 drop_every;
@@ -92,6 +94,8 @@ static __always_inline int drop(struct __sk_buff *skb, const struct carried *c)
 
 static __always_inline void read_option(const __u8 *option, struct carried *c)
 {
+	struct xcp_return r = {};
+
 	switch (c->kind) {
 	case XCP_RETURN_2005:
 		c->feedback = xcp_2005_value(xcp_get16(option + 2));
@@ -107,8 +111,10 @@ static __always_inline void read_option(const __u8 *option, struct carried *c)
 		if (c->kind != XCP_RETURN)
 			c->delta = xcp_parse_forward(option).delta;
 		if (c->kind != XCP_FORWARD)
-			c->feedback =
-				xcp_parse_return(option, c->kind).feedback;
+			r = xcp_parse_return(option, c->kind);
+		/* with a total nothing is lost */
+		if (r.version == XCP_RETURN_CHANGE)
+			c->feedback = r.feedback;
 	}
 }
 
@@ -158,6 +164,11 @@ int xcp_accident(struct __sk_buff *skb)
 	if (c.kind == XCP_HANDSHAKE) {
 		if (flags == TCP_FLAG_SYN ? config.strip & 1 : config.strip & 2)
 			return strip(skb, at, tcp.bytes, tcp.option);
+		/* hosts write it right behind */
+		if (flags == TCP_FLAG_SYN ? config.strip & 8
+					  : config.strip & 16)
+			return strip(skb, at, tcp.bytes,
+				     tcp.option + XCP_OPT_HANDSHAKE_LEN);
 	} else if (c.kind >= XCP_RETURN && !(flags & TCP_FLAG_SYN) &&
 		   tcp.option <= XCP_TCP_HEADER_MAX) {
 		if (c.kind == XCP_RETURN && config.strip & 4)

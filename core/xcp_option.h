@@ -4,6 +4,7 @@
  * 0x5843 ("XC", RFC 6994). Integers are big-endian.
  *
  *   handshake  0 kind | 1 length 4 | 2 identifier                     4 bytes
+ *   totals     the same with the identifier 0x5854 ("XT")             4 bytes
  *   return     ... | 4 flags | 5 xcp hops | 6 feedback               10 bytes
  *   forward    ... | 4 flags | 5 xcp_ttl | 6 RTT | 10 X | 14 delta
  *                  | 18 last_xcp_router                              22 bytes
@@ -14,12 +15,18 @@
  *     so far, in a return header the routers that were not XCP.
  *   xcp hops: XCP routers passed on the way here, as the receiver saw it
  *   RTT, X: unsigned, 2^-28 s; 0 = unknown; 16 s and more saturate
- *   delta, feedback: signed, B/s, saturating
+ *   delta, feedback: signed, B/s, saturating. In a return header of version 2
+ *     feedback is a running total (core/xcp_receiver.h)
  *   xcp_ttl: the sender's IP TTL, lowered with it by XCP routers only, so
  *     xcp_ttl - TTL counts the other routers
  *
  * Data segments carry forward or both, pure ACKs return, SYNs the handshake.
  * 28 bytes after 12 of timestamps are all that TCP has.
+ *
+ * Who understands totals says so on its SYN, behind the handshake, and on the
+ * SYN-ACK if the SYN did. The client knows by that; the server by a return
+ * header of version 2, which the client's packets have until something has come
+ * back.
  */
 #ifndef XCP_OPTION_H
 #define XCP_OPTION_H
@@ -28,6 +35,7 @@
 
 #define XCP_OPT_KIND 254
 #define XCP_OPT_ID 0x5843
+#define XCP_OPT_TOTALS_ID 0x5854
 #define XCP_OPT_VERSION 1
 #define XCP_OPT_HANDSHAKE_LEN 4
 #define XCP_OPT_RETURN_LEN 10
@@ -52,6 +60,8 @@ XCP_INLINE enum xcp_kind xcp_option_kind(uint32_t length, uint8_t flags)
 {
 	if (length == XCP_OPT_HANDSHAKE_LEN)
 		return XCP_HANDSHAKE;
+	if (length == XCP_OPT_RETURN_LEN && flags >> 4 == XCP_RETURN_TOTAL)
+		return XCP_RETURN;
 	if (flags >> 4 != XCP_OPT_VERSION)
 		return XCP_MALFORMED;
 	if (length == XCP_OPT_FORWARD_LEN)
@@ -90,6 +100,11 @@ XCP_INLINE enum xcp_kind xcp_option_at_32(const uint8_t *tcp,
 	return XCP_NONE;
 }
 
+XCP_INLINE uint8_t xcp_return_flags(const struct xcp_return *r)
+{
+	return (uint8_t)(r->version << 4 | xcp_saturate4(r->other_hops));
+}
+
 XCP_INLINE void xcp_option_head(uint8_t *o, uint32_t length, uint8_t flags)
 {
 	o[0] = XCP_OPT_KIND;
@@ -97,7 +112,7 @@ XCP_INLINE void xcp_option_head(uint8_t *o, uint32_t length, uint8_t flags)
 	o[2] = XCP_OPT_ID >> 8;
 	o[3] = XCP_OPT_ID & 0xff;
 	if (length > XCP_OPT_HANDSHAKE_LEN)
-		o[XCP_OPT_FLAGS] = (uint8_t)(XCP_OPT_VERSION << 4 | flags);
+		o[XCP_OPT_FLAGS] = flags;
 }
 
 XCP_INLINE void xcp_build_handshake(uint8_t *o)
@@ -105,16 +120,25 @@ XCP_INLINE void xcp_build_handshake(uint8_t *o)
 	xcp_option_head(o, XCP_OPT_HANDSHAKE_LEN, 0);
 }
 
+XCP_INLINE void xcp_build_totals(uint8_t *o)
+{
+	xcp_option_head(o, XCP_OPT_HANDSHAKE_LEN, 0);
+	o[2] = XCP_OPT_TOTALS_ID >> 8;
+	o[3] = XCP_OPT_TOTALS_ID & 0xff;
+}
+
 XCP_INLINE void xcp_build_return(uint8_t *o, const struct xcp_return *r)
 {
-	xcp_option_head(o, XCP_OPT_RETURN_LEN, xcp_saturate4(r->other_hops));
+	xcp_option_head(o, XCP_OPT_RETURN_LEN, xcp_return_flags(r));
 	o[XCP_OPT_RETURN_HOPS] = r->xcp_hops;
 	xcp_put32(o + XCP_OPT_RETURN_FEEDBACK, (uint32_t)r->feedback);
 }
 
 XCP_INLINE void xcp_build_forward(uint8_t *o, const struct xcp_forward *f)
 {
-	xcp_option_head(o, XCP_OPT_FORWARD_LEN, xcp_saturate4(f->xcp_hops));
+	xcp_option_head(
+		o, XCP_OPT_FORWARD_LEN,
+		(uint8_t)(XCP_OPT_VERSION << 4 | xcp_saturate4(f->xcp_hops)));
 	o[XCP_OPT_TTL] = f->xcp_ttl;
 	xcp_put32(o + XCP_OPT_RTT, f->rtt);
 	xcp_put32(o + XCP_OPT_X, f->x);
@@ -128,8 +152,7 @@ XCP_INLINE void xcp_build_both(uint8_t *o, const struct xcp_forward *f,
 	xcp_build_forward(o, f);
 	o[1] = XCP_OPT_BOTH_LEN;
 	o[XCP_OPT_BOTH_HOPS] = r->xcp_hops;
-	o[XCP_OPT_BOTH_FLAGS] =
-		(uint8_t)(XCP_OPT_VERSION << 4 | xcp_saturate4(r->other_hops));
+	o[XCP_OPT_BOTH_FLAGS] = xcp_return_flags(r);
 	xcp_put32(o + XCP_OPT_BOTH_FEEDBACK, (uint32_t)r->feedback);
 }
 
@@ -157,10 +180,12 @@ XCP_INLINE struct xcp_return xcp_parse_return(const uint8_t *o,
 		r.feedback = (int32_t)xcp_get32(o + XCP_OPT_BOTH_FEEDBACK);
 		r.xcp_hops = o[XCP_OPT_BOTH_HOPS];
 		r.other_hops = o[XCP_OPT_BOTH_FLAGS] & 15;
+		r.version = o[XCP_OPT_BOTH_FLAGS] >> 4;
 	} else {
 		r.feedback = (int32_t)xcp_get32(o + XCP_OPT_RETURN_FEEDBACK);
 		r.xcp_hops = o[XCP_OPT_RETURN_HOPS];
 		r.other_hops = o[XCP_OPT_FLAGS] & 15;
+		r.version = o[XCP_OPT_FLAGS] >> 4;
 	}
 	return r;
 }

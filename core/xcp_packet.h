@@ -50,10 +50,17 @@ struct xcp_forward {
 	uint8_t xcp_hops;
 };
 
+/* What the feedback of a return header is. */
+enum xcp_return_version {
+	XCP_RETURN_CHANGE = 1, /* since the last one, B/s */
+	XCP_RETURN_TOTAL = 2, /* of all, 8 B/s, and wraps: xcp_receiver.h */
+};
+
 struct xcp_return {
-	int32_t feedback; /* B/s */
+	int32_t feedback;
 	uint8_t xcp_hops;
 	uint8_t other_hops;
+	uint8_t version; /* enum xcp_return_version, or one that is unknown */
 };
 
 /* Big-endian access at any alignment. */

@@ -16,6 +16,7 @@
 
 local KIND, ID, VERSION = 254, 0x5843, 1
 local HANDSHAKE, RETURN, FORWARD, BOTH = 4, 10, 22, 28
+local TOTALS, TOTALS_LEN = 0xfe045854, 4 -- an option without fields
 local FORWARD_2005, FORWARD_2005_LEN = 14, 8
 local RETURN_2005, RETURN_2005_LEN = 15, 4
 local PACKET_2005 = 2 ^ 12 -- the unit of feedback is a packet's 4096th part
@@ -50,7 +51,8 @@ local xcp = Proto("xcp", "Explicit Control Protocol")
 
 local wire = ProtoField.string("xcp.wire", "Wire format")
 local kind = ProtoField.string("xcp.kind", "Kind")
-local version = ProtoField.uint8("xcp.version", "Version")
+local version = ProtoField.uint8("xcp.version", "Version of the forward header")
+local totals = ProtoField.bool("xcp.totals", "Understands running totals")
 local header_version = ProtoField.uint8("xcp.header_version", "Version of the header")
 local format = ProtoField.string("xcp.format", "Format")
 local length = ProtoField.uint8("xcp.header_length", "Length of the header, in bytes")
@@ -73,6 +75,8 @@ local hops = ProtoField.uint8("xcp.xcp_hops", "XCP routers passed so far")
 local others = ProtoField.int16("xcp.other_hops", "Other routers passed so far")
 local back = ProtoField.none("xcp.return", "Return header")
 local feedback = ProtoField.int32("xcp.feedback_Bps", "Feedback, change granted, in B/s")
+local total = ProtoField.int32("xcp.feedback_total", "Feedback, running total, in 8 B/s")
+local back_version = ProtoField.uint8("xcp.return_version", "Version of the return header")
 local back_code = ProtoField.uint16("xcp.return_feedback_code",
 	"H_feedback returned, 13 bits 16^(3 bits)", base.HEX)
 local back_packets = ProtoField.double("xcp.return_feedback_packets",
@@ -81,10 +85,11 @@ local seen_hops = ProtoField.uint8("xcp.seen_xcp_hops", "XCP routers that the re
 local seen_others = ProtoField.uint8("xcp.seen_other_hops", "Other routers that the receiver saw")
 local seen_ttl = ProtoField.uint8("xcp.seen_xcp_ttl_mod_15", "TTL that the receiver saw, mod 15")
 xcp.fields = {
-	wire, kind, version, header_version, format, length, next_protocol,
+	wire, kind, version, totals, header_version, format, length, next_protocol,
 	forward, rtt_ticks, rtt_s, rtt_ms, cwnd, throughput, x_ticks, x_s, delta, code, packets,
 	last_router, last_router_6, xcp_ttl, hops, others,
-	back, feedback, back_code, back_packets, seen_hops, seen_others, seen_ttl,
+	back, back_version, feedback, total, back_code, back_packets,
+	seen_hops, seen_others, seen_ttl,
 }
 
 local malformed = ProtoExpert.new("xcp.malformed", "Malformed XCP header, option or TCP options",
@@ -147,8 +152,33 @@ end
 
 -- The format `option`.
 
+local FORMS = {
+	[HANDSHAKE] = { name = "handshake" },
+	[RETURN] = { name = "return", back = { flags = 4, hops = 5, feedback = 6 } },
+	[FORWARD] = { name = "forward", forward = true },
+	[BOTH] = {
+		name = "both", forward = true, back = { hops = 22, flags = 23, feedback = 24 },
+	},
+}
+
+-- The versions of a return header: a change, or the total of all changes.
+local FEEDBACKS = { [1] = feedback, [2] = total }
+
+-- The form of this option; nil if it is malformed.
+local function form_of(o)
+	local form = FORMS[o:len()]
+	if not form or (form.forward and nibbles(o(4, 1)) ~= VERSION) then
+		return nil
+	end
+	if form.back and not form.forward and not FEEDBACKS[nibbles(o(form.back.flags, 1))] then
+		return nil
+	end
+	return form
+end
+
 local function add_forward(tree, o)
 	local sub = tree:add(forward, o(0, FORWARD))
+	sub:add(version, o(4, 1), VERSION)
 	add_hops(sub, hops, o(4, 1), o(4, 1):uint() % 16)
 	add_ttl(sub, o(5, 1))
 	add_time(sub, rtt_ticks, rtt_s, o(6, 4))
@@ -157,42 +187,41 @@ local function add_forward(tree, o)
 	sub:add(last_router, o(18, 4))
 end
 
-local function add_return(tree, o, at_hops, at_flags, at_feedback)
-	local from = math.min(at_hops, at_flags)
-	local sub = tree:add(back, o(from, at_feedback + 4 - from))
-	local item = sub:add(seen_hops, o(at_hops, 1))
-	if o(at_hops, 1):uint() == HOPS_UNKNOWN then
+local function add_return(tree, o, at)
+	local from = math.min(at.hops, at.flags)
+	local sub = tree:add(back, o(from, at.feedback + 4 - from))
+	local number, other = nibbles(o(at.flags, 1))
+	sub:add(back_version, o(at.flags, 1), number)
+	local item = sub:add(seen_hops, o(at.hops, 1))
+	if o(at.hops, 1):uint() == HOPS_UNKNOWN then
 		item:append_text(" (nothing seen yet)")
 	end
-	add_hops(sub, seen_others, o(at_flags, 1), o(at_flags, 1):uint() % 16)
-	sub:add(feedback, o(at_feedback, 4))
+	add_hops(sub, seen_others, o(at.flags, 1), other)
+	if FEEDBACKS[number] then -- no matter to routers, if it is unknown
+		sub:add(FEEDBACKS[number], o(at.feedback, 4))
+	end
 end
 
--- Adds the option in `o`, which is as long as it says.
-local function add_option(root, o)
+-- Adds the option in `o`, which is as long as it says, and the one for running
+-- totals behind a handshake, if there is one.
+local function add_option(root, o, totals_option)
 	local tree = root:add(xcp, o)
-	local names = {
-		[HANDSHAKE] = "handshake", [RETURN] = "return", [FORWARD] = "forward", [BOTH] = "both",
-	}
-	local name = names[o:len()]
-	if not name or (name ~= "handshake" and nibbles(o(4, 1)) ~= VERSION) then
+	local form = form_of(o)
+	if not form then
 		add_malformed(tree, o)
 		return
 	end
-	tree:append_text(", " .. name)
+	tree:append_text(", " .. form.name)
 	tree:add(wire, o, "option"):set_generated()
-	tree:add(kind, o, name)
-	if name == "handshake" then
-		return
+	tree:add(kind, o, form.name)
+	if form.name == "handshake" and totals_option then
+		tree:add(totals, totals_option, true)
 	end
-	tree:add(version, o(4, 1), VERSION)
-	if name ~= "return" then
+	if form.forward then
 		add_forward(tree, o)
 	end
-	if name == "return" then
-		add_return(tree, o, 5, 4, 6)
-	elseif name == "both" then
-		add_return(tree, o, 22, 23, 24)
+	if form.back then
+		add_return(tree, o, form.back)
 	end
 end
 
@@ -282,6 +311,13 @@ local function is_2005(o, its_kind, its_length)
 	return o(0, 1):uint() == its_kind and o:len() == its_length
 end
 
+-- The option for running totals, if it is at this place.
+local function totals_at(options, at)
+	if at + TOTALS_LEN <= options:len() and options(at, TOTALS_LEN):uint() == TOTALS then
+		return options(at, TOTALS_LEN)
+	end
+end
+
 -- Walks them as routers do, which read no further than what they change; the
 -- return option of 2005 may stand behind.
 local function find_options(options)
@@ -289,7 +325,7 @@ local function find_options(options)
 	local o, at = next_option(options, 0)
 	while o do
 		if is_option(o) and not found.forward then
-			return { option = o }
+			return { option = o, totals = totals_at(options, at) }
 		elseif is_2005(o, FORWARD_2005, FORWARD_2005_LEN) then
 			found.forward = found.forward or o
 		elseif is_2005(o, RETURN_2005, RETURN_2005_LEN) then
@@ -315,7 +351,7 @@ function tcp.dissector(_, pinfo, root)
 	for i, field in ipairs({ tcp_options() }) do
 		local found = find_options(field.range)
 		if found.option then
-			add_option(root, found.option)
+			add_option(root, found.option, found.totals)
 		elseif found.forward or found.back then
 			add_options_2005(root, found.forward, found.back, pinfo.len)
 		elseif found.broken and not is_cut(field.range, header_lengths[i]) then

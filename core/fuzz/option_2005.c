@@ -85,6 +85,7 @@ static void check_receiver(struct input *in)
 	struct xcp_receiver r = {0};
 	uint32_t copies = 1 + (draw(in) & 0xffff), n = 1 + (draw(in) & 0xffff);
 	uint16_t came = (uint16_t)draw(in), code;
+	uint32_t seen;
 	int64_t before;
 	uint64_t share;
 
@@ -105,6 +106,13 @@ static void check_receiver(struct input *in)
 	before = r.pending;
 	CHECK(before ==
 	      (int64_t)xcp_receiver_take(&r, copies) * copies + r.pending);
+
+	r.pending = between(r.pending, -(1LL << 33), 1LL << 33);
+	r.total = seen = (uint32_t)draw(in);
+	before = r.pending;
+	CHECK(before == xcp_receiver_total(&r) + r.pending);
+	CHECK(xcp_total_change(&seen, (int32_t)r.total) + r.pending == before);
+	CHECK(seen == r.total && r.pending >> XCP_TOTAL_SHIFT == 0);
 }
 
 /* What a wish cannot say is in the next one, up to the most that one says. */

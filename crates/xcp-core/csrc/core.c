@@ -47,13 +47,13 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_sharing, unused),
 	LAYOUT(xcp_flows, unused),
 	LAYOUT(xcp_router_state, intervals),
-	LAYOUT(xcp_receiver, other_hops),
+	LAYOUT(xcp_receiver, totals),
 	LAYOUT(xcp_sender, ends),
 	LAYOUT(xcp_cubic, rounds),
 	LAYOUT(xcp_loss, state),
 	LAYOUT(xcp_shaper, unused),
 	LAYOUT(xcp_forward, xcp_hops),
-	LAYOUT(xcp_return, other_hops),
+	LAYOUT(xcp_return, version),
 	LAYOUT(packet, unused),
 	LAYOUT(xcp_2005, cwnd),
 	LAYOUT(xcp_header, length),
@@ -359,6 +359,16 @@ EXPORT(void, receiver_add, struct xcp_receiver *r, int32_t delta, uint32_t n)
 EXPORT(int32_t, receiver_take, struct xcp_receiver *r, uint32_t n)
 {
 	return xcp_receiver_take(r, n);
+}
+
+EXPORT(int64_t, receiver_total, struct xcp_receiver *r)
+{
+	return xcp_receiver_total(r);
+}
+
+EXPORT(int64_t, total_change, uint32_t *seen, int32_t total)
+{
+	return xcp_total_change(seen, total);
 }
 
 EXPORT(void, receiver_add_2005, struct xcp_receiver *r, uint16_t feedback,

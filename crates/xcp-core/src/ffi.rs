@@ -148,6 +148,8 @@ extern "C" {
 
     pub(crate) fn xcp_core_receiver_add(r: *mut Receiver, delta: i32, n: u32);
     pub(crate) fn xcp_core_receiver_take(r: *mut Receiver, n: u32) -> i32;
+    pub(crate) fn xcp_core_receiver_total(r: *mut Receiver) -> i64;
+    pub(crate) fn xcp_core_total_change(seen: *mut u32, total: i32) -> i64;
     pub(crate) fn xcp_core_receiver_add_2005(r: *mut Receiver, feedback: u16, n: u32);
     pub(crate) fn xcp_core_receiver_take_2005(r: *mut Receiver, n: u32) -> u16;
 
@@ -227,13 +229,13 @@ mod tests {
             Layout(size_of::<Sharing>(), offset_of!(Sharing, unused)),
             Layout(size_of::<Flows>(), offset_of!(Flows, unused)),
             Layout(size_of::<State>(), offset_of!(State, intervals)),
-            Layout(size_of::<Receiver>(), offset_of!(Receiver, other_hops)),
+            Layout(size_of::<Receiver>(), offset_of!(Receiver, totals)),
             Layout(size_of::<Sender>(), offset_of!(Sender, ends)),
             Layout(size_of::<Cubic>(), offset_of!(Cubic, rounds)),
             Layout(size_of::<Loss>(), offset_of!(Loss, state)),
             Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
-            Layout(size_of::<Return>(), offset_of!(Return, other_hops)),
+            Layout(size_of::<Return>(), offset_of!(Return, version)),
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),
             Layout(size_of::<Option2005>(), offset_of!(Option2005, cwnd)),
             Layout(size_of::<Head>(), offset_of!(Head, length)),

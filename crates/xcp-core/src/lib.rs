@@ -26,7 +26,7 @@ mod shaper;
 pub mod wire;
 
 pub use loss::Loss;
-pub use receiver::Receiver;
+pub use receiver::{total_change, Receiver};
 pub use router::{split, Other, Packet, Params, Pool, Router, Seen};
 pub use sampler::Sampler;
 pub use sender::Sender;

@@ -96,12 +96,14 @@ pub struct Forward {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Return {
-    /// Throughput change granted, B/s.
+    /// Throughput change granted, B/s; of version 2, the running total, 8 B/s.
     pub feedback: i32,
     /// XCP routers passed.
     pub xcp_hops: u8,
     /// Other routers passed, 15 = 15 or more.
     pub other_hops: u8,
+    /// What the feedback is.
+    pub version: u8,
 }
 
 /// Looks for the option where it usually stands, behind timestamps, in a whole

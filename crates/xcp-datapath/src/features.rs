@@ -224,10 +224,12 @@ fn receive_memory() -> Feature {
         .unwrap_or(0);
     Feature {
         name: "receive buffers for long paths",
-        present: largest >= 4 * LONG_PATH_BYTES,
+        present: largest >= 3 * LONG_PATH_BYTES,
         required: false,
         detail: format!("net.ipv4.tcp_rmem allows {largest} bytes"),
-        cost: "windows stop at half of that per RTT: raise it on long fat paths".into(),
+        cost:
+            "windows stop at a third of that per RTT: `xcp doctor --path` tells what a path needs"
+                .into(),
     }
 }
 

@@ -75,6 +75,9 @@ named_bits! {
         Idle = 2 "idle",
         /// Windows, and what is asked for, follow what there is to send.
         Use = 4 "use",
+        /// Lost ACKs lose no feedback in the format `option`: it is a running
+        /// total.
+        Totals = 8 "totals",
     }
 }
 

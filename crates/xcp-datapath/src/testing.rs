@@ -246,7 +246,8 @@ impl Ingress {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AccidentPlan {
-    /// Strip the option from SYNs (bit 0), SYN-ACKs (bit 1), pure ACKs (bit 2).
+    /// Strip the option from SYNs (bit 0), SYN-ACKs (bit 1), pure ACKs (bit 2);
+    /// what says that totals are understood from SYNs (bit 3), SYN-ACKs (bit 4).
     pub strip: u32,
     /// Of every n XCP packets drop the first and the third; 0 for none.
     pub drop_every: u32,

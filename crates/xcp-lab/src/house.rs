@@ -49,6 +49,7 @@ const HOUSE: &[(&str, &str)] = house![
     "outage",
     "newcomers",
     "parking-lot",
+    "path-buffers",
     "two-way",
     "small-buffer",
     "smaller-buffer",

@@ -138,7 +138,8 @@ pub struct HostOn {
     /// goes wrong: losses (losses and marks that XCP's own queues do not
     /// explain are taken for congestion), idle (a window is halved for each
     /// timeout of a pause), use (windows, and what is asked for, follow what
-    /// there is to send)
+    /// there is to send), totals (lost ACKs lose no feedback, which is a
+    /// running total)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
     pub without: Vec<Cure>,
     #[command(flatten)]

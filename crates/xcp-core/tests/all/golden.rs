@@ -63,8 +63,14 @@ fn forward(twin: &Value) -> Forward {
 }
 
 fn check_option(option: &[u8], kind: Kind, twin: &Value) {
+    let back = &twin["return"];
+    let (version, feedback) = match back["feedback_total"].as_i64() {
+        Some(total) => (2, total),
+        None => (1, back["feedback_Bps"].as_i64().unwrap_or(0)),
+    };
     let returned = || Return {
-        feedback: number(&twin["return"]["feedback_Bps"]) as i32,
+        feedback: feedback as i32,
+        version,
         xcp_hops: number(&twin["return"]["xcp_hops"]) as u8,
         other_hops: number(&twin["return"]["other_hops"]) as u8,
     };

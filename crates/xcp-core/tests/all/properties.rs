@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use xcp_core::model::{self, Model};
 use xcp_core::wire::{self, Forward, Kind, Return};
-use xcp_core::{ns_to_ticks, Params, Pool, Receiver, Router, Sender, TICKS_PER_SEC};
+use xcp_core::{ns_to_ticks, total_change, Params, Pool, Receiver, Router, Sender, TICKS_PER_SEC};
 
 const TICK: f64 = TICKS_PER_SEC as f64;
 /// The longest time that core/ knows (64 s), ticks; the wire has 16 s.
@@ -611,6 +611,39 @@ proptest! {
         }
     }
 
+    /// Whichever ACKs with a running total are lost, come twice or late: when
+    /// the last one has arrived, the sender has what the receiver returned.
+    #[test]
+    fn lost_acks_lose_nothing_of_a_total(
+        steps in prop::collection::vec((-1_000_000_000..1_000_000_000i32, 0..=3u8), 1..100),
+        total in any::<u32>(),
+    ) {
+        let mut receiver = Receiver { total, ..Receiver::default() };
+        let (mut seen, mut came, mut went, mut applied) = (total, 0i64, 0i64, 0i64);
+        let mut late = total;
+        for (delta, fate) in steps {
+            receiver.add(delta, 1);
+            came += i64::from(delta);
+            went += receiver.add_to_total();
+            prop_assert_eq!(came, went + receiver.pending);
+            prop_assert!((0..8).contains(&receiver.pending));
+            for _ in 0..fate.min(2) {
+                applied += total_change(&mut seen, receiver.total as i32);
+            }
+            if fate == 3 {
+                // an earlier one overtakes it
+                applied += total_change(&mut seen, late as i32);
+            }
+            late = receiver.total;
+        }
+        applied += total_change(&mut seen, receiver.total as i32);
+        // modulo what the wire can say
+        prop_assert_eq!((applied - went) % (8 << 32), 0);
+        if went.abs() < 1 << 33 {
+            prop_assert_eq!(applied, went);
+        }
+    }
+
     /// The window moves by feedback * RTT and keeps the fraction, as long as
     /// neither one packet nor the largest window bounds it.
     #[test]
@@ -776,7 +809,7 @@ proptest! {
         before in prop::collection::vec(other_option(), 0..4),
         after in prop::collection::vec(other_option(), 0..4),
     ) {
-        let r = Return { feedback, xcp_hops, other_hops };
+        let r = Return { feedback, xcp_hops, other_hops, version: 1 + other_hops % 2 };
         let both = f.build_both(&r);
         // 4 bits have room for 15
         let parsed_f = Forward { xcp_hops: f.xcp_hops.min(15), ..f };

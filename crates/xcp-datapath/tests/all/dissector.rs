@@ -20,8 +20,9 @@ const WARNING: u32 = 0x0060_0000;
 
 /// A field of the dissector, and where the twin has it: the first place that
 /// says something.
-const FIELDS: [(&str, &[&str]); 26] = [
+const FIELDS: [(&str, &[&str]); 28] = [
     ("xcp.wire", &["/wire"]),
+    ("xcp.totals", &["/totals"]),
     ("xcp.rtt_ticks", &["/forward/rtt_ticks"]),
     ("xcp.rtt_s", &["/forward/rtt_s"]),
     ("xcp.x_ticks", &["/forward/x_ticks"]),
@@ -36,6 +37,7 @@ const FIELDS: [(&str, &[&str]); 26] = [
     ),
     ("xcp.last_xcp_router_ipv6", &["/header/last_xcp_router"]),
     ("xcp.feedback_Bps", &["/return/feedback_Bps"]),
+    ("xcp.feedback_total", &["/return/feedback_total"]),
     ("xcp.seen_xcp_hops", &["/return/xcp_hops"]),
     ("xcp.seen_other_hops", &["/return/other_hops"]),
     ("xcp.feedback_code", &["/option_2005/forward/feedback_code"]),
@@ -177,6 +179,8 @@ fn expected(twin: &Value, field: &str, places: &[&str]) -> String {
 fn same(got: &str, want: &str) -> bool {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok().map(f64::from),
+        // newer versions of tshark write True, older ones 1
+        None if text.eq_ignore_ascii_case("true") => Some(1.0),
         None => text.parse().ok(),
     };
     match (number(got), number(want)) {
@@ -203,7 +207,8 @@ fn fields_are_those_of_the_twins() {
         let (kind, severity) = (&seen[0], &seen[1]);
         if twin["malformed"] == true {
             // the XCP header is ours to judge, those around it are Wireshark's
-            if case.name.starts_with("option-") || case.name.starts_with("header-") {
+            let ours = ["option-", "return-", "both-", "header-"];
+            if ours.iter().any(|prefix| case.name.starts_with(prefix)) {
                 assert_eq!(kind, "malformed", "{}: {seen:?}", case.name);
             }
             let levels = severity.split(',').filter_map(|s| s.parse().ok());
@@ -221,6 +226,27 @@ fn fields_are_those_of_the_twins() {
                 case.name
             );
         }
+    }
+}
+
+/// The forward and the return header of an option have versions of their own.
+#[test]
+fn each_header_of_an_option_shows_its_version() {
+    if !installed() {
+        return;
+    }
+    let expected = [
+        ("syn-totals", ["", ""]),
+        ("forward", ["1", ""]),
+        ("return", ["", "1"]),
+        ("return-total", ["", "2"]),
+        ("both", ["1", "1"]),
+        ("both-total", ["1", "2"]),
+    ];
+    let packets = expected.map(|(name, _)| Captured::whole(cases::named(name).bytes()));
+    let seen = dissect(&packets, &[], &["xcp.version", "xcp.return_version"]);
+    for ((name, versions), seen) in expected.iter().zip(seen) {
+        assert_eq!(seen, versions, "{name}");
     }
 }
 
@@ -270,6 +296,8 @@ fn cut_packets_never_stop_the_script() {
     let mut packets = vec![];
     for name in [
         "both",
+        "both-total",
+        "syn-totals",
         "2005-both",
         "2005-return-sack",
         "header-standard",

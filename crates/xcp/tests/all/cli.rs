@@ -66,7 +66,7 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
     xcp("host on --without losses,care").failed(
         2,
-        "xcp: --without care: no such behaviour\n  help: give some of losses, idle, use\n",
+        "xcp: --without care: no such behaviour\n  help: give some of losses, idle, use, totals\n",
     );
     xcp("router add lo --capacity 1mbit --without calm").failed(
         2,

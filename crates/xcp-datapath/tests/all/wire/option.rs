@@ -6,6 +6,10 @@ use serde::Serialize;
 pub const KIND: u8 = 254;
 pub const ID: [u8; 2] = *b"XC";
 pub const VERSION: u8 = 1;
+/// Of a return header that tells a running total.
+pub const TOTAL_VERSION: u8 = 2;
+/// Behind the handshake option of a host that understands running totals.
+pub const TOTALS: [u8; 4] = [KIND, 4, b'X', b'T'];
 
 /// NOP, NOP, timestamps: the 12 bytes that usually stand first.
 pub const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0x30, 0x39];
@@ -32,9 +36,35 @@ pub struct Forward {
 /// What a receiver tells the sender. Not every format says all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Return {
-    pub feedback_Bps: i32,
+    #[serde(flatten)]
+    pub feedback: Feedback,
     pub xcp_hops: Option<u8>,
     pub other_hops: Option<u8>,
+}
+
+/// What the routers granted, in one of two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub enum Feedback {
+    /// The change of throughput, in B/s.
+    #[serde(rename = "feedback_Bps")]
+    Change(i32),
+    /// All changes since the connection began, in 8 B/s; it wraps.
+    #[serde(rename = "feedback_total")]
+    Total(i32),
+}
+
+impl Feedback {
+    fn version(self) -> u8 {
+        match self {
+            Feedback::Change(_) => VERSION,
+            Feedback::Total(_) => TOTAL_VERSION,
+        }
+    }
+
+    fn bytes(self) -> [u8; 4] {
+        let (Feedback::Change(value) | Feedback::Total(value)) = self;
+        value.to_be_bytes()
+    }
 }
 
 /// A tick is 2^-28 s.
@@ -47,8 +77,8 @@ fn said<T>(field: Option<T>) -> T {
     field.expect("a field of the option")
 }
 
-fn flags(hops: Option<u8>) -> u8 {
-    VERSION << 4 | said(hops)
+fn flags(version: u8, hops: Option<u8>) -> u8 {
+    version << 4 | said(hops)
 }
 
 fn head(length: u8) -> Vec<u8> {
@@ -59,17 +89,21 @@ pub fn handshake() -> Vec<u8> {
     head(4)
 }
 
+pub fn handshake_with_totals() -> Vec<u8> {
+    [handshake(), TOTALS.to_vec()].concat()
+}
+
 pub fn back(r: Return) -> Vec<u8> {
     let mut o = head(10);
-    o.push(flags(r.other_hops));
+    o.push(flags(r.feedback.version(), r.other_hops));
     o.push(said(r.xcp_hops));
-    o.extend(r.feedback_Bps.to_be_bytes());
+    o.extend(r.feedback.bytes());
     o
 }
 
 pub fn forward(f: Forward) -> Vec<u8> {
     let mut o = head(22);
-    o.push(flags(f.xcp_hops));
+    o.push(flags(VERSION, f.xcp_hops));
     o.push(said(f.xcp_ttl));
     o.extend(f.rtt_ticks.to_be_bytes());
     o.extend(f.x_ticks.to_be_bytes());
@@ -82,7 +116,7 @@ pub fn both(f: Forward, r: Return) -> Vec<u8> {
     let mut o = forward(f);
     o[1] = 28;
     o.push(said(r.xcp_hops));
-    o.push(flags(r.other_hops));
-    o.extend(r.feedback_Bps.to_be_bytes());
+    o.push(flags(r.feedback.version(), r.other_hops));
+    o.extend(r.feedback.bytes());
     o
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Broken options, and broken headers around whole ones.
 
-use super::{behind_timestamps, case, forward, malformed, opaque, usual_frame, wish, Case};
+use super::{
+    answer, behind_timestamps, case, forward, malformed, opaque, usual_frame, wish, Case, ACK,
+};
 use crate::wire::frame::{Frame, Ip};
 use crate::wire::option::{self, TIMESTAMPS};
 
 pub fn broken_options() -> Vec<Case> {
-    let with = |at: usize, value: u8| {
-        let mut option = option::forward(wish());
+    let spoilt = |mut option: Vec<u8>, at: usize, value: u8| {
         option[at] = value;
         Frame {
             options: behind_timestamps(option),
             ..Frame::default()
         }
     };
+    let with = |at, value| spoilt(option::forward(wish()), at, value);
     let bad = |name, about, frame: &Frame| case(name, about, frame, malformed());
     vec![
         bad("option-length-0", "an option of length 0", &with(1, 0)),
@@ -37,6 +39,15 @@ pub fn broken_options() -> Vec<Case> {
             },
         ),
         bad("option-version", "an option of version 2", &with(4, 0x20)),
+        bad(
+            "return-version-3",
+            "a return option of version 3",
+            &Frame {
+                flags: ACK,
+                payload: 0,
+                ..spoilt(option::back(answer()), 4, 0x31)
+            },
+        ),
     ]
 }
 

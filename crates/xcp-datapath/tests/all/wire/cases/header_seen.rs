@@ -5,7 +5,7 @@ use super::Case;
 use crate::wire::decode::{Decoded, Kind, Wire};
 use crate::wire::frame::{Frame, TCP};
 use crate::wire::header::{Header, Raw, MINIMAL};
-use crate::wire::option::{seconds, Forward, Return};
+use crate::wire::option::{seconds, Feedback, Forward, Return};
 
 /// RTT (ms), throughput (B/ms), and the packet's length (bytes).
 type Told2004 = (u32, u32, usize);
@@ -66,7 +66,7 @@ fn way(header: &Header) -> Option<(u8, u8)> {
 
 fn back(header: &Header) -> Return {
     Return {
-        feedback_Bps: header.feedback_Bps,
+        feedback: Feedback::Change(header.feedback_Bps),
         xcp_hops: None,
         other_hops: way(header).map(|w| w.1),
     }

@@ -14,7 +14,7 @@ mod without;
 
 use super::decode::{Decoded, Kind, Wire};
 use super::frame::{Frame, Layer};
-use super::option::{self as wire_option, seconds, Forward, Return, TIMESTAMPS};
+use super::option::{self as wire_option, seconds, Feedback, Forward, Return, TIMESTAMPS};
 
 const ACK: u8 = 0x10;
 const SYN_FLAG: u8 = 0x02;
@@ -72,6 +72,7 @@ pub fn all() -> Vec<Case> {
         broken::broken_options(),
         broken::broken_headers(),
         option::extremes(),
+        option::totals(),
         option_2005::usual(),
         option_2005::places(),
         option_2005::networks(),
@@ -107,7 +108,7 @@ pub fn wish() -> Forward {
 
 fn answer() -> Return {
     Return {
-        feedback_Bps: -500,
+        feedback: Feedback::Change(-500),
         xcp_hops: Some(2),
         other_hops: Some(1),
     }
@@ -175,6 +176,16 @@ fn forward(frame: &Frame, at: usize, f: Forward) -> Decoded {
         wire: Some(Wire::Option),
         option_offset: Some(frame.tcp_offset() + at),
         forward: Some(f),
+        ..Decoded::default()
+    }
+}
+
+fn returns(frame: &Frame, at: usize, r: Return) -> Decoded {
+    Decoded {
+        kind: Kind::Return,
+        wire: Some(Wire::Option),
+        option_offset: Some(frame.tcp_offset() + at),
+        back: Some(r),
         ..Decoded::default()
     }
 }

@@ -2,41 +2,56 @@
 //! The format `option`: its kinds, places, and values.
 
 use super::{
-    answer, behind_timestamps, both, case, forward, usual_frame, wish, Case, ACK, DELTA_BPS,
-    SYN_FLAG, TTL,
+    answer, behind_timestamps, both, case, forward, returns, usual_frame, wish, Case, ACK,
+    DELTA_BPS, SYN_FLAG, TTL,
 };
 use crate::wire::decode::{Decoded, Kind, Wire};
 use crate::wire::frame::Frame;
-use crate::wire::option::{self, seconds, Forward, SYN};
+use crate::wire::option::{self, seconds, Feedback, Forward, Return, SYN};
+
+fn two_way_frame(r: Return) -> Frame {
+    Frame {
+        options: behind_timestamps(option::both(wish(), r)),
+        payload: 1500 - 20 - 60,
+        ..Frame::default()
+    }
+}
+
+fn ack_frame(r: Return) -> Frame {
+    Frame {
+        flags: ACK,
+        options: behind_timestamps(option::back(r)),
+        payload: 0,
+        ..Frame::default()
+    }
+}
+
+fn syn_frame(flags: u8, handshake: Vec<u8>) -> Frame {
+    Frame {
+        flags,
+        options: [SYN.to_vec(), handshake].concat(),
+        payload: 0,
+        ..Frame::default()
+    }
+}
+
+fn handshake(frame: &Frame) -> Decoded {
+    Decoded {
+        kind: Kind::Handshake,
+        wire: Some(Wire::Option),
+        option_offset: Some(frame.tcp_offset() + 40),
+        ..Decoded::default()
+    }
+}
 
 pub fn usual() -> Vec<Case> {
     let data = Frame {
         payload: 1500 - 20 - 56,
         ..usual_frame()
     };
-    let two_way = Frame {
-        options: behind_timestamps(option::both(wish(), answer())),
-        payload: 1500 - 20 - 60,
-        ..Frame::default()
-    };
-    let ack = Frame {
-        flags: ACK,
-        options: behind_timestamps(option::back(answer())),
-        payload: 0,
-        ..Frame::default()
-    };
-    let syn = |flags| Frame {
-        flags,
-        options: [SYN.to_vec(), option::handshake()].concat(),
-        payload: 0,
-        ..Frame::default()
-    };
-    let handshake = |frame: &Frame| Decoded {
-        kind: Kind::Handshake,
-        wire: Some(Wire::Option),
-        option_offset: Some(frame.tcp_offset() + 40),
-        ..Decoded::default()
-    };
+    let two_way = two_way_frame(answer());
+    let ack = ack_frame(answer());
+    let syn = |flags| syn_frame(flags, option::handshake());
     vec![
         case(
             "forward",
@@ -54,13 +69,7 @@ pub fn usual() -> Vec<Case> {
             "return",
             "a pure ACK with a return option",
             &ack,
-            Decoded {
-                kind: Kind::Return,
-                wire: Some(Wire::Option),
-                option_offset: Some(ack.tcp_offset() + 32),
-                back: Some(answer()),
-                ..Decoded::default()
-            },
+            returns(&ack, 32, answer()),
         ),
         case(
             "syn",
@@ -183,6 +192,55 @@ pub fn extremes() -> Vec<Case> {
                 xcp_hops: Some(15),
                 ..wish()
             },
+        ),
+    ]
+}
+
+/// Return headers of version 2, and the handshakes that agree on them.
+pub fn totals() -> Vec<Case> {
+    let total = |units| Return {
+        feedback: Feedback::Total(units),
+        ..answer()
+    };
+    let less = ack_frame(total(-500));
+    let most = ack_frame(total(i32::MAX));
+    let two_way = two_way_frame(total(-500));
+    let syn = |name, about, flags| {
+        let frame = syn_frame(flags, option::handshake_with_totals());
+        let expect = Decoded {
+            totals: true,
+            ..handshake(&frame)
+        };
+        case(name, about, &frame, expect)
+    };
+    vec![
+        case(
+            "return-total",
+            "a pure ACK with a return option of version 2: a running total",
+            &less,
+            returns(&less, 32, total(-500)),
+        ),
+        case(
+            "return-total-most",
+            "the largest running total",
+            &most,
+            returns(&most, 32, total(i32::MAX)),
+        ),
+        case(
+            "both-total",
+            "1500 bytes of IPv4, a forward header and a return header of version 2",
+            &two_way,
+            both(&two_way, 32, wish(), total(-500)),
+        ),
+        syn(
+            "syn-totals",
+            "a SYN of a host that understands running totals",
+            SYN_FLAG,
+        ),
+        syn(
+            "syn-ack-totals",
+            "a SYN-ACK that agrees to running totals",
+            SYN_FLAG | ACK,
         ),
     ]
 }

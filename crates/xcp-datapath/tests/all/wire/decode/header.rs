@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{be32, saturate, Decoded, Kind, Malformed, Segment, Wire};
 use crate::wire::frame::TCP;
 use crate::wire::header::{Raw, LEN, MINIMAL, STANDARD};
-use crate::wire::option::{seconds, Forward, Return};
+use crate::wire::option::{seconds, Feedback, Forward, Return};
 
 /// Length byte of draft -00, which means 20.
 const LENGTH_2004: u8 = 0x28;
@@ -74,7 +74,7 @@ pub fn decode(ip: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
     let feedback = &h[if first.version == 3 { 12 } else { 16 }..];
     seen.kind = if minimal { Kind::Return } else { Kind::Both };
     seen.back = Some(Return {
-        feedback_Bps: be32(feedback) as i32,
+        feedback: Feedback::Change(be32(feedback) as i32),
         xcp_hops: None,
         other_hops: (minimal && h[3] >> 4 != 0).then_some(h[3] & 15),
     });

@@ -57,6 +57,9 @@ pub struct Decoded {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_offset: Option<usize>,
     pub checksum_valid: Option<bool>,
+    /// The handshake of a host that understands running totals.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub totals: bool,
     pub forward: Option<Forward>,
     #[serde(rename = "return")]
     pub back: Option<Return>,

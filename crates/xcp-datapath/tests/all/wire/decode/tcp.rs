@@ -2,7 +2,9 @@
 //! The TCP options of both option formats.
 
 use super::{be16, be32, saturate, Decoded, Kind, Malformed, Segment, Wire};
-use crate::wire::option::{seconds, Forward, Return, ID, KIND, VERSION};
+use crate::wire::option::{
+    seconds, Feedback, Forward, Return, ID, KIND, TOTALS, TOTAL_VERSION, VERSION,
+};
 use crate::wire::option_2005::{
     self as o2005, Feedback2005, Forward2005, Option2005, FORWARD_KIND, RETURN_KIND,
 };
@@ -29,6 +31,8 @@ pub fn decode(tcp: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
             (KIND, 4..) if o[2..4] == ID => {
                 experiment(o, tcp.ttl, seen)?;
                 seen.option_offset = Some(tcp.offset + at);
+                let behind = &walk.tcp[walk.at..];
+                seen.totals = seen.kind == Kind::Handshake && behind.starts_with(&TOTALS);
                 return Ok(());
             }
             (FORWARD_KIND, o2005::FORWARD_LEN) => {
@@ -83,29 +87,31 @@ fn returns(option: &[u8]) -> bool {
 
 /// The format `option`.
 fn experiment(o: &[u8], ttl: u8, seen: &mut Decoded) -> Result<(), Malformed> {
-    seen.kind = match o.len() {
-        4 => Kind::Handshake,
-        _ if o[4] >> 4 != VERSION => return Err(Malformed),
-        10 => Kind::Return,
-        22 => Kind::Forward,
-        28 => Kind::Both,
+    let (kind, ahead, returned) = match o.len() {
+        4 => (Kind::Handshake, None, None),
+        10 => (Kind::Return, None, Some(back(o[5], o[4], &o[6..])?)),
+        22 => (Kind::Forward, Some(forward(o, ttl)?), None),
+        28 => (
+            Kind::Both,
+            Some(forward(o, ttl)?),
+            // of a version that is unknown: no matter to routers
+            back(o[22], o[23], &o[24..]).ok(),
+        ),
         _ => return Err(Malformed),
     };
+    seen.kind = kind;
     seen.wire = Some(Wire::Option);
-    if seen.is_forward() {
-        seen.forward = Some(forward(o, ttl));
-    }
-    seen.back = match seen.kind {
-        Kind::Return => Some(back(o[5], o[4], &o[6..])),
-        Kind::Both => Some(back(o[22], o[23], &o[24..])),
-        _ => None,
-    };
+    seen.forward = ahead;
+    seen.back = returned;
     Ok(())
 }
 
-fn forward(o: &[u8], ttl: u8) -> Forward {
+fn forward(o: &[u8], ttl: u8) -> Result<Forward, Malformed> {
+    if o[4] >> 4 != VERSION {
+        return Err(Malformed);
+    }
     let (rtt_ticks, x_ticks) = (be32(&o[6..]), be32(&o[10..]));
-    Forward {
+    Ok(Forward {
         rtt_ticks,
         rtt_s: seconds(rtt_ticks),
         x_ticks,
@@ -115,15 +121,20 @@ fn forward(o: &[u8], ttl: u8) -> Forward {
         xcp_ttl: Some(o[5]),
         xcp_hops: Some(o[4] & 15),
         other_hops: Some(i16::from(o[5]) - i16::from(ttl)),
-    }
+    })
 }
 
-fn back(xcp_hops: u8, flags: u8, feedback: &[u8]) -> Return {
-    Return {
-        feedback_Bps: be32(feedback) as i32,
+fn back(xcp_hops: u8, flags: u8, feedback: &[u8]) -> Result<Return, Malformed> {
+    let value = be32(feedback) as i32;
+    Ok(Return {
+        feedback: match flags >> 4 {
+            VERSION => Feedback::Change(value),
+            TOTAL_VERSION => Feedback::Total(value),
+            _ => return Err(Malformed),
+        },
         xcp_hops: Some(xcp_hops),
         other_hops: Some(flags & 15),
-    }
+    })
 }
 
 /// The format `option-2005`.
