@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * What a sender asks for follows what its application has given. That is looked
- * at with each ACK; a window that starts would ask for nothing until its first
- * ACK, and a file of three windows takes an RTT longer. So what asks for
- * nothing looks again with each packet.
+ * at with each ACK; a connection that starts would ask for nothing until its
+ * first ACK, and a file of three windows takes an RTT longer. So then it looks
+ * again with each packet. Not after a pause: many that wake up at once would be
+ * granted the same spare capacity (idle-restart: 159 packets waiting, else 9).
  */
 #ifndef XCP_BPF_GIVEN_H
 #define XCP_BPF_GIVEN_H
@@ -69,7 +70,8 @@ static __always_inline void ask(struct bpf_sock *sk, struct xcp_socket *s)
 {
 	struct tcp_sock *tp;
 
-	if (s->sender.request_Bps || s->fell_back || !does(XCP_CURE_USE))
+	if (s->sender.arrived >= XCP_START_PACKETS || s->sender.request_Bps ||
+	    s->fell_back || !does(XCP_CURE_USE))
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
