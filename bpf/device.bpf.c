@@ -10,8 +10,11 @@
  *
  * Ingress. Only headers of connections that speak, and from configured peers to
  * an address of this host, are taken out: anything else is left to the kernel,
- * which answers as it answers protocols that it does not know. Feedback is
- * added to the socket's sums without its lock, by atomic operations.
+ * which answers as it answers protocols that it does not know. TCP has not seen
+ * the packet yet: a header is believed only where its sequence and
+ * acknowledgement numbers are some that TCP would take, which who does not see
+ * the connection must guess. Feedback is added to the socket's sums without its
+ * lock, by atomic operations.
  *
  * Handshake. A header on a SYN or SYN-ACK says that its sender speaks; `heard`
  * keeps that until the socket is there (option.bpf.c). Without an answer to a
@@ -28,6 +31,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* the longest pure ACK */
 #define ACK_MAX (IPV6_LEN + XCP_TCP_HEADER_MAX)
 #define TCP_FLAGS 13 /* of the TCP header */
+#define TCP_SEQ 4
+#define TCP_ACK 8
+/* what a connection may have sent again, if its window is smaller */
+#define WINDOW_LEAST 65535
 
 /* Set before loading. */
 const volatile struct {
@@ -224,7 +231,9 @@ struct arrived {
 	__u8 header[XCP_HEADER_LEN];
 	struct xcp_header head;
 	enum xcp_kind kind;
-	__u8 flags; /* of TCP */
+	__u32 seq; /* of TCP */
+	__u32 ack;
+	__u8 flags;
 	__u8 ttl;
 	__u8 v4;
 };
@@ -233,7 +242,7 @@ struct arrived {
 static __always_inline bool read_arrived(struct __sk_buff *skb,
 					 struct arrived *a)
 {
-	__u8 ip[IPV6_LEN] = {};
+	__u8 ip[IPV6_LEN] = {}, tcp[TCP_FLAGS + 1];
 
 	a->l3 = options.l2_len;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
@@ -259,11 +268,58 @@ static __always_inline bool read_arrived(struct __sk_buff *skb,
 	else
 		a->kind = xcp_header_read(a->header, &a->head);
 	if (a->kind != XCP_MALFORMED && a->head.protocol == IPPROTO_TCP &&
-	    !bpf_skb_load_bytes(skb, a->l4 + a->head.length + TCP_FLAGS,
-				&a->flags, 1))
+	    !bpf_skb_load_bytes(skb, a->l4 + a->head.length, tcp,
+				sizeof(tcp))) {
+		a->seq = xcp_get32(tcp + TCP_SEQ);
+		a->ack = xcp_get32(tcp + TCP_ACK);
+		a->flags = tcp[TCP_FLAGS];
 		return true;
+	}
 	COUNT(malformed, 1);
 	return false;
+}
+
+/* Is `value` between the two, on the circle of sequence numbers? */
+static __always_inline bool is_between(__u32 low, __u32 value, __u32 high)
+{
+	return value - low <= high - low;
+}
+
+/*
+ * Would TCP take the packet? Its own bounds are tighter: what is late or sent
+ * again counts too, and an answer may be here before TCP has noted what it has
+ * sent (snd_nxt).
+ */
+static __always_inline bool fits_windows(const struct tcp_sock *tp,
+					 const struct arrived *a)
+{
+	__u32 late = (__u32)xcp_max(tp->rcv_wnd, WINDOW_LEAST);
+
+	return a->flags & TCP_FLAG_ACK &&
+	       is_between(tp->rcv_nxt - late, a->seq,
+			  tp->rcv_wup + tp->rcv_wnd) &&
+	       is_between(tp->snd_una - tp->max_window, a->ack, tp->write_seq);
+}
+
+/*
+ * Is a packet of a handshake the answer to what was sent? A SYN answers
+ * nothing; what a listener gets without a request has a cookie that TCP checks.
+ */
+static __always_inline bool fits_handshake(struct bpf_sock *sk,
+					   const struct arrived *a)
+{
+	struct tcp_request_sock *request;
+	struct tcp_sock *tp;
+
+	if (!(a->flags & TCP_FLAG_ACK))
+		return true;
+	request = bpf_skc_to_tcp_request_sock(sk);
+	if (request)
+		return a->ack == request->snt_isn + 1;
+	if (!(a->flags & TCP_FLAG_SYN))
+		return true;
+	tp = bpf_skc_to_tcp_sock(sk);
+	return tp && is_between(tp->snd_una + 1, a->ack, tp->write_seq);
 }
 
 /* The header's facts for the socket that the packet is for. */
@@ -348,7 +404,8 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk, *full;
 	struct xcp_socket *s = NULL;
-	bool ours = false;
+	bool ours = false, fits = false;
+	struct tcp_sock *tp;
 
 	if (a->v4) {
 		__builtin_memcpy(&tuple.ipv4.saddr, names->remote.bytes + 12,
@@ -374,12 +431,19 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	if (full)
 		s = bpf_sk_storage_get(&sockets, full, NULL, 0);
 	if (s && s->speaks && is_header(s->wire)) {
-		take(s, a);
+		tp = bpf_skc_to_tcp_sock(full);
+		fits = tp && fits_windows(tp, a);
+		if (fits)
+			take(s, a);
 		ours = true;
 	} else if (is_peer(names)) {
-		hear(a, names);
+		fits = fits_handshake(sk, a);
+		if (fits)
+			hear(a, names);
 		ours = true;
 	}
+	if (ours && !fits)
+		COUNT(implausible, 1);
 	bpf_sk_release(sk);
 	return ours;
 }

@@ -30,7 +30,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 4096);
 	__type(key, struct xcp_peer_key);
-	__type(value, __u8); /* enum xcp_wire */
+	__type(value, __u8); /* enum xcp_wire, XCP_WIRE_SILENT */
 } peers SEC(".maps");
 
 /* Handshakes that came with a header; forgotten when the map is full. */

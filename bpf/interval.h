@@ -75,12 +75,17 @@ static __noinline void split_pools(const struct xcp_router_law *law,
 	}
 }
 
-/* The queue discipline's record, if it is this device's. */
+/*
+ * The queue discipline's record, as long as that is there: anyone may replace
+ * it, and then the device's own counters tell of what there is.
+ */
 static __always_inline struct xcp_queue *queue_record(void)
 {
 	__u32 key = config.queue - 1;
+	struct xcp_queue *queue =
+		config.queue ? bpf_map_lookup_elem(&queues, &key) : NULL;
 
-	return config.queue ? bpf_map_lookup_elem(&queues, &key) : NULL;
+	return queue && queue->present ? queue : NULL;
 }
 
 __noinline int capacity(__u64 now)
@@ -135,12 +140,11 @@ static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 	bpf_ringbuf_submit(r, 0);
 }
 
-/* What all CPUs have seen, and the longest RTT of the interval. */
-static __noinline __u64 collect(void)
+/* What all CPUs have seen. */
+static __noinline void collect(void)
 {
 	struct xcp_router_sums *sums = &link.sums;
 	struct xcp_router_cpu *cpu;
-	__u64 longest_rtt = 0;
 	__u32 key;
 
 	__builtin_memset(sums, 0, sizeof(*sums));
@@ -156,30 +160,28 @@ static __noinline __u64 collect(void)
 		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
 		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
 		sums->granted_Bps += cpu->sums.granted_Bps;
-		longest_rtt = xcp_max(longest_rtt, cpu->pool.longest_rtt);
 		link.other.other_B += cpu->other_B;
 		link.other.other_flows += xcp_sampler_flows(&cpu->other);
 	}
-	return longest_rtt;
 }
 
 __noinline int interval_end(__u64 now)
 {
-	__u64 longest_rtt, interval_ns, traffic_B, sum_x;
+	__u64 interval_ns, traffic_B, sum_x;
 	struct xcp_router_law *law;
 	__u32 epoch;
 
 	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
 		return 0;
 	if (!link.started) {
-		xcp_router_init(&link.state, &link.law[0], now);
+		xcp_router_init(&link.state, &config.params, &link.law[0], now);
 		link.law[1] = link.law[0];
 		link.started = now;
 	}
 	if (!link.fell && !xcp_router_interval_due(&link.state, now))
 		goto out;
 	link.fell = 0;
-	longest_rtt = collect();
+	collect();
 	interval_ns = now - link.state.interval_start_ns;
 	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
 	sum_x = link.sums.sum_x - link.state.last.sum_x;
@@ -187,7 +189,7 @@ __noinline int interval_end(__u64 now)
 	law = &link.law[epoch & 1];
 	capacity(now);
 	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
-				    longest_rtt, now, law)) {
+				    now, law)) {
 		split_pools(law, traffic_B, sum_x);
 		barrier();
 		link.epoch = epoch;
@@ -213,12 +215,16 @@ static __always_inline __u64 see(const struct net_device *dev, __u64 now)
 	__u64 backlog_B, other_B = 0;
 
 	read_link(dev, &r);
-	if (r.sent_packets - link.seen_packets < 1ULL << 32)
+	/* other queues or queue disciplines begin with other counts */
+	if (r.queues == link.seen_queues &&
+	    r.sent_packets - link.seen_packets < 1ULL << 32)
 		seen->sent_B +=
 			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
 					r.sent_packets - link.seen_packets);
 	link.seen_B = r.sent_B;
 	link.seen_packets = r.sent_packets;
+	link.seen_queues = r.queues;
+	link.has_classes = queue != NULL;
 	backlog_B = r.backlog_B;
 	if (queue) {
 		other_B = queue->class[XCP_CLASS_OTHER].backlog_B;

@@ -59,11 +59,13 @@ struct xcp_router_link {
 	uint64_t look_ns; /* when the link is looked at again */
 	uint64_t seen_B; /* sent until the last look, as Linux counts */
 	uint64_t seen_packets;
+	uint64_t seen_queues; /* which they were counted by */
 	struct xcp_capacity_interval seen;
 	struct xcp_sharing_interval other;
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
 	uint32_t fell; /* what it carries: the interval ends now */
-	uint32_t unused;
+	uint32_t has_classes; /* queues by class: the queue discipline is there
+			       */
 };
 
 /* One control interval, for people: the ring buffer `trace`. */
@@ -158,6 +160,9 @@ struct xcp_peer_key {
 	struct xcp_address address;
 };
 
+/* In place of a wire format: nothing is spoken. */
+#define XCP_WIRE_SILENT 255
+
 /* A connection whose handshake came with a header. */
 struct xcp_heard_key {
 	uint64_t netns;
@@ -200,6 +205,7 @@ struct xcp_host_counters {
 	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
 	uint64_t header_left_out; /* too long a packet, or IP options */
 	uint64_t malformed;
+	uint64_t implausible; /* headers that TCP's windows do not fit */
 	struct xcp_host_sums sums; /* B/s */
 	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };

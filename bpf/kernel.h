@@ -120,6 +120,7 @@ struct tcp_skb_cb {
 } XCP_KERNEL;
 
 struct skb_shared_info {
+	__u16 gso_size;
 	__u16 gso_segs;
 } XCP_KERNEL;
 
@@ -132,6 +133,8 @@ struct sk_buff {
 	struct net_device *dev;
 	unsigned long _skb_refdst;
 	unsigned char *head;
+	unsigned char *data;
+	__u32 len;
 	__u32 end;
 	__u16 network_header;
 	__u8 ip_summed : 2;
@@ -199,7 +202,11 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u16 tcp_header_len;
 	__u32 srtt_us; /* 1/8 us */
+	__u32 rcv_nxt;
+	__u32 rcv_wnd;
+	__u32 rcv_wup; /* rcv_nxt when the window was last told */
 	__u32 snd_wnd;
+	__u32 max_window; /* the most that snd_wnd has been */
 	__u32 snd_una;
 	__u32 write_seq; /* the application has given so much */
 	__u32 snd_nxt;
@@ -220,6 +227,10 @@ struct tcp_sock {
 
 struct request_sock {
 	struct sock_common __req_common;
+} XCP_KERNEL;
+
+struct tcp_request_sock {
+	__u32 snt_isn;
 } XCP_KERNEL;
 
 /* the context of sock_ops programs as the kernel has it */

@@ -17,9 +17,6 @@
 
 #include "kernel.h"
 
-/* Queues of a device that are looked at. */
-#define XCP_LINK_QUEUES 64
-
 /*
  * A per-CPU value of our own. Its pointer as the kernel writes it, and as each
  * CPU's copy is found at, tell the distance that holds for all per-CPU
@@ -37,6 +34,7 @@ struct link_reading {
 	__u64 sent_packets;
 	__u32 backlog_B;
 	__u32 records; /* that were read */
+	__u64 queues; /* which queue disciplines they are of */
 };
 
 static __always_inline void *at(__u64 address)
@@ -104,16 +102,17 @@ static __always_inline void read_link(const struct net_device *dev,
 				      struct link_reading *r)
 {
 	__u64 root = address_in(dev->qdisc), first = address_in(dev->_tx);
-	__u32 i, size = bpf_core_type_size(struct netdev_queue);
+	__u32 i, count = dev->real_num_tx_queues;
+	__u32 size = bpf_core_type_size(struct netdev_queue);
 	struct netdev_queue *queue;
 	__u64 qdisc;
 
-	for (i = 0; i < XCP_LINK_QUEUES; i++) {
-		if (i >= dev->real_num_tx_queues)
-			break;
+	bpf_for(i, 0, count)
+	{
 		queue = bpf_core_cast(at(first + i * size),
 				      struct netdev_queue);
 		qdisc = address_in(queue->qdisc);
+		r->queues = r->queues * 31 + qdisc;
 		read_qdisc(qdisc, r);
 		if (qdisc == root)
 			break;

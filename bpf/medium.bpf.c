@@ -13,6 +13,7 @@
  */
 #include "kernel.h"
 #include "intf.h"
+#include "segments.h"
 #include "../core/xcp_shaper.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -50,7 +51,7 @@ int xcp_depart(struct __sk_buff *skb)
 	kskb = bpf_cast_to_kern_ctx(skb);
 	if (kskb->dev->qdisc->q.qlen >= medium.limit_packets)
 		return XCP_TC_NEXT;
-	n = skb->gso_segs ? skb->gso_segs : 1;
+	n = segments_of(bpf_cast_to_kern_ctx(skb));
 	takes = xcp_shaper_time(medium.rate_Bps,
 				xcp_frame_bytes(&medium.frame, skb->len, n));
 	now = bpf_ktime_get_ns();

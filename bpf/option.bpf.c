@@ -15,8 +15,9 @@
  *    is reserved when TCP computes its segment size.
  * 3. What arrives is added to the receiver's sum or handed to the congestion
  *    control, which runs later on the same ACK. One header stands for all
- *    the wire packets that receive offload merged (gso_segs), and segmentation
- *    offload will copy the return header as often, so it carries an n-th.
+ *    the wire packets that receive offload merged (segments.h), and
+ * segmentation offload will copy the return header as often, so it carries an
+ * n-th.
  * 4. A path on which no XCP router was seen falls back to the default; once per
  *    RTT a header goes on, asking for nothing, and the first router that shows
  *    up brings `xcp` back.
@@ -24,6 +25,7 @@
 #include "chosen.h"
 #include "given.h"
 #include "option_2005.h"
+#include "segments.h"
 #include "ttl.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -32,18 +34,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* timeouts of one segment after which it is sent without a header */
 #define SILENT_TIMEOUTS 2
 
-/* How many wire packets the packet of this callback stands for. */
-static __always_inline __u32 wire_packets(const struct sk_buff *skb)
-{
-	struct skb_shared_info *info;
-	__u16 segs = 0;
-
-	info = (void *)(skb->head + skb->end);
-	bpf_core_read(&segs, sizeof(segs), &info->gso_segs);
-	return segs ? segs : 1;
-}
-
-/* The same for a packet that TCP is about to send. */
+/* How many wire packets a packet that TCP is about to send will be. */
 static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)skb->cb;
@@ -101,16 +92,33 @@ static __always_inline bool choose(struct bpf_sock_ops *skops,
 			       sizeof(xcp));
 }
 
+/*
+ * The callbacks that were asked for here; other programs may ask for some too,
+ * which stay. Sockets that are accepted have their listener's.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, __u32);
+} callbacks SEC(".maps");
+
 static __always_inline void set_callbacks(struct bpf_sock_ops *skops,
 					  __u32 flags)
 {
-	__u32 ours = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
-		     BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG |
-		     BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG |
-		     BPF_SOCK_OPS_RTO_CB_FLAG;
+	__u32 present = skops->bpf_sock_ops_cb_flags;
+	struct bpf_sock *sk = skops->sk;
+	__u32 *ours = NULL;
 
-	bpf_sock_ops_cb_flags_set(
-		skops, (skops->bpf_sock_ops_cb_flags & ~ours) | flags);
+	if (sk)
+		ours = bpf_sk_storage_get(&callbacks, sk, NULL,
+					  flags ? BPF_SK_STORAGE_GET_F_CREATE
+						: 0);
+	if (!ours)
+		return;
+	present &= ~*ours;
+	*ours = flags & ~present;
+	bpf_sock_ops_cb_flags_set(skops, present | flags);
 }
 
 /* Loads our option of the packet at hand; XCP_NONE if it has none. */
@@ -206,6 +214,14 @@ static __always_inline struct xcp_heard_key names_of(struct bpf_sock_ops *skops)
 	return key;
 }
 
+/* Is nothing to be spoken with the other end? */
+static __noinline bool is_silent(struct bpf_sock_ops *skops)
+{
+	struct xcp_heard_key names = names_of(skops);
+
+	return wire_of(names.netns, &names.remote) == XCP_WIRE_SILENT;
+}
+
 /* A socket with xcp connects: the peer's wire format is offered. */
 static __noinline void offer(struct bpf_sock_ops *skops)
 {
@@ -215,6 +231,8 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 
 	wire = wire_of(names.netns, &names.remote);
 	forget(skops); /* of an earlier connection */
+	if (wire == XCP_WIRE_SILENT)
+		return;
 	s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
 		return;
@@ -351,6 +369,11 @@ static __always_inline void established(struct bpf_sock_ops *skops,
 		forget(skops);
 		return;
 	}
+	if (is_silent(skops)) {
+		forget(skops);
+		fall_back(skops, kernel_sock(skops));
+		return;
+	}
 	kind = load_option(skops, option, 0);
 	if (is_kind(kind)) {
 		s = begin(skops, XCP_WIRE_OPTION);
@@ -391,7 +414,8 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 		s = socket_of(skops, 0);
 		return s && !is_header(s->wire) ? s->wire : -1;
 	}
-	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk))
+	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk) ||
+	    is_silent(skops))
 		return -1;
 	return offered(skops);
 }
@@ -617,7 +641,7 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 	s = socket_of(skops, 0);
 	if (!s)
 		return;
-	n = wire_packets(kern->skb);
+	n = segments_of(kern->skb);
 	if (s->wire == XCP_WIRE_OPTION_2005) {
 		parse_2005(skops, s, n);
 		return;

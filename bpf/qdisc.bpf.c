@@ -23,6 +23,7 @@
  */
 #include "qdisc.h"
 #include "intf.h"
+#include "segments.h"
 #include "../core/xcp_service.h"
 #include "../core/xcp_shaper.h"
 
@@ -132,15 +133,6 @@ static __always_inline enum xcp_class class_of(const struct sk_buff *skb,
 			       d->record != NO_RECORD
 		       ? XCP_CLASS_XCP
 		       : XCP_CLASS_OTHER;
-}
-
-static __always_inline __u32 wire_packets(const struct sk_buff *skb)
-{
-	const struct skb_shared_info *info = bpf_rdonly_cast(
-		skb->head + skb->end,
-		bpf_core_type_id_kernel(struct skb_shared_info));
-
-	return info->gso_segs;
 }
 
 static __always_inline void push(struct discipline *d, enum xcp_class class,
@@ -296,7 +288,7 @@ int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	c = config_of(d);
 	class = class_of(skb, d);
 	len = pkt_len(skb);
-	bytes = xcp_frame_bytes(&c->frame, len, wire_packets(skb));
+	bytes = xcp_frame_bytes(&c->frame, len, segments_of(skb));
 	backlog = &d->backlog[class];
 	limit_packets =
 		c->limit_packets ? c->limit_packets : DEFAULT_LIMIT_PACKETS;

@@ -38,6 +38,7 @@ const volatile struct {
 } options = {14, 1};
 
 #include "interval.h"
+#include "segments.h"
 #include "find.h"
 
 /* A wire packet of a super-packet: one of n, all alike. */
@@ -80,6 +81,7 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 {
 	__u32 epoch = *(volatile __u32 *)&link.epoch;
 	struct xcp_router_law *law = &link.law[epoch & 1];
+	struct xcp_claim c;
 	__s32 delta;
 
 	if (cpu->epoch != epoch) {
@@ -87,15 +89,14 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 				     law->shift);
 		cpu->epoch = epoch;
 	}
-	if (h->rtt)
-		xcp_router_arrival_xcp(&cpu->sums, &cpu->pool, law, n, h->x,
-				       h->rtt);
 	if (n > 1)
 		bytes /= n;
-	delta = xcp_router_departure(law, &cpu->pool, n, bytes, h->x, h->rtt,
-				     h->delta);
+	c = xcp_router_claim(law, bytes, h->x, h->rtt);
+	if (c.rtt)
+		xcp_router_arrival_xcp(&cpu->sums, n, &c);
+	delta = xcp_router_departure(law, &cpu->pool, n, &c, h->delta);
 	cpu->counters.xcp_packets += n;
-	xcp_router_granted(&cpu->sums, n, bytes, h->rtt, delta);
+	xcp_router_granted(law, &cpu->sums, n, &c, delta);
 	cpu->counters.granted_Bps += (__s64)delta * n;
 	return delta;
 }
@@ -325,7 +326,7 @@ int xcp_router(struct __sk_buff *skb)
 
 	s.n = skb->gso_segs;
 	if (!s.n)
-		s.n = 1;
+		s.n = skb->gso_size ? segments_of(kskb) : 1;
 	s.bytes = skb->wire_len;
 	if (!s.bytes)
 		s.bytes = skb->len;
@@ -369,7 +370,7 @@ int xcp_router(struct __sk_buff *skb)
 		edit_slowly(skb, cpu, &s);
 	}
 arrived:
-	if (config.queue && skb->tc_classid != XCP_CLASSID)
+	if (link.has_classes && skb->tc_classid != XCP_CLASSID)
 		arrive_other(skb, cpu, s.bytes);
 	else
 		xcp_router_arrival(&cpu->sums, s.bytes);

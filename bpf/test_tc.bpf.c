@@ -2,7 +2,9 @@
 /*
  * The tests' accidents: tc programs that strip the option as a middlebox
  * would, from handshakes or later, and that drop packets and keep account of
- * what they carried; and a program that no verifier takes.
+ * what they carried; neighbours, that end the chain of a device's programs, or
+ * ask for callbacks of sockets; one that makes the kernel forget how many
+ * segments a super-packet has; and a program that no verifier takes.
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
@@ -11,6 +13,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define L2_LEN 14
+#define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 
 struct test_config {
@@ -32,6 +35,9 @@ struct test_account {
 	__s64 lost_feedback_Bps;
 	__u64 forward; /* options that tell of the way, super-packets as one */
 	__u64 other_hops; /* of them in all, to here */
+	__u64 rtts; /* callbacks of a neighbour */
+	__u64 forgotten; /* super-packets whose segments are not known any more
+			  */
 };
 
 struct test_config config SEC(".data.config");
@@ -179,6 +185,41 @@ int xcp_accident(struct __sk_buff *skb)
 		return drop(skb, &c);
 	}
 	return XCP_TC_NEXT;
+}
+
+/* Ends the chain: programs behind it see nothing. */
+SEC("?tc")
+int xcp_ends(struct __sk_buff *skb)
+{
+	return TC_ACT_OK;
+}
+
+/* A super-packet as from a guest or a tap device. */
+SEC("?tc")
+int xcp_forgets(struct __sk_buff *skb)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+
+	if (skb->gso_segs < 2)
+		return XCP_TC_NEXT;
+	if (!bpf_skb_adjust_room(skb, 8, BPF_ADJ_ROOM_MAC, flags) &&
+	    !bpf_skb_adjust_room(skb, -8, BPF_ADJ_ROOM_MAC, flags) &&
+	    !skb->gso_segs)
+		__sync_fetch_and_add(&account.forgotten, 1);
+	return XCP_TC_NEXT;
+}
+
+/* Someone else's: is told of each RTT of each connection. */
+SEC("?sockops")
+int xcp_neighbour(struct bpf_sock_ops *skops)
+{
+	if (skops->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
+		bpf_sock_ops_cb_flags_set(skops,
+					  skops->bpf_sock_ops_cb_flags |
+						  BPF_SOCK_OPS_RTT_CB_FLAG);
+	else if (skops->op == BPF_SOCK_OPS_RTT_CB)
+		__sync_fetch_and_add(&account.rtts, 1);
+	return 1;
 }
 
 /* Reads a packet without a look at its end. */

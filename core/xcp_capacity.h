@@ -8,6 +8,7 @@
  *   sent     bytes that left in the last control interval, of all traffic
  *   L        what the link carries                               B/s
  *   P        the largest L, forgotten by 1/512 an interval       B/s
+ *   M        the most that it can carry, where that is known     B/s
  *   d        the control interval                                s
  *   C        what is handed out, min(configured, L + e)          B/s
  *   e        min(L / 64, 3 KB / d)                               B/s
@@ -26,6 +27,9 @@
  *    | +------- busy: L = left ----+--------------------------------- | -+   |
  *    +--------------- L reaches P ------------------------------------+------+
  *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
+ *
+ * A device that never holds packets back is never busy: L would grow with what
+ * the senders send, without end. So neither L nor what left counts beyond M.
  *
  * Fallen: in a quarter of d without a rest, and 12 KB, less than 3/4 of L left.
  * The control interval ends at once, and that is L.
@@ -117,7 +121,8 @@ XCP_INLINE void xcp_capacity_known(struct xcp_capacity *c, uint64_t link_Bps)
 }
 
 /* L of a link that is free, if it carried what L had been raised to. */
-XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t d_ns)
+XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
+				   uint64_t d_ns)
 {
 	uint64_t least_Bps = c->link_Bps - c->link_Bps / 64;
 
@@ -143,21 +148,25 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t d_ns)
 			c->state = XCP_LINK_KNOWN;
 		}
 	}
-	c->link_Bps = xcp_min(c->link_Bps, XCP_CAPACITY_MAX_BPS);
+	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
 }
 
 /*
  * Takes in an interval of a link configured to carry `configured_Bps`, 0 if
- * nobody knows.
+ * nobody knows; it cannot carry more than `most_Bps`, 0 if nobody knows.
  */
 XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
-				     uint64_t configured_Bps, uint64_t d_ns)
+				     uint64_t configured_Bps, uint64_t most_Bps,
+				     uint64_t d_ns)
 {
 	uint64_t sent_B = i->sent_B - c->seen_sent_B;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
 	uint64_t fell_Bps = xcp_capacity_fell(c, i, d_ns);
 	bool first = !c->seen_ns, busy;
+
+	most_Bps = xcp_min(most_Bps ? most_Bps : XCP_CAPACITY_MAX_BPS,
+			   XCP_CAPACITY_MAX_BPS);
 
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
@@ -172,8 +181,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->min_backlog_B = UINT64_MAX;
 	if (first || !elapsed_ns)
 		return;
-	c->left_Bps =
-		xcp_min(xcp_rate(sent_B, elapsed_ns), XCP_CAPACITY_MAX_BPS);
+	c->left_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), most_Bps);
 	XCP_FORGET(c->left_Bps);
 	c->most_Bps -= c->most_Bps / 512;
 	if (fell_Bps)
@@ -181,7 +189,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (busy)
 		xcp_capacity_known(c, xcp_max(c->left_Bps, 1));
 	else
-		xcp_capacity_raise(c, d_ns);
+		xcp_capacity_raise(c, most_Bps, d_ns);
 }
 
 /* C: what the link carries and e, at most what is configured. */

@@ -41,12 +41,14 @@ XCP_INLINE uint64_t xcp_frame_one(const struct xcp_frame *f, uint64_t len)
 	return bytes;
 }
 
-/* Of n wire packets, `len` bytes together, all but the last alike. */
+/* Of n wire packets, `len` bytes together, all but the last alike; 0 of none.
+ */
 XCP_INLINE uint64_t xcp_frame_bytes(const struct xcp_frame *f, uint64_t len,
 				    uint32_t n)
 {
-	return XCP_LIKELY(n <= 1) ? xcp_frame_one(f, len)
-				  : xcp_frame_one(f, len / n) * n;
+	if (XCP_LIKELY(n == 1))
+		return xcp_frame_one(f, len);
+	return n ? xcp_frame_one(f, len / n) * n : 0;
 }
 
 #endif

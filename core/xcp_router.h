@@ -12,7 +12,13 @@
  *   delta  throughput change a packet asks for, then gets      B/s
  *
  * Arrival, every packet:   input_traffic += size
- *   forward XCP packet:    sum_x += X,  sum_rtt_x += RTT X
+ *   forward XCP packet:    RTT = min(RTT, max_rtt)
+ *                          X = min(X, RTT min(size, 512 B) / 512 B)
+ *                          sum_x += X,  sum_rtt_x += RTT X
+ *
+ * Headers may lie, so what one says counts for no more than its packet can
+ * mean: a window holds a whole packet at least, so X is at most the RTT; a
+ * longer one than the operator has allowed for does not count.
  *
  * Control interval, every max(d, min_interval):
  *   d       = sum_rtt_x / sum_x
@@ -24,10 +30,11 @@
  *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
  *
  * G is what headers left with in the interval, G' in the one before, at most
- * size / RTT a packet. The published law has a = b = 0. It decides again what
- * it has decided and does not see yet, so its alpha must be small: then a link
- * that varies needs pushes and cuts beside it, which this one does not
- * (docs/law.md).
+ * size / RTT a packet, and at least -size / max(RTT, d): nobody gives back more
+ * than he has been seen to send. The published law has a = b = 0. It decides
+ * again what it has decided and does not see yet, so its alpha must be small:
+ * then a link that varies needs pushes and cuts beside it, which this one does
+ * not (docs/law.md).
  *
  * Departure, forward XCP packet:
  *   p = min(pos X / sum_x, what is left of pos)
@@ -35,6 +42,7 @@
  *   delta > p - n:  delta = p - n
  *   else, F >= 0:   p = delta + n; the rest of its share goes to the next ones
  *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
+ *                   where delta is at least as in G
  *   pos -= p,  neg -= n
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
  * no more will come. The published law has no second case.
@@ -76,8 +84,10 @@
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
-/* RTTs count at most this, or the longest seen recently if that is more. */
+/* RTTs count at most this, unless the operator says otherwise. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
+/* The smallest full packet, in round numbers (RFC 1122: 576 bytes). */
+#define XCP_FULL_PACKET_BITS 9
 
 /* What this law has beyond the published one; each can be left out, or all. */
 enum xcp_law_term {
@@ -92,9 +102,10 @@ enum xcp_law_term {
 
 struct xcp_router_params {
 	uint64_t capacity_Bps;
+	uint64_t most_Bps; /* that the link can carry; 0: not known */
 	uint64_t min_interval_ns;
 	uint32_t without; /* enum xcp_law_term */
-	uint32_t unused;
+	uint32_t max_rtt; /* ticks that an RTT counts at most; 0: 1 s */
 };
 
 /* What arrived since the beginning of time. One per CPU; only grows. */
@@ -112,10 +123,17 @@ struct xcp_router_law {
 	struct xcp_share neg; /* by size, in bytes */
 	uint64_t pos_pool; /* 2^-shift B/s */
 	uint64_t neg_pool;
-	uint64_t max_rtt; /* ticks */
+	uint64_t d; /* ticks, below 2^32 */
+	uint32_t max_rtt; /* ticks */
 	uint32_t shift;
-	uint32_t unused;
 	uint64_t carry_max; /* 2^-shift B/s to pass on, 0 in a cut */
+};
+
+/* What is believed of a forward header. */
+struct xcp_claim {
+	uint64_t size_B; /* of one wire packet */
+	uint64_t x; /* ticks */
+	uint64_t rtt; /* ticks, below 2^32; 0: unknown */
 };
 
 /* What is left to hand out. One per CPU. */
@@ -123,8 +141,8 @@ struct xcp_router_pool {
 	uint64_t pos; /* 2^-shift B/s */
 	uint64_t neg;
 	uint64_t carry; /* granted but not yet written */
-	uint64_t longest_rtt; /* ticks, of this interval */
 	uint32_t shift;
+	uint32_t unused;
 };
 
 /* The clocks and estimates, written by whoever claims an interval's end. */
@@ -137,7 +155,6 @@ struct xcp_router_state {
 	uint64_t min_backlog_B;
 	uint64_t queue_B; /* Q */
 	struct xcp_num d; /* ticks */
-	uint64_t longest_rtt; /* ticks, forgotten by 1/8 an interval */
 	struct xcp_capacity capacity;
 	struct xcp_sharing sharing;
 	struct xcp_flows flows;
@@ -151,7 +168,13 @@ struct xcp_router_state {
 	uint64_t intervals;
 };
 
+XCP_INLINE uint32_t xcp_router_max_rtt(const struct xcp_router_params *params)
+{
+	return params->max_rtt ? params->max_rtt : XCP_MAX_RTT_TICKS;
+}
+
 XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
+				const struct xcp_router_params *params,
 				struct xcp_router_law *law, uint64_t now_ns)
 {
 	__builtin_memset(s, 0, sizeof(*s));
@@ -161,7 +184,8 @@ XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
 	s->tq_ns = XCP_MIN_TQ_NS;
 	s->d = xcp_num_of(xcp_ns_to_ticks(XCP_INITIAL_INTERVAL_NS));
 	__builtin_memset(law, 0, sizeof(*law));
-	law->max_rtt = XCP_MAX_RTT_TICKS;
+	law->d = xcp_ns_to_ticks(XCP_INITIAL_INTERVAL_NS);
+	law->max_rtt = xcp_router_max_rtt(params);
 }
 
 /*
@@ -186,67 +210,89 @@ XCP_INLINE void xcp_router_arrival(struct xcp_router_sums *s, uint64_t bytes)
 	s->input_traffic_B += bytes;
 }
 
-/* A forward XCP packet whose RTT is known (not 0), standing for n. */
-XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s,
-				       struct xcp_router_pool *pool,
-				       const struct xcp_router_law *law,
-				       uint32_t n, uint64_t x, uint64_t rtt)
+/* A packet of `size_B` bytes says X and its RTT, in ticks. */
+XCP_INLINE struct xcp_claim xcp_router_claim(const struct xcp_router_law *law,
+					     uint64_t size_B, uint64_t x,
+					     uint64_t rtt)
 {
-	uint64_t product;
-	uint32_t low_bits = 32;
+	struct xcp_claim c = {size_B, x, xcp_min(rtt, law->max_rtt)};
+	uint64_t most = c.rtt;
 
-	if (XCP_UNLIKELY(rtt > pool->longest_rtt))
-		pool->longest_rtt = rtt;
-	rtt = xcp_min(rtt, law->max_rtt);
-	s->sum_x += x * n;
-	/* 16 s and more: give up 4 bits rather than overflow */
-	if (XCP_UNLIKELY(x >> 32)) {
-		x >>= 4;
-		low_bits -= 4;
-	}
-	if (XCP_UNLIKELY(rtt >> 32)) {
-		rtt >>= 4;
-		low_bits -= 4;
-	}
-	product = x * rtt;
-	s->sum_rtt_x_hi += (product >> low_bits) * n;
-	s->sum_rtt_x_lo += ((product << (32 - low_bits)) & 0xffffffff) * n;
+	if (XCP_UNLIKELY(size_B < 1 << XCP_FULL_PACKET_BITS))
+		most = (most * size_B) >> XCP_FULL_PACKET_BITS;
+	c.x = xcp_min(x, most);
+	return c;
+}
+
+/* A forward XCP packet whose RTT is known (not 0), standing for n. */
+XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s, uint32_t n,
+				       const struct xcp_claim *c)
+{
+	uint64_t product = c->x * c->rtt;
+
+	s->sum_x += c->x * n;
+	s->sum_rtt_x_hi += (product >> 32) * n;
+	s->sum_rtt_x_lo += (product & 0xffffffff) * n;
 }
 
 /*
- * The delta that n packets leave with. No flow more than doubles in an RTT, or
- * gives back more than it has, whatever its headers say.
+ * How much of a delta can come of its packet: no flow more than doubles in an
+ * RTT, and nobody gives back more than he sends in the average RTT.
  */
-XCP_INLINE void xcp_router_granted(struct xcp_router_sums *s, uint32_t n,
-				   uint64_t size_B, uint64_t rtt, int32_t delta)
+XCP_INLINE int64_t xcp_router_credible(const struct xcp_router_law *law,
+				       const struct xcp_claim *c, int32_t delta)
 {
-	uint64_t size = xcp_size(delta);
+	uint64_t size = xcp_size(delta), time = c->rtt;
 
-	if (XCP_UNLIKELY(!rtt))
-		return;
-	rtt = xcp_min(rtt, UINT32_MAX); /* 16 s: no product overflows */
-	if (XCP_UNLIKELY(size * rtt > size_B << XCP_TICK_SHIFT))
-		size = (size_B << XCP_TICK_SHIFT) / rtt;
-	s->granted_Bps += xcp_signed(size, delta < 0) * n;
+	if (delta < 0)
+		time = xcp_max(time, law->d);
+	if (XCP_UNLIKELY(size * time > c->size_B << XCP_TICK_SHIFT))
+		size = (c->size_B << XCP_TICK_SHIFT) / time;
+	return xcp_signed(size, delta < 0);
+}
+
+/* What counts of a delta, `want` in the law's unit, that is below fb. */
+XCP_INLINE int64_t xcp_router_gives(const struct xcp_router_law *law,
+				    const struct xcp_claim *c, int32_t delta,
+				    int64_t want, int64_t fb)
+{
+	int64_t credible;
+
+	if (XCP_LIKELY(delta >= 0))
+		return want;
+	credible = xcp_router_credible(law, c, delta);
+	if (credible == delta)
+		return want;
+	credible *= (int64_t)1 << law->shift;
+	return credible < fb ? credible : fb;
+}
+
+/* The delta that n packets leave with. */
+XCP_INLINE void xcp_router_granted(const struct xcp_router_law *law,
+				   struct xcp_router_sums *s, uint32_t n,
+				   const struct xcp_claim *c, int32_t delta)
+{
+	if (XCP_LIKELY(c->rtt))
+		s->granted_Bps += xcp_router_credible(law, c, delta) * n;
 }
 
 /*
  * A forward XCP packet leaves: spends from the pool and returns the delta to
- * write. `size_B` is that of one wire packet; `rtt` 0 means unknown.
+ * write.
  */
 XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 					struct xcp_router_pool *pool,
-					uint32_t n, uint64_t size_B, uint64_t x,
-					uint64_t rtt, int32_t delta)
+					uint32_t n, const struct xcp_claim *c,
+					int32_t delta)
 {
 	uint64_t p, m;
 	int64_t fb, carry, grant;
 
-	if (XCP_UNLIKELY(!rtt))
+	if (XCP_UNLIKELY(!c->rtt))
 		return delta > 0 ? 0 : delta;
 
-	p = xcp_share_cut(&law->pos, x);
-	m = xcp_share_cut(&law->neg, size_B);
+	p = xcp_share_cut(&law->pos, c->x);
+	m = xcp_share_cut(&law->neg, c->size_B);
 	if (XCP_UNLIKELY(p * n > pool->pos)) {
 		/* all of it, so that it is empty: the rest goes to the carry */
 		p = n > 1 ? pool->pos / n : pool->pos;
@@ -276,18 +322,21 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			       ((int64_t)1 << law->shift);
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
-		if (law->carry_max && want <= fb) {
-			uint64_t rest = xcp_min(
-				(uint64_t)(fb - want),
-				xcp_excess(law->carry_max, pool->carry) / n);
-
-			pool->carry += rest * n;
-			want += (int64_t)(m + rest);
-		} else if (want > fb) {
+		if (want > fb) {
 			/* no more than the share and what the carry adds */
 			pool->carry -= (uint64_t)((want - fb) * n);
 			want = (int64_t)p;
+		} else if (law->carry_max) {
+			uint64_t rest;
+
+			want = xcp_router_gives(law, c, delta, want, fb);
+			rest = xcp_min((uint64_t)(fb - want),
+				       xcp_excess(law->carry_max, pool->carry) /
+					       n);
+			pool->carry += rest * n;
+			want += (int64_t)(m + rest);
 		} else {
+			want = xcp_router_gives(law, c, delta, want, fb);
 			m = xcp_min(left, m + (uint64_t)(fb - want));
 			want += (int64_t)m;
 		}
@@ -328,7 +377,7 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
-				     s->interval_ns);
+				     params->most_Bps, s->interval_ns);
 		s->capacity_Bps = xcp_capacity_use(
 			&s->capacity, params->capacity_Bps, s->interval_ns);
 	}
@@ -378,15 +427,15 @@ XCP_INLINE struct xcp_num xcp_router_drain(const struct xcp_router_state *s,
 }
 
 /*
- * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs,
- * `longest_rtt` the longest RTT of the interval. Writes the next law and
- * returns true; after an interval without XCP packets it keeps d and the law
- * and returns false, and what is left in the pools stays good.
+ * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.
+ * Writes the next law and returns true; after an interval without XCP packets
+ * it keeps d and the law and returns false, and what is left in the pools stays
+ * good.
  */
 XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					const struct xcp_router_params *params,
 					const struct xcp_router_sums *sums,
-					uint64_t longest_rtt, uint64_t now_ns,
+					uint64_t now_ns,
 					struct xcp_router_law *law)
 {
 	uint64_t elapsed_ns =
@@ -416,10 +465,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		return false;
 	}
 
-	s->longest_rtt =
-		xcp_max(longest_rtt, s->longest_rtt - (s->longest_rtt >> 3));
-	law->max_rtt = xcp_min(xcp_max(s->longest_rtt, XCP_MAX_RTT_TICKS),
-			       XCP_TICKS_MAX);
+	law->max_rtt = xcp_router_max_rtt(params);
 
 	/* d, its fraction kept, at least min_interval */
 	s->d = xcp_num_div(xcp_num_of_sums(rtt_x_hi, rtt_x_lo),
@@ -470,6 +516,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	shuffle = xcp_excess(xcp_mul_q32(y, gamma), f);
 	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
 
+	law->d = xcp_num_fixed(s->d, 0, UINT32_MAX);
 	law->shift = shift;
 	law->pos_pool = (grow ? f : 0) + shuffle;
 	law->neg_pool = (grow ? 0 : f) + shuffle;
@@ -499,7 +546,6 @@ XCP_INLINE void xcp_router_pool_fill(struct xcp_router_pool *pool, uint64_t pos,
 	pool->pos = pos;
 	pool->neg = neg;
 	pool->shift = shift;
-	pool->longest_rtt = 0;
 }
 
 /* One CPU's cut of a pool, by its part in the interval's total. */

@@ -36,10 +36,10 @@ extern const struct layout xcp_core_layout[23];
 const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
-	LAYOUT(xcp_router_params, unused),
+	LAYOUT(xcp_router_params, max_rtt),
 	LAYOUT(xcp_router_sums, granted_Bps),
 	LAYOUT(xcp_router_law, carry_max),
-	LAYOUT(xcp_router_pool, shift),
+	LAYOUT(xcp_router_pool, unused),
 	LAYOUT(xcp_capacity, measured),
 	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
@@ -84,9 +84,10 @@ EXPORT(uint32_t, bits, uint64_t v)
 /* Router */
 
 EXPORT(void, router_init, struct xcp_router_state *s,
-       struct xcp_router_law *law, uint64_t now_ns)
+       const struct xcp_router_params *params, struct xcp_router_law *law,
+       uint64_t now_ns)
 {
-	xcp_router_init(s, law, now_ns);
+	xcp_router_init(s, params, law, now_ns);
 }
 
 EXPORT(bool, router_interval_due, const struct xcp_router_state *s,
@@ -107,18 +108,22 @@ EXPORT(void, router_arrival, struct xcp_router_sums *s, uint64_t bytes)
 }
 
 EXPORT(void, router_arrival_xcp, struct xcp_router_sums *s,
-       struct xcp_router_pool *pool, const struct xcp_router_law *law,
-       uint32_t n, uint64_t x, uint64_t rtt)
+       const struct xcp_router_law *law, uint32_t n, uint64_t size_B,
+       uint64_t x, uint64_t rtt)
 {
-	xcp_router_arrival_xcp(s, pool, law, n, x, rtt);
+	struct xcp_claim c = xcp_router_claim(law, size_B, x, rtt);
+
+	xcp_router_arrival_xcp(s, n, &c);
 }
 
 EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
        struct xcp_router_pool *pool, struct xcp_router_sums *sums, uint32_t n,
        uint64_t size_B, uint64_t x, uint64_t rtt, int32_t delta)
 {
-	delta = xcp_router_departure(law, pool, n, size_B, x, rtt, delta);
-	xcp_router_granted(sums, n, size_B, rtt, delta);
+	struct xcp_claim c = xcp_router_claim(law, size_B, x, rtt);
+
+	delta = xcp_router_departure(law, pool, n, &c, delta);
+	xcp_router_granted(law, sums, n, &c, delta);
 	return delta;
 }
 
@@ -150,11 +155,10 @@ EXPORT(void, router_capacity, struct xcp_router_state *s,
 
 EXPORT(bool, router_interval_end, struct xcp_router_state *s,
        const struct xcp_router_params *params,
-       const struct xcp_router_sums *sums, uint64_t longest_rtt,
-       uint64_t now_ns, struct xcp_router_law *law)
+       const struct xcp_router_sums *sums, uint64_t now_ns,
+       struct xcp_router_law *law)
 {
-	return xcp_router_interval_end(s, params, sums, longest_rtt, now_ns,
-				       law);
+	return xcp_router_interval_end(s, params, sums, now_ns, law);
 }
 
 EXPORT(void, router_pool_fill, struct xcp_router_pool *pool, uint64_t pos,
@@ -202,14 +206,15 @@ EXPORT(void, router_batch, const struct xcp_router_law *law,
 {
 	for (size_t i = 0; i < count; i++) {
 		struct packet *p = &packets[i];
+		struct xcp_claim c =
+			xcp_router_claim(law, p->size_B, p->x, p->rtt);
 
 		xcp_router_arrival(sums, p->size_B * p->n);
-		if (p->rtt)
-			xcp_router_arrival_xcp(sums, pool, law, p->n, p->x,
-					       p->rtt);
-		p->granted = xcp_router_departure(law, pool, p->n, p->size_B,
-						  p->x, p->rtt, p->delta);
-		xcp_router_granted(sums, p->n, p->size_B, p->rtt, p->granted);
+		if (c.rtt)
+			xcp_router_arrival_xcp(sums, p->n, &c);
+		p->granted =
+			xcp_router_departure(law, pool, p->n, &c, p->delta);
+		xcp_router_granted(law, sums, p->n, &c, p->granted);
 	}
 }
 

@@ -27,15 +27,20 @@ extern "C" {
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
     pub(crate) fn xcp_core_bits(v: u64) -> u32;
 
-    pub(crate) fn xcp_core_router_init(s: *mut State, law: *mut Law, now_ns: u64);
+    pub(crate) fn xcp_core_router_init(
+        s: *mut State,
+        params: *const Params,
+        law: *mut Law,
+        now_ns: u64,
+    );
     pub(crate) fn xcp_core_router_interval_due(s: *const State, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_router_queue_due(s: *const State, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_router_arrival(s: *mut Sums, bytes: u64);
     pub(crate) fn xcp_core_router_arrival_xcp(
         s: *mut Sums,
-        pool: *mut Pool,
         law: *const Law,
         n: u32,
+        size_B: u64,
         x: u64,
         rtt: u64,
     );
@@ -53,7 +58,6 @@ extern "C" {
         s: *mut State,
         params: *const Params,
         sums: *const Sums,
-        longest_rtt: u64,
         now_ns: u64,
         law: *mut Law,
     ) -> bool;
@@ -218,10 +222,10 @@ mod tests {
         let ours = [
             Layout(size_of::<Num>(), offset_of!(Num, e)),
             Layout(size_of::<Share>(), offset_of!(Share, shift)),
-            Layout(size_of::<Params>(), offset_of!(Params, unused)),
+            Layout(size_of::<Params>(), offset_of!(Params, max_rtt)),
             Layout(size_of::<Sums>(), offset_of!(Sums, granted_Bps)),
             Layout(size_of::<Law>(), offset_of!(Law, carry_max)),
-            Layout(size_of::<Pool>(), offset_of!(Pool, shift)),
+            Layout(size_of::<Pool>(), offset_of!(Pool, unused)),
             Layout(size_of::<Capacity>(), offset_of!(Capacity, measured)),
             Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),

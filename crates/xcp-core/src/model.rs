@@ -21,10 +21,10 @@ pub struct Params {
     pub min_interval_s: f64,
     /// Least Tq, s.
     pub min_tq_s: f64,
-    /// RTTs count at most this, s...
+    /// RTTs count at most this, s.
     pub max_rtt_s: f64,
-    /// ... or the longest seen recently, if that is more (core/; not ns-2).
-    pub follow_longest_rtt: bool,
+    /// Headers count for no more than their packets can mean (core/; not ns-2).
+    pub doubts: bool,
     /// What is left out of core/'s law, `enum xcp_law_term`; ns-2 has none of it.
     pub without: u32,
 }
@@ -42,7 +42,7 @@ impl Params {
             min_interval_s: 0.001,
             min_tq_s: 0.002,
             max_rtt_s: 1.0,
-            follow_longest_rtt: true,
+            doubts: true,
             without: PUBLISHED,
         }
     }
@@ -68,7 +68,7 @@ impl Params {
     pub fn ns2(capacity_Bps: f64) -> Self {
         Params {
             initial_interval_s: 0.05,
-            follow_longest_rtt: false,
+            doubts: false,
             ..Params::core(capacity_Bps)
         }
     }
@@ -85,6 +85,8 @@ const PASS_ON: u32 = 32;
 
 /// What waits to be passed on is at most this part of the pool.
 const PASSED_ON: f64 = 1.0 / 16.0;
+/// The smallest full packet.
+const FULL_PACKET_B: f64 = 512.0;
 
 /// A forward XCP packet, or `n` of them under one header.
 #[derive(Clone, Copy, Debug)]
@@ -151,8 +153,11 @@ pub struct Model {
     /// The most of that, B/s; 0 in a cut.
     pub carry_max_Bps: f64,
     interval_start_s: f64,
-    seen_rtt_s: f64,
-    longest_rtt_s: f64,
+}
+
+fn whole_ticks(time_s: f64) -> f64 {
+    let per_s = crate::TICKS_PER_SEC as f64;
+    (time_s * per_s).floor() / per_s
 }
 
 impl Model {
@@ -180,8 +185,6 @@ impl Model {
             granted_before_Bps: 0.0,
             carry_max_Bps: 0.0,
             interval_start_s: now_s,
-            seen_rtt_s: 0.0,
-            longest_rtt_s: 0.0,
         }
     }
 
@@ -196,15 +199,32 @@ impl Model {
         if p.rtt_s == 0.0 {
             return;
         }
-        self.seen_rtt_s = self.seen_rtt_s.max(p.rtt_s);
-        self.sum_x += p.n * p.x_s;
-        self.sum_rtt_x += p.n * p.x_s * p.rtt_s.min(self.max_rtt_s());
+        let (x_s, rtt_s) = self.believed(p);
+        self.sum_x += p.n * x_s;
+        self.sum_rtt_x += p.n * x_s * rtt_s;
     }
 
-    /// The longest RTT that counts in full, s.
+    /// What counts of a packet's X and RTT, s; whole ticks, as headers have them.
     #[must_use]
-    pub fn max_rtt_s(&self) -> f64 {
-        self.params.max_rtt_s.max(self.longest_rtt_s)
+    pub fn believed(&self, p: &Packet) -> (f64, f64) {
+        let rtt_s = p.rtt_s.min(self.params.max_rtt_s);
+        let x_s = match self.params.doubts {
+            true => p
+                .x_s
+                .min(whole_ticks(rtt_s * (p.size_B / FULL_PACKET_B).min(1.0))),
+            false => p.x_s,
+        };
+        (x_s, rtt_s)
+    }
+
+    /// How much of a delta can come of its packet, B/s.
+    fn credible(&self, p: &Packet, delta_Bps: f64) -> f64 {
+        let (_, rtt_s) = self.believed(p);
+        let down_s = match self.params.doubts {
+            true => rtt_s.max(self.d_s),
+            false => rtt_s,
+        };
+        delta_Bps.clamp(-p.size_B / down_s, p.size_B / rtt_s)
     }
 
     /// A forward XCP packet leaves. All `n` get the same grant, each from its
@@ -218,27 +238,33 @@ impl Model {
             };
         }
         let (pos, neg) = (self.pos_Bps / packet.n, self.neg_Bps / packet.n);
-        let mut p = (self.cp * packet.x_s).min(pos);
+        let mut p = (self.cp * self.believed(packet).0).min(pos);
         let mut n = (self.cn * packet.size_B).min(neg);
         let fb = p - n;
         let grant = fb + self.spare_Bps / packet.n;
         let rewritten = delta >= grant;
+        let least = match self.params.doubts {
+            // whole B/s, as headers have them
+            true => self.credible(packet, f64::NEG_INFINITY).ceil(),
+            false => f64::NEG_INFINITY,
+        };
         if rewritten {
             self.spare_Bps = 0.0;
         } else if delta > fb {
             self.spare_Bps -= (delta - fb) * packet.n;
         } else if self.carry_max_Bps > 0.0 {
             let room = (self.carry_max_Bps - self.spare_Bps).max(0.0) / packet.n;
-            let rest = (fb - delta).min(room);
+            let gives = delta.max(least).min(fb);
+            let rest = (fb - gives).min(room);
             self.spare_Bps += rest * packet.n;
-            p = delta + n + rest;
+            p = gives + n + rest;
         } else {
+            let delta = delta.max(least).min(fb);
             n = neg.min(n + (fb - delta));
             p = delta + n;
         }
         let granted = if rewritten { grant } else { delta };
-        let most = packet.size_B / packet.rtt_s;
-        self.granted_Bps += granted.clamp(-most, most) * packet.n;
+        self.granted_Bps += self.credible(packet, granted) * packet.n;
         // the last of a pool leaves nothing, in floating point too
         let rest = |all: f64, part: f64| if part < all { all - part } else { 0.0 };
         self.pos_Bps = rest(pos, p) * packet.n;
@@ -284,10 +310,6 @@ impl Model {
         if sum_x == 0.0 {
             return false;
         }
-        if self.params.follow_longest_rtt {
-            self.longest_rtt_s = self.seen_rtt_s.max(self.longest_rtt_s * 0.875);
-        }
-        self.seen_rtt_s = 0.0;
         self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
         self.interval_s = self.d_s;
         let (mut coming_Bps, mut drain_Bps) = (self.y_Bps, self.queue_B / self.d_s);

@@ -39,13 +39,15 @@ pub struct Share {
 pub struct Params {
     /// Capacity to hand out, B/s.
     pub capacity_Bps: u64,
+    /// The most that the link can carry, B/s; 0: not known.
+    pub most_Bps: u64,
     /// Shortest control interval, ns.
     pub min_interval_ns: u64,
     /// What to leave out of the law, `enum xcp_law_term`;
     /// [`Params::PUBLISHED`]: all that the published law does not have.
     pub without: u32,
-    /// Padding.
-    pub unused: u32,
+    /// RTTs count at most this, ticks; 0: 1 s.
+    pub max_rtt: u32,
 }
 
 impl Params {
@@ -74,9 +76,9 @@ pub(crate) struct Law {
     pub neg: Share,
     pub pos_pool: u64,
     pub neg_pool: u64,
-    pub max_rtt: u64,
+    pub d: u64,
+    pub max_rtt: u32,
     pub shift: u32,
-    pub unused: u32,
     pub carry_max: u64,
 }
 
@@ -90,10 +92,10 @@ pub struct Pool {
     pub neg: u64,
     /// Granted but not yet written, 2^-shift B/s.
     pub carry: u64,
-    /// Longest RTT of the interval, ticks.
-    pub longest_rtt: u64,
     /// Binary places of the three.
     pub shift: u32,
+    /// Padding.
+    pub unused: u32,
 }
 
 impl Pool {
@@ -132,7 +134,6 @@ pub(crate) struct State {
     pub min_backlog_B: u64,
     pub queue_B: u64,
     pub d: Num,
-    pub longest_rtt: u64,
     pub capacity: Capacity,
     pub sharing: Sharing,
     pub flows: Flows,
@@ -265,8 +266,8 @@ impl Router {
     pub fn new(params: Params, now_ns: u64) -> Self {
         let mut state = State::default();
         let mut law = Law::default();
-        // SAFETY: two records of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_router_init(&mut state, &mut law, now_ns) };
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_router_init(&mut state, &params, &mut law, now_ns) };
         Router {
             params,
             state,
@@ -282,12 +283,12 @@ impl Router {
         unsafe { ffi::xcp_core_router_arrival(&mut self.sums, bytes) }
     }
 
-    /// A forward XCP packet arrives that stands for `n`; `x` and `rtt` (not 0)
-    /// in ticks. Its bytes go to [`Router::arrival`].
-    pub fn arrival_xcp(&mut self, n: u32, x: u64, rtt: u64) {
+    /// A forward XCP packet arrives that stands for `n` of `size_B`; `x` and
+    /// `rtt` (not 0) in ticks. Its bytes go to [`Router::arrival`].
+    pub fn arrival_xcp(&mut self, n: u32, size_B: u64, x: u64, rtt: u64) {
         // SAFETY: records of the right layout, borrowed for the call.
         unsafe {
-            ffi::xcp_core_router_arrival_xcp(&mut self.sums, &mut self.pool, &self.law, n, x, rtt);
+            ffi::xcp_core_router_arrival_xcp(&mut self.sums, &self.law, n, size_B, x, rtt);
         }
     }
 
@@ -376,7 +377,6 @@ impl Router {
                 &mut self.state,
                 &self.params,
                 &self.sums,
-                self.pool.longest_rtt,
                 now_ns,
                 &mut self.law,
             )
@@ -516,11 +516,5 @@ impl Router {
     #[must_use]
     pub fn tq_ns(&self) -> u64 {
         self.state.tq_ns
-    }
-
-    /// The longest RTT that counts in full, ticks.
-    #[must_use]
-    pub fn max_rtt(&self) -> u64 {
-        self.law.max_rtt
     }
 }

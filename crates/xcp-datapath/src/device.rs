@@ -5,20 +5,21 @@
 //! killed in between can be undone too.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{DeviceKey, DeviceRecord, Record};
-use crate::link::{self, Direction};
+use crate::link::{self, Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, netns, object, offload, Error, Result};
 
 const PART: &str = "host";
 const FOLDER: &str = "devices";
 const MAP: &str = "device_table";
+pub(crate) const EGRESS: &str = "xcp_egress";
 const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
 const SHARED: [&str; 5] = ["sockets", "counters", "peers", "heard", "config"];
@@ -180,13 +181,24 @@ fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Resu
     let loaded = object::load(&object::DEVICE, open)?;
     for (name, direction) in [
         ("xcp_ingress", Direction::Ingress),
-        ("xcp_egress", Direction::Egress),
+        (EGRESS, Direction::Egress),
     ] {
         let program = object::program(&loaded, name)?;
-        let attached = link::attach_tcx_first(program.as_fd(), device, direction)?;
+        let attached = link::attach_tcx(program.as_fd(), device, direction, Place::First)?;
         link::pin(attached.as_fd(), &folder.join(name))?;
     }
     Ok(())
+}
+
+/// The link of the program that puts headers in, if a device of this namespace
+/// has it.
+pub fn egress(device: &Device) -> Option<OwnedFd> {
+    let key = DeviceKey {
+        netns: netns::cookie().ok()?,
+        ifindex: device.index,
+        unused: 0,
+    };
+    link::open(&dir(&key).join(EGRESS)).ok()
 }
 
 /// The device as it was. `here`: it is in this thread's namespace. Goes on
@@ -198,7 +210,7 @@ fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
         Some(name) => offload::restore(name, key.ifindex, record),
         None => Ok(()),
     };
-    for pin in ["xcp_ingress", "xcp_egress"].map(|name| folder.join(name)) {
+    for pin in ["xcp_ingress", EGRESS].map(|name| folder.join(name)) {
         if let Ok(attached) = link::open(&pin) {
             link::detach(attached.as_fd());
         }

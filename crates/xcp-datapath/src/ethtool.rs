@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A device's features, by the ethtool interface of the kernel.
+//! A device's features and speed, by the ethtool interface of the kernel.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result};
 
+const GSET: u32 = 0x01;
 const GSTRINGS: u32 = 0x1b;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
@@ -13,37 +14,48 @@ const SFEATURES: u32 = 0x3b;
 const SET_FEATURES: u32 = 4;
 const NAME_LEN: usize = 32;
 
-/// The features of one device.
-pub struct Features {
+/// One device.
+struct Channel {
     device: CString,
     socket: OwnedFd,
+}
+
+/// The speed of a device, bytes per second, if its driver tells one.
+pub fn speed(device: &str) -> Option<u64> {
+    /// Words of `struct ethtool_cmd`; the lower halves of these two are the
+    /// speed in Mb/s.
+    const WORDS: usize = 11;
+    const LOW: usize = 3;
+    const HIGH: usize = 7;
+    const UNKNOWN_MBIT: u32 = u32::MAX;
+    let mut settings = [0; WORDS];
+    settings[0] = GSET;
+    Channel::of(device).ok()?.call(&mut settings).ok()?;
+    let mbit = settings[HIGH] << 16 | settings[LOW] & 0xffff;
+    (mbit != 0 && mbit != UNKNOWN_MBIT && mbit != 0xffff).then(|| u64::from(mbit) * 125_000)
+}
+
+/// The features of one device.
+pub struct Features {
+    channel: Channel,
     names: Vec<String>,
 }
 
 impl Features {
     /// Asks for their names.
     pub fn of(device: &str) -> Result<Self> {
-        // SAFETY: plain values; the result is checked and owned at once.
-        let socket = unsafe {
-            let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-            if fd < 0 {
-                return Err(Error::last_os("socket"));
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
         let mut features = Self {
-            device: CString::new(device).unwrap_or_default(),
-            socket,
+            channel: Channel::of(device)?,
             names: Vec::new(),
         };
         // cmd, reserved, mask of sets (64 bits), one count
         let mut info = [GSSET_INFO, 0, 1 << SET_FEATURES, 0, 0];
-        features.call(&mut info)?;
+        features.channel.call(&mut info)?;
         let count = info[4] as usize;
         // cmd, set, count, names
         let mut strings = vec![0u32; 3 + count * NAME_LEN / 4];
         strings[..3].copy_from_slice(&[GSTRINGS, SET_FEATURES, count as u32]);
-        features.call(&mut strings)?;
+        features.channel.call(&mut strings)?;
         let bytes: Vec<u8> = strings[3..].iter().flat_map(|w| w.to_ne_bytes()).collect();
         features.names = bytes
             .chunks(NAME_LEN)
@@ -69,7 +81,7 @@ impl Features {
         let blocks = self.names.len().div_ceil(32);
         let mut get = vec![0u32; 2 + 4 * blocks];
         get[..2].copy_from_slice(&[GFEATURES, blocks as u32]);
-        self.call(&mut get)?;
+        self.channel.call(&mut get)?;
         let active = get[2 + 4 * block + 2];
         Ok(active & bit != 0)
     }
@@ -85,7 +97,24 @@ impl Features {
         set[..2].copy_from_slice(&[SFEATURES, blocks as u32]);
         set[2 + 2 * block] = bit;
         set[3 + 2 * block] = if on { bit } else { 0 };
-        self.call(&mut set)
+        self.channel.call(&mut set)
+    }
+}
+
+impl Channel {
+    fn of(device: &str) -> Result<Self> {
+        // SAFETY: plain values; the result is checked and owned at once.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+            if fd < 0 {
+                return Err(Error::last_os("socket"));
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Self {
+            device: CString::new(device).unwrap_or_default(),
+            socket,
+        })
     }
 
     fn call(&self, data: &mut [u32]) -> Result<()> {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
+use crate::turn::Turn;
 use crate::wire::IP_PROTO;
 use crate::{
     bpffs, cgroup, device, error, features, link, netns, object, peers, socket, Cgroup, Cure,
@@ -63,7 +64,7 @@ impl Default for Speech {
 }
 
 impl Speech {
-    /// One wire format, with these peers or all.
+    /// One wire format, with these peers and nobody else, or with all.
     ///
     /// # Errors
     /// A header without devices or without peers.
@@ -77,12 +78,15 @@ impl Speech {
             ));
         }
         let some = peers.iter().map(|p| Spoken {
-            wire,
+            wire: Some(wire),
             peers: Some(*p),
         });
         let mut spoken: Vec<Spoken> = some.collect();
-        if spoken.is_empty() && wire != Wire::default() {
-            spoken.push(Spoken { wire, peers: None });
+        if !spoken.is_empty() || wire != Wire::default() {
+            spoken.push(Spoken {
+                wire: peers.is_empty().then_some(wire),
+                peers: None,
+            });
         }
         Ok(Self {
             spoken,
@@ -92,7 +96,8 @@ impl Speech {
     }
 
     fn has_headers(&self) -> bool {
-        self.spoken.iter().any(|s| s.wire.is_header())
+        let wires = || self.spoken.iter().filter_map(|s| s.wire);
+        wires().any(Wire::is_header)
     }
 }
 
@@ -141,6 +146,9 @@ pub struct Counters {
     /// Packets that went without the header that they should have.
     pub header_left_out: u64,
     pub malformed: u64,
+    /// Headers whose sequence or acknowledgement number fits no window: not
+    /// believed.
+    pub implausible: u64,
     /// Sum of the deltas that arrived, bytes per second.
     pub received_bytes_per_s: i64,
     /// Sum of the feedback sent back.
@@ -174,11 +182,12 @@ pub fn is_on() -> bool {
 /// Makes `xcp` selectable and the option spoken by sockets that select it.
 pub fn on(options: &Options) -> Result<TurnedOn> {
     error::require_root("xcp host on")?;
+    let _turn = Turn::take()?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
     find(&options.speech.devices)?;
     let fresh = !is_on();
     if fresh {
-        load()?;
+        load(false)?;
     }
     let (sockets, configured) = configure(&group, options).inspect_err(|_| {
         if fresh {
@@ -256,12 +265,16 @@ fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
         .map_err(|e| Error::new(group.path().display().to_string(), e.reason, e.remedy))
 }
 
-fn load() -> Result<()> {
+/// `transient`: for the time of an `xcp run`.
+fn load(transient: bool) -> Result<()> {
     // what a command that was killed has left half done
     if object::exists(&bpffs::dir(PART)) {
         take_down()?;
     }
     let dir = bpffs::create(PART)?;
+    if transient {
+        bpffs::mark(&dir.join(TRANSIENT))?;
+    }
     load_into(&dir).inspect_err(|_| {
         let _ = bpffs::remove(PART);
     })
@@ -311,6 +324,7 @@ pub(crate) fn load_control(mut open: OpenObject) -> Result<Object> {
 /// Takes everything down. Sockets that use `xcp` keep it until they close.
 pub fn off() -> Result<()> {
     error::require_root("xcp host off")?;
+    let _turn = Turn::take()?;
     if !object::exists(&bpffs::dir(PART)) {
         return Err(not_on());
     }
@@ -365,6 +379,7 @@ pub fn counters() -> Result<Counters> {
         total.sacks_trimmed += cpu.sacks_trimmed;
         total.header_left_out += cpu.header_left_out;
         total.malformed += cpu.malformed;
+        total.implausible += cpu.implausible;
         total.received_bytes_per_s += cpu.sums.received;
         total.returned_bytes_per_s += cpu.sums.returned;
         total.unreturned_bytes_per_s += cpu.sums.unreturned;
@@ -391,9 +406,9 @@ impl RunGroup {
     /// Creates the group; loads the programs if the host is not on.
     pub fn new() -> Result<Self> {
         error::require_root("xcp run")?;
+        let _turn = Turn::take()?;
         if !is_on() {
-            load()?;
-            bpffs::mark(&bpffs::dir(PART).join(TRANSIENT))?;
+            load(true)?;
         }
         let path = cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;
@@ -423,6 +438,8 @@ impl RunGroup {
 
 impl Drop for RunGroup {
     fn drop(&mut self) {
+        // without it, what is left is what a kill leaves
+        let Ok(_turn) = Turn::take() else { return };
         self.links.clear();
         let _ = fs::remove_dir(self.group.path());
         let others = self.group.path().parent().is_some_and(any_run_left);

@@ -50,7 +50,13 @@ record! {
     struct Share { m: u64, total: u64, shift: u32, }
 
     /// `struct xcp_router_params`.
-    struct RouterParams { capacity_Bps: u64, min_interval_ns: u64, without: u32, unused: u32, }
+    struct RouterParams {
+        capacity_Bps: u64,
+        most_Bps: u64,
+        min_interval_ns: u64,
+        without: u32,
+        max_rtt: u32,
+    }
 
     /// `struct xcp_frame`.
     struct Frame { overhead_B: i32, mpu_B: u32, cells: u32, }
@@ -90,14 +96,14 @@ record! {
         neg: Share,
         pos_pool: u64,
         neg_pool: u64,
-        max_rtt: u64,
+        d: u64,
+        max_rtt: u32,
         shift: u32,
-        unused: u32,
         carry_max: u64,
     }
 
     /// `struct xcp_router_pool`.
-    struct RouterPool { pos: u64, neg: u64, carry: u64, longest_rtt: u64, shift: u32, }
+    struct RouterPool { pos: u64, neg: u64, carry: u64, shift: u32, unused: u32, }
 
     /// `struct xcp_capacity`.
     struct Capacity {
@@ -157,7 +163,6 @@ record! {
         min_backlog_B: u64,
         queue_B: u64,
         d: Num,
-        longest_rtt: u64,
         capacity: Capacity,
         sharing: Sharing,
         flows: Flows,
@@ -205,11 +210,12 @@ record! {
         look_ns: u64,
         seen_B: u64,
         seen_packets: u64,
+        seen_queues: u64,
         seen: CapacityInterval,
         other: SharingInterval,
         sample_B: u64,
         fell: u32,
-        unused: u32,
+        has_classes: u32,
     }
 
     /// `struct xcp_queue_key`.
@@ -296,6 +302,7 @@ record! {
         sacks_trimmed: u64,
         header_left_out: u64,
         malformed: u64,
+        implausible: u64,
         sums: HostSums,
         sums_2005: HostSums,
     }

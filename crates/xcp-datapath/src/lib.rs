@@ -27,6 +27,7 @@ pub mod shape;
 pub mod socket;
 pub mod testing;
 pub mod trace;
+mod turn;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};

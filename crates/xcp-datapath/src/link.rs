@@ -9,6 +9,9 @@ use std::path::Path;
 use crate::rtnl::Device;
 use crate::{features, Error, Result};
 
+/// The kernel takes no more on one device.
+const PROGRAMS_MAX: usize = 64;
+
 /// Packets that come in, or go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -16,31 +19,42 @@ pub enum Direction {
     Egress,
 }
 
-/// Attaches a program to the egress of a device of this network namespace.
-pub fn attach_tcx_egress(program: BorrowedFd<'_>, device: &Device) -> Result<OwnedFd> {
-    attach_tcx(program, device, Direction::Egress, 0)
+impl Direction {
+    fn kind(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+            Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
+        }
+    }
 }
 
-/// Attaches a program to a device before all others that are there.
-pub fn attach_tcx_first(
+/// Where a program stands among those of a device: one that ends the chain
+/// hides packets from all behind it.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    First,
+    Last,
+    /// Right behind the program of this link.
+    Behind(BorrowedFd<'a>),
+}
+
+/// Attaches a program to a device of this network namespace.
+pub fn attach_tcx(
     program: BorrowedFd<'_>,
     device: &Device,
     direction: Direction,
+    place: Place<'_>,
 ) -> Result<OwnedFd> {
-    attach_tcx(program, device, direction, libbpf_sys::BPF_F_BEFORE)
-}
-
-fn attach_tcx(
-    program: BorrowedFd<'_>,
-    device: &Device,
-    direction: Direction,
-    flags: u32,
-) -> Result<OwnedFd> {
-    let kind = match direction {
-        Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
-        Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
-    };
-    create(program, device.index as i32, kind, flags).map_err(|e| {
+    let mut options = create_options();
+    match place {
+        Place::First => options.flags = libbpf_sys::BPF_F_BEFORE,
+        Place::Last => {}
+        Place::Behind(link) => {
+            options.flags = libbpf_sys::BPF_F_AFTER | libbpf_sys::BPF_F_LINK;
+            options.__bindgen_anon_1.tcx.relative_fd = link.as_raw_fd() as u32;
+        }
+    }
+    create_with(program, device.index as i32, direction.kind(), &options).map_err(|e| {
         if features::has_tcx() {
             return e;
         }
@@ -54,12 +68,7 @@ fn attach_tcx(
 
 /// Attaches a sock_ops program to a cgroup.
 pub fn attach_sock_ops(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(
-        program,
-        cgroup.as_raw_fd(),
-        libbpf_sys::BPF_CGROUP_SOCK_OPS,
-        0,
-    )
+    create(program, cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
 }
 
 /// Attaches a program to the making of sockets in a cgroup.
@@ -68,29 +77,60 @@ pub fn attach_sock_create(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Re
         program,
         cgroup.as_raw_fd(),
         libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE,
-        0,
     )
 }
 
 /// Attaches a program to the kernel function that it was loaded for.
 pub fn attach_modify_return(program: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(program, 0, libbpf_sys::BPF_MODIFY_RETURN, 0)
+    create(program, 0, libbpf_sys::BPF_MODIFY_RETURN)
 }
 
 fn create(
     program: BorrowedFd<'_>,
     target: i32,
     kind: libbpf_sys::bpf_attach_type,
-    flags: u32,
 ) -> Result<OwnedFd> {
-    let options = libbpf_sys::bpf_link_create_opts {
+    create_with(program, target, kind, &create_options())
+}
+
+fn create_options() -> libbpf_sys::bpf_link_create_opts {
+    libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
-        flags,
+        ..Default::default()
+    }
+}
+
+fn create_with(
+    program: BorrowedFd<'_>,
+    target: i32,
+    kind: libbpf_sys::bpf_attach_type,
+    options: &libbpf_sys::bpf_link_create_opts,
+) -> Result<OwnedFd> {
+    // SAFETY: the descriptor is open, the options live through the call.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, options) };
+    owned(fd, "attaching the program")
+}
+
+/// The programs of a device, by their numbers in the kernel, the first one
+/// first.
+pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<u32>> {
+    let mut ids = [0; PROGRAMS_MAX];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        prog_ids: ids.as_mut_ptr(),
         ..Default::default()
     };
-    // SAFETY: the descriptor is open, the options live through the call.
-    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, &options) };
-    owned(fd, "attaching the program")
+    options.__bindgen_anon_1.count = ids.len() as u32;
+    // SAFETY: the array has room for as many as the options say, and both live
+    // through the call.
+    let rc =
+        unsafe { libbpf_sys::bpf_prog_query_opts(device as i32, direction.kind(), &mut options) };
+    if rc < 0 {
+        return Err(Error::last_os("programs of the device"));
+    }
+    // SAFETY: the kernel has filled in the number.
+    let count = unsafe { options.__bindgen_anon_1.count } as usize;
+    Ok(ids.into_iter().take(count).collect())
 }
 
 /// Pins a link (or a program) so that it outlives this process.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::Object;
 
 use crate::intf::Medium as Settings;
+use crate::link::{Direction, Place};
 use crate::router::Framing;
 use crate::rtnl::Device;
 use crate::{link, object, Result};
@@ -47,7 +48,7 @@ impl Medium {
     pub fn attach(&mut self, dev: &str) -> Result<()> {
         let device = Device::find(dev)?;
         let program = object::program(&self.object, "xcp_depart")?;
-        let attached = link::attach_tcx_egress(program.as_fd(), &device)?;
+        let attached = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
         self.attached.push(attached);
         Ok(())
     }

@@ -12,6 +12,8 @@ use serde::{Serialize, Serializer};
 use crate::intf::{PeerKey, Record};
 use crate::{object, Result, Wire};
 
+/// XCP_WIRE_SILENT of bpf/intf.h.
+const SILENT: u8 = 255;
 const NETNS_BITS: u32 = 64;
 const ADDRESS_BITS: u32 = 128;
 /// IPv4 addresses stand behind ::ffff:0:0/96.
@@ -77,10 +79,11 @@ impl Serialize for Prefix {
     }
 }
 
-/// A format and to whom it is spoken; to all if there is no prefix.
+/// A format and to whom it is spoken; to all others if there is no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spoken {
-    pub wire: Wire,
+    /// None: nothing is spoken.
+    pub wire: Option<Wire>,
     pub peers: Option<Prefix>,
 }
 
@@ -122,9 +125,11 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
         .iter()
         .filter_map(|key| {
             let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
-            let wire = Wire::ALL
-                .into_iter()
-                .find(|w| Some(&(*w as u8)) == value.first())?;
+            let value = *value.first()?;
+            let wire = match value {
+                SILENT => None,
+                _ => Some(Wire::ALL.into_iter().find(|w| *w as u8 == value)?),
+            };
             Some(Spoken {
                 wire,
                 peers: prefix_of(key),
@@ -142,7 +147,7 @@ pub fn set(map: &MapHandle, netns: u64, wanted: &[Spoken]) -> Result<bool> {
     let mut changed = false;
     for spoken in wanted {
         let key = key(netns, spoken.peers);
-        let value = [spoken.wire as u8];
+        let value = [spoken.wire.map_or(SILENT, |wire| wire as u8)];
         let present = map.lookup(key.bytes(), MapFlags::ANY).ok().flatten();
         let exact = before.iter().any(|k| k.bytes() == key.bytes());
         if !exact || present.as_deref() != Some(&value[..]) {

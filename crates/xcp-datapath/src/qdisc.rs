@@ -4,9 +4,6 @@
 //! an index; both are there as long as the device's router is.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -14,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::intf::{Queue, QueueConfig, QueueKey, Record};
 use crate::router::{Framing, Limits};
 use crate::rtnl::{self, Device};
+use crate::turn::Turn;
 use crate::{bpffs, features, object, Error, Result};
 
 /// The name by which `tc` knows it.
@@ -77,6 +75,7 @@ fn register_now() -> Result<()> {
     if is_registered() {
         return Ok(());
     }
+    bpffs::create(PART)?;
     // what a command that was killed has left half done
     bpffs::clear(PART)?;
     let loaded = if features::has_qdisc() {
@@ -218,6 +217,12 @@ pub fn record(dev: &str) -> Result<Option<Queue>> {
         .transpose()
 }
 
+/// Whether a queue discipline uses the record at this index.
+pub(crate) fn is_present(index: u32) -> Result<bool> {
+    let record: Queue = object::read_record(&map(RECORDS)?, index)?;
+    Ok(record.present > 0)
+}
+
 /// Where its maps are pinned.
 pub(crate) fn folder() -> PathBuf {
     bpffs::dir(PART)
@@ -314,29 +319,4 @@ fn sweep() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// One command at a time works on the records: a lock on their folder's
-/// folder, for as long as this lives.
-struct Turn(#[allow(dead_code)] File);
-
-impl Turn {
-    fn take() -> Result<Self> {
-        loop {
-            bpffs::create(PART)?;
-            let path = bpffs::dir("");
-            let name = path.display().to_string();
-            let describe = |e| Error::io(&name, &e);
-            let file = File::open(&path).map_err(describe)?;
-            // SAFETY: the descriptor is open; the lock ends when it is closed.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-                return Err(Error::last_os(&name));
-            }
-            // the command before may have removed the folder
-            let locked = file.metadata().map_err(describe)?.ino();
-            if fs::metadata(&path).is_ok_and(|now| now.ino() == locked) {
-                return Ok(Self(file));
-            }
-        }
-    }
 }

@@ -5,17 +5,23 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, Object};
 use serde::Serialize;
 
 use crate::intf::{
     Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
 };
+use crate::link::{Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
-use crate::{bpffs, error, features, link, object, qdisc, wire, Error, Result, Term};
+use crate::turn::Turn;
+use crate::{
+    bpffs, device, error, ethtool, features, link, object, qdisc, wire, Error, Result, Term,
+};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -23,7 +29,15 @@ pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_00
 /// Linux counts.
 pub const OVERHEAD_RANGE_B: std::ops::RangeInclusive<i32> = -64..=4096;
 
+/// The longest RTT that may be believed.
+pub const MAX_RTT_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(15);
+
+/// A folder that says that all of a router is there.
+const COMPLETE: &str = "complete";
+
 const MIN_INTERVAL_NS: u64 = 1_000_000;
+const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
 
 /// What a router hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +50,8 @@ pub struct Options {
     pub by_departures: bool,
     /// Left out of the law.
     pub without: Terms,
+    /// RTTs in headers count at most this, of [`MAX_RTT_RANGE`].
+    pub max_rtt: Duration,
     /// Percent of the link that is XCP's when other traffic wants it too; by
     /// the numbers of flows if not set.
     pub xcp_share_percent: Option<u8>,
@@ -153,6 +169,7 @@ impl Default for Options {
             measure: true,
             by_departures: false,
             without: Terms::default(),
+            max_rtt: Duration::from_secs(1),
             xcp_share_percent: None,
             framing: Framing::default(),
             queueing: Queueing::default(),
@@ -210,13 +227,21 @@ impl Options {
         }
     }
 
-    fn config(self) -> RouterConfig {
+    /// The same, with what the device tells of itself.
+    fn config(self, device: &Device) -> RouterConfig {
+        let mut config = self.record();
+        config.params.most_Bps = ethtool::speed(&device.name).unwrap_or(0);
+        config
+    }
+
+    fn record(self) -> RouterConfig {
         RouterConfig {
             params: RouterParams {
                 capacity_Bps: self.capacity_bytes_per_s,
+                most_Bps: 0,
                 min_interval_ns: MIN_INTERVAL_NS,
                 without: self.without.0,
-                unused: 0,
+                max_rtt: (self.max_rtt.as_secs_f64() * TICKS_PER_SEC) as u32,
             },
             frame: self.framing.record(),
             measure: self.measure.into(),
@@ -266,6 +291,9 @@ pub struct Status {
     pub device: String,
     /// Capacity that was set, bits per second; none if it is only measured.
     pub capacity_bps: Option<u64>,
+    /// The device's speed when that was set, bits per second, if it has one: a
+    /// measured capacity is never more.
+    pub speed_bps: Option<u64>,
     /// Less is handed out where the link is found to carry less.
     pub measure: bool,
     /// What is handed out of in the present control interval, bits per second;
@@ -282,6 +310,12 @@ pub struct Status {
     pub framing: Framing,
     /// The device's root queue discipline, if it has one.
     pub qdisc: Option<String>,
+    /// The queue discipline `xcp` was there, and somebody has replaced it: the
+    /// router goes on over what is there now, with one queue for all traffic.
+    pub qdisc_replaced: bool,
+    /// Programs of others on the device that packets pass before the router's:
+    /// one that ends the chain hides them from it.
+    pub programs_before: Vec<String>,
     /// The rate that a token bucket of the router's holds the device to, bits
     /// per second.
     pub shape_bps: Option<u64>,
@@ -299,6 +333,8 @@ pub struct Status {
     pub without: Vec<Term>,
     /// Mean RTT of the traffic in the last control interval.
     pub average_rtt_ms: f64,
+    /// RTTs count at most this.
+    pub max_rtt_ms: f64,
     /// Aggregate feedback decided for the present interval, bits per second.
     pub feedback_bps: i64,
     /// Sum of all feedback that left in headers since the router was added,
@@ -329,7 +365,7 @@ pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
 
 /// The same for a machine of so many processors.
 pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
-    load_over(cpus, l2_len, options.config(), None)
+    load_over(cpus, l2_len, options.record(), None)
 }
 
 fn load_over(
@@ -361,12 +397,18 @@ fn load_over(
 /// Makes a device an XCP router's output, or changes its options.
 pub fn add(dev: &str, options: Options) -> Result<Change> {
     error::require_root("xcp router add")?;
+    let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     sweep();
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
-    if object::exists(&dir.join("program")) {
+    refuse_unmeasurable(&device, options)?;
+    if object::exists(&dir.join(COMPLETE)) {
         return change(&device, options, &dir);
+    }
+    if object::exists(&dir) {
+        // what a command that was killed has left half done
+        take_down(&device)?;
     }
     bpffs::create(&part)?;
     install(&device, options, &dir).inspect_err(|_| {
@@ -377,12 +419,28 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     Ok(Change::Added)
 }
 
+/// Fails where only measuring is to tell the capacity, and nothing can be
+/// measured.
+fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
+    let by_measuring = options.capacity_bytes_per_s == 0;
+    let shaped = matches!(options.queueing, Queueing::Shape { .. });
+    let root = rtnl::root_qdisc(device.index);
+    if by_measuring && !shaped && root.is_some_and(|root| root.kind == "noqueue") {
+        return Err(Error::new(
+            &device.name,
+            "never holds packets back (noqueue), so its capacity cannot be measured",
+            "give it: --capacity 10mbit",
+        ));
+    }
+    Ok(())
+}
+
 /// Changes what a router hands out. Its queue discipline can be changed, but
 /// not put there or taken away: its program holds the map of records.
 fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
     let present: RouterConfig = object::read_record(&map, 0)?;
-    let mut config = options.config();
+    let mut config = options.config(device);
     let mut queue_changed = false;
     match (options.qdisc(), present.queue) {
         (None, 0) => {}
@@ -413,7 +471,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
 }
 
 fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
-    let mut config = options.config();
+    let mut config = options.config(device);
     let mut queues = None;
     if let Some(queue) = options.qdisc() {
         config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
@@ -430,7 +488,12 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     }
     let program = object::program(&loaded, "xcp_router")?;
     link::pin(program.as_fd(), &dir.join("program"))?;
-    let attached = link::attach_tcx_egress(program.as_fd(), device)?;
+    // behind the host's program, which puts headers in
+    let host = device::egress(device);
+    let place = host
+        .as_ref()
+        .map_or(Place::First, |link| Place::Behind(link.as_fd()));
+    let attached = link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
     link::pin(attached.as_fd(), &dir.join("link"))?;
     // last, and away first: a flow must not change queues on its way
     if config.queue != 0 {
@@ -439,20 +502,25 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     if let Some(shape) = options.shape() {
         shape::install(device, shape, dir)?;
     }
-    Ok(())
+    bpffs::mark(&dir.join(COMPLETE))
 }
 
 /// Takes the router off a device.
 pub fn del(dev: &str) -> Result<()> {
     error::require_root("xcp router del")?;
+    let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     sweep();
-    let part = part(device.index)?;
-    let dir = bpffs::dir(&part);
-    if !object::exists(&dir) {
+    if !object::exists(&bpffs::dir(&part(device.index)?)) {
         return Err(no_router(dev));
     }
-    let taken = qdisc::remove(&device.name).and(shape::remove(&device, &dir));
+    take_down(&device)
+}
+
+fn take_down(device: &Device) -> Result<()> {
+    let part = part(device.index)?;
+    let dir = bpffs::dir(&part);
+    let taken = qdisc::remove(&device.name).and(shape::remove(device, &dir));
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     }
@@ -533,9 +601,11 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
+    let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
     Ok(Status {
         device,
         capacity_bps: set(config.params.capacity_Bps * 8),
+        speed_bps: set(config.params.most_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),
@@ -543,6 +613,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         sharing: (config.queue > 0).then(|| Sharing::of(&link)),
         framing: Framing::of(&config.frame),
         qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
+        qdisc_replaced: config.queue > 0 && !qdisc::is_present(config.queue - 1)?,
+        programs_before: programs_before(index, dir)?,
         shape_bps: shape::rate(dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
@@ -550,7 +622,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         persistent_queue_bytes: link.state.queue_B,
         xcp_flows: f64::from(link.state.flows.mean) / FLOW,
         without: Term::of_bits(config.params.without),
-        average_rtt_ms: d_ticks / f64::from(1 << 28) * 1e3,
+        average_rtt_ms: ms(d_ticks),
+        max_rtt_ms: ms(config.params.max_rtt.into()),
         feedback_bps: link.state.f_Bps * 8,
         granted_bytes_per_s: total.granted_Bps,
         control_intervals: link.state.intervals,
@@ -558,6 +631,21 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         other_packets: total.other_packets,
         malformed: total.malformed,
     })
+}
+
+/// The names of those that are not XCP's.
+fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
+    let ours = link::info(link::open(&dir.join("link"))?.as_fd())?.prog_id;
+    let all = link::tcx_programs(index, Direction::Egress)?;
+    let before: Vec<u32> = all.into_iter().take_while(|id| *id != ours).collect();
+    if before.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = ProgInfoIter::default()
+        .filter(|program| before.contains(&program.id))
+        .map(|program| program.name.to_string_lossy().into_owned())
+        .filter(|name| name != device::EGRESS);
+    Ok(names.collect())
 }
 
 fn set(value: u64) -> Option<u64> {

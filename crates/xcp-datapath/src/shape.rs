@@ -184,6 +184,8 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
     let bucket = shape.bucket(limit, mtu_bytes).setting(MAJOR);
     let refused = |e: Error| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy);
     unmark(dir);
+    // without a name: what is half there is taken away too
+    bpffs::mark(&dir.join(MARK))?;
     rtnl::set_qdisc(device.index, bucket, there).map_err(refused)?;
     if !there {
         let queue = Setting {

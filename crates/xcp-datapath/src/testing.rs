@@ -17,11 +17,13 @@ use libbpf_sys::bpf_map_create_opts;
 
 use crate::error::is_root;
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
+use crate::link::{Direction, Place};
 use crate::rtnl::Device;
 use crate::trace::Interval;
 pub use crate::trace::Ring;
 use crate::{
-    device, features, host, link, netns, object, peers, router, socket, wire, Error, Result, Wire,
+    device, features, host, link, netns, object, peers, router, socket, wire, Cgroup, Error,
+    Result, Wire,
 };
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
@@ -269,6 +271,10 @@ pub struct AccidentAccount {
     pub forward: u64,
     /// Routers that were not XCP, as they tell, of all.
     pub other_hops: u64,
+    /// Callbacks of [`Neighbour::of_sockets`].
+    pub rtts: u64,
+    /// Super-packets of [`Neighbour::who_forgets`].
+    pub forgotten: u64,
 }
 
 // SAFETY: integers only, in C order.
@@ -291,7 +297,7 @@ impl Accident {
             .map_err(|e| object::failure("plan", &e))?;
         let object = object::load(&object::TEST_TC, open)?;
         let program = object::program(&object, "xcp_accident")?;
-        let link = link::attach_tcx_egress(program.as_fd(), &device)?;
+        let link = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
         Ok(Self {
             object,
             _link: link,
@@ -308,14 +314,64 @@ impl Accident {
     }
 }
 
+/// A program of someone else's, gone when dropped.
+pub struct Neighbour {
+    object: Object,
+    _link: OwnedFd,
+}
+
+impl Neighbour {
+    /// Ends the chain of the programs at a device's egress, before or behind
+    /// those that are there.
+    pub fn who_ends_the_chain(dev: &str, first: bool) -> Result<Self> {
+        let place = if first { Place::First } else { Place::Last };
+        Self::on(dev, "xcp_ends", Direction::Egress, place)
+    }
+
+    /// Super-packets that come in by a device are as from a guest's.
+    pub fn who_forgets(dev: &str) -> Result<Self> {
+        Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)
+    }
+
+    /// Asks to be told of each RTT of all connections that are made.
+    pub fn of_sockets() -> Result<Self> {
+        let object = Self::load("xcp_neighbour")?;
+        let program = object::program(&object, "xcp_neighbour")?;
+        let link = link::attach_sock_ops(program.as_fd(), Cgroup::open(None)?.fd())?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
+    pub fn account(&self) -> Result<AccidentAccount> {
+        object::read_record(&object::map(&self.object, ".data.account")?, 0)
+    }
+
+    fn on(dev: &str, name: &str, direction: Direction, place: Place<'_>) -> Result<Self> {
+        let object = Self::load(name)?;
+        let program = object::program(&object, name)?;
+        let device = Device::find(dev)?;
+        let link = link::attach_tcx(program.as_fd(), &device, direction, place)?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
+    fn load(name: &str) -> Result<Object> {
+        let mut open = object::open(&object::TEST_TC)?;
+        for mut program in open.progs_mut() {
+            let wanted = program.name() == name;
+            program.set_autoload(wanted);
+        }
+        object::load(&object::TEST_TC, open)
+    }
+}
+
 /// Loads a program that every verifier refuses: it reads past a packet's end.
 pub fn load_refused() -> Result<()> {
-    let mut open = object::open(&object::TEST_TC)?;
-    for mut program in open.progs_mut() {
-        let refused = program.name() == "xcp_refused";
-        program.set_autoload(refused);
-    }
-    object::load(&object::TEST_TC, open).map(drop)
+    Neighbour::load("xcp_refused").map(drop)
 }
 
 /// What the router of a device keeps of its link.

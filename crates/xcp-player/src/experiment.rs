@@ -203,6 +203,9 @@ pub struct Variant {
     /// What is left out of the router's law: what it is for is shown.
     #[serde(default)]
     pub law_without: Vec<Term>,
+    /// RTTs in headers count at most this at the router, seconds.
+    #[serde(default = "one")]
+    pub max_rtt_s: f64,
     /// What the router adds to each packet.
     #[serde(default)]
     pub overhead_bytes: i32,
@@ -236,6 +239,11 @@ pub enum Capacity {
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     Auto,
+}
+
+/// A second.
+fn one() -> f64 {
+    1.0
 }
 
 fn yes() -> bool {

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use xcp_datapath::host::{self, Speech};
 use xcp_datapath::medium::Medium;
@@ -327,6 +328,7 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
             true => router::Terms::from(&variant.law_without[..]),
             false => router::Terms::all(),
         },
+        max_rtt: Duration::from_secs_f64(variant.max_rtt_s),
         xcp_share_percent: variant.xcp_share,
         framing: Framing {
             overhead_bytes: variant.overhead_bytes,
@@ -360,7 +362,7 @@ impl Stage {
                         .parse()
                         .map_err(|e: String| Error::new(peers, e, "see the experiment's links"))?;
                     speech.spoken.push(Spoken {
-                        wire,
+                        wire: Some(wire),
                         peers: Some(peers),
                     });
                 }

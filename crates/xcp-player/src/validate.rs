@@ -15,6 +15,8 @@ use crate::{Error, Result};
 const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
 /// The kernel loses one packet of at most 65535.
 const LOSSES_PERCENT: RangeInclusive<f64> = 0.002..=50.0;
+/// What a router may be told.
+const MAX_RTTS_S: RangeInclusive<f64> = 0.001..=15.0;
 /// The kernel's least buffer, and what it counts in.
 const BUFFERS_B: RangeInclusive<u64> = 4608..=1_000_000_000;
 const MTUS: RangeInclusive<u32> = 576..=65_535;
@@ -270,6 +272,9 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
     if variant.xcp_share.is_some_and(|p| !(1..=99).contains(&p)) {
         return Some("xcp_share must be 1 to 99 (percent)".into());
     }
+    if !MAX_RTTS_S.contains(&variant.max_rtt_s) {
+        return Some("max_rtt_s must be 0.001 to 15".into());
+    }
     None
 }
 
@@ -384,7 +389,7 @@ min = 0.45
             "measure = false",
             "by_departures = true\nanticipate = false",
             "overhead_bytes = -14\nmpu_bytes = 64",
-            "xcp_share = 50",
+            "xcp_share = 50\nmax_rtt_s = 2",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",
             "without = [\"losses\"]",
             "ecn = true",

@@ -130,8 +130,8 @@ pub struct HostOn {
     /// for feedback; may be given several times
     #[arg(long = "dev", value_name = "DEV")]
     pub devices: Vec<String>,
-    /// Speak this format to these addresses only, such as 10.0.0.0/8; may be
-    /// given several times
+    /// Speak this format with these addresses, such as 10.0.0.0/8, and XCP with
+    /// no others; may be given several times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
     /// Do not let senders do what the drafts do not ask for, to see what then
@@ -218,6 +218,10 @@ pub struct RouterAdd {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::term)]
     #[arg(conflicts_with = "no_anticipate")]
     pub without: Vec<Term>,
+    /// RTTs in headers count at most this, so that a false one cannot slow the
+    /// router down; more than the longest RTT there is on your paths
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::max_rtt)]
+    pub max_rtt: Duration,
     /// Percent of the link for XCP when other traffic wants it too
     /// [default: by the numbers of flows]
     #[arg(

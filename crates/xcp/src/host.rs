@@ -89,9 +89,11 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
 }
 
 fn speaks(spoken: &Spoken) -> String {
-    match spoken.peers {
-        Some(peers) => format!("{} with {peers}", spoken.wire),
-        None => format!("{} with all", spoken.wire),
+    match (spoken.wire, spoken.peers) {
+        (Some(wire), Some(peers)) => format!("{wire} with {peers}"),
+        (Some(wire), None) => format!("{wire} with all"),
+        (None, Some(peers)) => format!("nothing with {peers}"),
+        (None, None) => "nothing with others".to_owned(),
     }
 }
 
@@ -160,6 +162,7 @@ fn describe(status: &Status, style: &Style) -> String {
         ("SACK blocks left out", c.sacks_trimmed.to_string()),
         ("headers left out", c.header_left_out.to_string()),
         ("malformed headers", c.malformed.to_string()),
+        ("implausible headers", c.implausible.to_string()),
         ("feedback received", sum(c.received_bytes_per_s)),
         ("feedback returned", sum(c.returned_bytes_per_s)),
         ("feedback never returned", sum(c.unreturned_bytes_per_s)),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::capacity::Rate;
 use crate::units;
-use crate::value::BadValue;
+use crate::value::{self, BadValue};
 
 /// A path as it is written: `10mbit,500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,6 @@ pub struct NetworkPath {
 }
 
 const EXAMPLE: &str = "give a rate and a round-trip time, e.g. 10mbit,500ms";
-const RTT_MOST_S: f64 = 60.0;
-const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 
 impl FromStr for NetworkPath {
     type Err = BadValue;
@@ -33,25 +31,9 @@ impl FromStr for NetworkPath {
             .ok_or_else(|| BadValue::new("not a path", EXAMPLE))?;
         Ok(Self {
             rate: rate.parse()?,
-            rtt: rtt_of(rtt.trim())?,
+            rtt: value::rtt(rtt.trim()).map_err(|bad| BadValue::new(bad.reason, EXAMPLE))?,
         })
     }
-}
-
-fn rtt_of(text: &str) -> Result<Duration, BadValue> {
-    let bad = |reason: &str| BadValue::new(reason, EXAMPLE);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = &text[digits.len()..];
-    let (_, unit_s) = UNITS_S
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(|| bad("a round-trip time has a unit: us, ms or s"))?;
-    let number: f64 = digits.parse().map_err(|_| bad("not a number"))?;
-    let rtt_s = number * unit_s;
-    if !(rtt_s > 0.0 && rtt_s <= RTT_MOST_S) {
-        return Err(bad("not a round-trip time from above 0 to 60 s"));
-    }
-    Ok(Duration::from_secs_f64(rtt_s))
 }
 
 /// TCP counts what packets take in memory, and receivers do not merge packets

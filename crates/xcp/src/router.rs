@@ -77,6 +77,7 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
             true => Terms::all(),
             false => Terms::from(&asked.without[..]),
         },
+        max_rtt: asked.max_rtt,
         xcp_share_percent: asked.xcp_share,
         framing: Framing {
             overhead_bytes: framing.overhead,
@@ -188,6 +189,21 @@ fn law(status: &Status) -> String {
     }
 }
 
+fn qdisc(status: &Status) -> String {
+    let present = status.qdisc.as_deref().unwrap_or("none");
+    match status.qdisc_replaced {
+        true => format!("{present}, in place of xcp: no queue of its own for XCP"),
+        false => present.to_owned(),
+    }
+}
+
+fn before(status: &Status) -> String {
+    match status.programs_before.join(", ") {
+        none if none.is_empty() => "none".to_owned(),
+        some => format!("{some}: what they end does not get here"),
+    }
+}
+
 fn measured(status: &Status) -> String {
     match status.link_bps {
         _ if !status.measure => "not measured".into(),
@@ -225,10 +241,8 @@ fn describe(status: &Status, style: &Style) -> String {
         ("link carries", measured(status)),
         ("XCP's share", share(status)),
         ("overhead", framing(&status.framing)),
-        (
-            "queue discipline",
-            status.qdisc.clone().unwrap_or_else(|| "none".into()),
-        ),
+        ("queue discipline", qdisc(status)),
+        ("programs before it", before(status)),
         (
             "shaped to",
             status
@@ -245,6 +259,7 @@ fn describe(status: &Status, style: &Style) -> String {
         ),
         ("XCP's flows", format!("{:.1}", status.xcp_flows)),
         ("average RTT", units::milliseconds(status.average_rtt_ms)),
+        ("RTTs count up to", units::milliseconds(status.max_rtt_ms)),
         ("feedback", units::signed_rate(status.feedback_bps as f64)),
         (
             "feedback handed out",
@@ -266,6 +281,7 @@ mod tests {
         Status {
             device: "eth0".into(),
             capacity_bps: Some(10_000_000),
+            speed_bps: Some(1_000_000_000),
             measure: true,
             capacity_in_use_bps: Some(8_200_000),
             link_bps: Some(8_100_000),
@@ -277,6 +293,8 @@ mod tests {
                 cells: Cells::Atm,
             },
             qdisc: Some("tbf".into()),
+            qdisc_replaced: false,
+            programs_before: Vec::new(),
             shape_bps: Some(10_000_000),
             ip_proto: 253,
             input_rate_bps: 9_840_000,
@@ -285,6 +303,7 @@ mod tests {
             xcp_flows: 3.98,
             without: Vec::new(),
             average_rtt_ms: 502.14,
+            max_rtt_ms: 1000.0,
             feedback_bps: -120_000,
             granted_bytes_per_s: 1_250_000,
             control_intervals: 42,
@@ -300,10 +319,10 @@ mod tests {
         for line in [
             "eth0\n  capacity             10.0 Mb/s\n  capacity in use      8.2 Mb/s\n",
             "\n  XCP's share          60 %\n",
-            "\n  queue discipline     tbf\n  shaped to            10.0 Mb/s\n",
+            "\n  queue discipline     tbf\n  programs before it   none\n  shaped to            10.0 Mb/s\n",
             "\n  overhead             18 B per packet, at least 64 B, ATM cells\n",
             "\n  input rate           9.8 Mb/s\n  queue                4.5 kB\n",
-            "\n  XCP's flows          4.0\n  average RTT          502.1 ms\n  feedback             -120.0 kb/s\n",
+            "\n  XCP's flows          4.0\n  average RTT          502.1 ms\n  RTTs count up to     1000.0 ms\n  feedback             -120.0 kb/s\n",
             "\n  malformed headers    0\n",
         ] {
             assert!(text.contains(line), "{text}");

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use xcp_datapath::router::OVERHEAD_RANGE_B;
+use xcp_datapath::router::{MAX_RTT_RANGE, OVERHEAD_RANGE_B};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
 use xcp_datapath::{Cure, Prefix, Term, Wire};
@@ -31,6 +31,8 @@ impl BadValue {
 /// No packet is filled up to more.
 const MPU_MOST_B: u32 = 4096;
 const PACKETS_MOST: u32 = 1_000_000;
+const RTT_MOST_S: f64 = 60.0;
+const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 /// Ten years.
 const DURATION_MOST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -84,6 +86,36 @@ pub fn duration(text: &str) -> Result<Duration, BadValue> {
         .ok()
         .filter(|duration| *duration <= DURATION_MOST)
         .ok_or_else(|| bad("not a time that anyone waits for"))
+}
+
+/// A round-trip time, such as `500ms`.
+pub fn rtt(text: &str) -> Result<Duration, BadValue> {
+    let bad = |reason: &str| BadValue::new(reason, "give one such as 500ms or 1.5s");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let (_, unit_s) = UNITS_S
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(|| bad("a round-trip time has a unit: us, ms or s"))?;
+    let number: f64 = digits.parse().map_err(|_| bad("not a number"))?;
+    let rtt_s = number * unit_s;
+    if !(rtt_s > 0.0 && rtt_s <= RTT_MOST_S) {
+        return Err(bad("not a round-trip time from above 0 to 60 s"));
+    }
+    Ok(Duration::from_secs_f64(rtt_s))
+}
+
+/// The longest round-trip time that a router believes.
+pub fn max_rtt(text: &str) -> Result<Duration, BadValue> {
+    let (low, high) = (*MAX_RTT_RANGE.start(), *MAX_RTT_RANGE.end());
+    rtt(text).and_then(|rtt| match rtt {
+        _ if rtt < low => Err(BadValue::new("too short", "give 1ms or more")),
+        _ if rtt > high => Err(BadValue::new(
+            "longer than headers can say",
+            "give 15s or less",
+        )),
+        _ => Ok(rtt),
+    })
 }
 
 /// The IP protocol of XCP's header: one that nobody else has.

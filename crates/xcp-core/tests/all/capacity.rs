@@ -68,7 +68,7 @@ impl Link {
         for _ in 0..packets {
             self.router.arrival(PACKET_B.into());
             self.router
-                .arrival_xcp(1, flows * 26_843_545 / packets, RTT);
+                .arrival_xcp(1, PACKET_B.into(), flows * 26_843_545 / packets, RTT);
         }
     }
 
@@ -210,7 +210,7 @@ fn without_measuring_the_papers_law_holds() {
     measured.interval(99_000, 99_000, 0, 0);
     for _ in 0..66 {
         plain.arrival(PACKET_B.into());
-        plain.arrival_xcp(1, 26_843_545 / 66, RTT);
+        plain.arrival_xcp(1, PACKET_B.into(), 26_843_545 / 66, RTT);
     }
     plain.interval_end(measured.now_ns);
     assert_eq!(measured.router.f_Bps(), plain.f_Bps());
@@ -316,6 +316,7 @@ fn a_link_that_steps_is_followed() {
             configured_Bps: configured * MBPS,
             measure: true,
             link_Bps: steps_Bps,
+            ..Loop::default()
         });
         assert!(got.utilisation >= 0.88, "{flows}: {}", got.utilisation);
         assert!(got.delay_s(0.95) <= 0.13, "{flows}: {}", got.delay_s(0.95));
@@ -333,6 +334,7 @@ fn a_radio_link_is_followed() {
             configured_Bps: 0.0,
             measure: true,
             link_Bps: radio_Bps,
+            ..Loop::default()
         });
         assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
         assert!(got.delay_s(0.95) <= 0.1, "{flows}: {}", got.delay_s(0.95));
@@ -349,6 +351,7 @@ fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
         configured_Bps: configured_Mbps * MBPS,
         measure,
         link_Bps: |_| 10.0 * MBPS,
+        ..Loop::default()
     })
 }
 
@@ -402,7 +405,7 @@ proptest! {
         for (elapsed_ns, sent_B, backlog_B, min_backlog_B, other_B, flows, share) in intervals {
             now_ns = now_ns.saturating_add(elapsed_ns >> 8);
             router.arrival(1500);
-            router.arrival_xcp(1, 1 << 20, 1 << 25);
+            router.arrival_xcp(1, 1500, 1 << 20, 1 << 25);
             let seen = Seen {
                 now_ns,
                 sent_B,

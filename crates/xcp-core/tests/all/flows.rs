@@ -31,10 +31,11 @@ impl Link {
 
     /// gamma after an interval in which this many flows sent 2 packets each.
     fn gamma(&mut self, flows: f64) -> f64 {
-        for _ in 0..10 {
+        let packets = (2.0 * flows).ceil();
+        for _ in 0..packets as u32 {
             self.router.arrival(1500);
-            let x = (flows * RTT as f64 / 10.0) as u64;
-            self.router.arrival_xcp(1, x, RTT);
+            let x = (flows * RTT as f64 / packets) as u64;
+            self.router.arrival_xcp(1, 1500, x, RTT);
         }
         self.now_ns += INTERVAL_NS;
         assert!(self.router.interval_end(self.now_ns));

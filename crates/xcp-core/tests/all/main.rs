@@ -6,6 +6,7 @@ mod closed_loop;
 mod conformance;
 mod cubic;
 mod flows;
+mod forged;
 mod formats;
 mod golden;
 mod headers;

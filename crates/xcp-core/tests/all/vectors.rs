@@ -205,7 +205,8 @@ impl Subject for OfCore {
     fn arrival(&mut self, p: &Arrived) {
         self.router.arrival(p.size_B);
         if p.forward && p.rtt_s > 0.0 {
-            self.router.arrival_xcp(1, ticks(p.x_s), ticks(p.rtt_s));
+            self.router
+                .arrival_xcp(1, p.size_B, ticks(p.x_s), ticks(p.rtt_s));
         }
     }
 

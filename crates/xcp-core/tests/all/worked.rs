@@ -52,7 +52,7 @@ fn check(w: &Worked) {
             m.arrival(w.size_B as f64);
             m.arrival_xcp(&packet(x_ms));
             r.arrival(w.size_B);
-            r.arrival_xcp(1, ticks(x_ms), RTT);
+            r.arrival_xcp(1, w.size_B, ticks(x_ms), RTT);
         }
     }
     assert!(m.interval_end(0.1));

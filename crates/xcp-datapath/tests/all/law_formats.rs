@@ -7,7 +7,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::flow::{slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
+use crate::support::flow::{send_slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
 use crate::support::{edit, pin, until_in_time, Router};
 use crate::wire::decode::{decode, Wire};
 use xcp_datapath::router::Options;
@@ -163,7 +163,7 @@ fn what_is_granted() -> Option<Option<Granted>> {
         (&lost, FAST.option_2005()),
     ];
     for (router, _) in &flows {
-        send(router, &slow());
+        send_slow(router);
     }
     sleep(FIRST_INTERVAL);
 

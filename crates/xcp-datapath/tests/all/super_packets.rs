@@ -4,10 +4,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::flow::{slow, FAST, RESOLUTION_BPS};
+use crate::support::flow::{send_slow, FAST, RESOLUTION_BPS};
 use crate::support::{edit, pin, until_in_time, Router};
 use crate::wire::cases;
-use crate::wire::option::Forward;
+use crate::wire::frame::{Frame, Ip, TCP, UDP};
+use crate::wire::option::{self, Forward};
 use libbpf_rs::ProgramInput;
 use xcp_datapath::router::{Options, Terms};
 use xcp_datapath::testing;
@@ -26,11 +27,17 @@ const GSO_SIZE: usize = 176;
 
 /// Sends a frame as a super-packet; `None` if this kernel cannot.
 fn send(router: &Router, frame: &[u8]) -> Option<Vec<u8>> {
+    send_as(router, frame, SEGMENTS, 1448)
+}
+
+/// The same as the kernel has them: of so many segments, 0 where nobody has
+/// counted them, of so much payload each.
+fn send_as(router: &Router, frame: &[u8], segments: u32, size: u32) -> Option<Vec<u8>> {
     let mut context = [0; CONTEXT_LEN];
     for (at, value) in [
         (WIRE_LEN, WIRE_BYTES),
-        (GSO_SEGS, SEGMENTS),
-        (GSO_SIZE, 1448),
+        (GSO_SEGS, segments),
+        (GSO_SIZE, size),
     ] {
         context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
@@ -150,6 +157,40 @@ fn one_header_counts_for_every_wire_packet() {
     assert_eq!(after.malformed, before.malformed + u64::from(SEGMENTS));
 }
 
+/// What comes from a guest or a tap device: only the segments' size is known.
+#[test]
+fn segments_that_nobody_has_counted_count() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    // one per-CPU record sees everything
+    assert!(pin::stay_on_this_cpu());
+    let seen = || {
+        let counted = router.counters();
+        counted.xcp_packets + counted.other_packets
+    };
+    let forward = option::forward(cases::wish());
+    for ip in [Ip::v4(), Ip::v6()] {
+        for (protocol, options) in [(TCP, vec![]), (TCP, forward.clone()), (UDP, vec![])] {
+            for (payload, segments) in [(1400, 10), (1401, 11), (139, 1)] {
+                let frame = Frame {
+                    ip: ip.clone(),
+                    protocol,
+                    options: options.clone(),
+                    payload,
+                    ..Frame::default()
+                };
+                let before = seen();
+                if send_as(&router, &frame.bytes(), 0, 140).is_none() {
+                    return;
+                }
+                let case = (ip.version(), protocol, options.len(), payload);
+                assert_eq!(seen() - before, segments, "{case:?}");
+            }
+        }
+    }
+}
+
 /// What option-2005 cannot say is carried for every wire packet, and so may
 /// pass between single and super-packets.
 #[test]
@@ -165,7 +206,7 @@ fn remainders_count_for_every_wire_packet() {
         };
         let flows = [(&exact, FAST.option()), (&carried, FAST.option_2005())];
         for (router, _) in &flows {
-            router.send(&slow());
+            send_slow(router);
         }
         sleep(INTERVAL);
         for _ in 0..ROUNDS {

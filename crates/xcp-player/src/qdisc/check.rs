@@ -28,7 +28,7 @@ const OTHER: usize = 1;
 /// load.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     type Try = fn() -> Result<(bool, String)>;
-    const QUICK: [(&str, Try); 9] = [
+    const QUICK: [(&str, Try); 10] = [
         ("by hand", by_hand),
         ("counters", counters),
         ("classes", classes),
@@ -38,6 +38,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
         ("weights", weights),
         ("delay within the weight", delay),
         ("one medium", one_medium),
+        ("replaced by somebody", replaced),
     ];
     let mut checks = Vec::new();
     for (i, (name, attempt)) in QUICK.into_iter().enumerate() {
@@ -429,5 +430,41 @@ fn one_medium() -> Result<(bool, String)> {
     Ok((
         near(both[0], 0.5) && near(both[1], 0.5) && near(alone[0], 1.0) && alone[1] == 0.0,
         format!("both: {both:.4?}, one alone: {alone:.4?}"),
+    ))
+}
+
+/// Where somebody has put another queue discipline, the router sees the queue
+/// and the rate that are there now, and says so.
+fn replaced() -> Result<(bool, String)> {
+    let pair = Pair::new("o")?;
+    let _sink = Sink::open(&pair.far)?;
+    let dev = &pair.near;
+    router::add(dev, weighted(50))?;
+    let load = flow(dev, 1, Class::Xcp, 1514, NO_PAUSE)?;
+    sleep(SETTLE);
+    let before = router::show(dev)?;
+    let slower = RATE_BYTES_PER_S * 8 / 4;
+    tc(&format!(
+        "qdisc replace dev {dev} root tbf rate {slower}bit burst 4k limit 100k"
+    ))?;
+    sleep(Duration::from_secs(5));
+    let after = router::show(dev)?;
+    drop(load);
+    let backlog = shown(dev)?.backlog;
+    router::del(dev)?;
+    tc(&format!("qdisc del dev {dev} root"))?;
+    let link_bps = after.link_bps.unwrap_or_default();
+    let near = link_bps.abs_diff(slower) < slower / 20;
+    Ok((
+        !before.qdisc_replaced
+            && before.sharing.is_some()
+            && after.qdisc_replaced
+            && near
+            && after.queue_bytes.abs_diff(backlog) < 10_000,
+        format!(
+            "replaced {}, then {}; the link {link_bps} of {slower} b/s, the queue {} of \
+             {backlog} B",
+            before.qdisc_replaced, after.qdisc_replaced, after.queue_bytes
+        ),
     ))
 }

@@ -5,12 +5,11 @@
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
 use std::collections::VecDeque;
+use std::fmt::{Debug, Formatter, Result};
 
 use xcp_core::{ns_to_ticks, Packet, Params, Router, Seen, Sender};
 
 pub const PACKET_B: u32 = 1500;
-/// Warm-up, s.
-pub const WARM_S: f64 = 5.0;
 
 /// What is run.
 pub struct Loop {
@@ -22,16 +21,61 @@ pub struct Loop {
     pub measure: bool,
     /// What the link carries at a time, B/s.
     pub link_Bps: fn(f64) -> f64,
+    /// What was before does not count, s.
+    pub warm_s: f64,
+    /// From a time on there are only the first so many flows, s.
+    pub leave: Option<(f64, usize)>,
+    pub forged: Option<Forged>,
+}
+
+impl Default for Loop {
+    fn default() -> Self {
+        Loop {
+            flows: 1,
+            rtt_s: 0.1,
+            duration_s: 60.0,
+            configured_Bps: 0.0,
+            measure: true,
+            link_Bps: |_| 1_250_000.0,
+            warm_s: 5.0,
+            leave: None,
+            forged: None,
+        }
+    }
+}
+
+/// Someone who sends small packets with headers that lie.
+#[derive(Clone, Copy)]
+pub struct Forged {
+    pub every_s: f64,
+    /// When it sends no more, s.
+    pub until_s: f64,
+    pub packet: Packet,
 }
 
 /// What came of it, after the warm-up.
-#[derive(Debug)]
 pub struct Outcome {
     /// Of what the link could carry.
     pub utilisation: f64,
     /// Time in the queue of the packets that left, s, in order.
     delays_s: Vec<f64>,
     pub jain: f64,
+    /// d at the end, s.
+    pub d_s: f64,
+    /// The most flows that the router counted.
+    pub most_flows: f64,
+}
+
+impl Debug for Outcome {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        f.debug_struct("Outcome")
+            .field("utilisation", &self.utilisation)
+            .field("delay_s(0.99)", &self.delay_s(0.99))
+            .field("jain", &self.jain)
+            .field("d_s", &self.d_s)
+            .field("most_flows", &self.most_flows)
+            .finish()
+    }
 }
 
 impl Outcome {
@@ -91,6 +135,7 @@ enum Event {
     Leaves,
     Ack(usize),
     Sends(usize),
+    Lies(Packet),
 }
 
 pub fn run(what: &Loop) -> Outcome {
@@ -105,25 +150,32 @@ pub fn run(what: &Loop) -> Outcome {
         .collect();
     let mut queue: VecDeque<(usize, InFlight)> = VecDeque::new();
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
+    let mut lies_s = 0.0;
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
     let mut seen = Seen::default();
-    let mut delays_s = Vec::new();
+    let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
     let size_s = |at_s| f64::from(PACKET_B) / (what.link_Bps)(at_s);
     loop {
         let (mut at_s, mut event) = (leaves_s, Event::Leaves);
+        if let Some(forged) = what.forged {
+            if lies_s < at_s.min(forged.until_s) {
+                (at_s, event) = (lies_s, Event::Lies(forged.packet));
+            }
+        }
         for (i, flow) in flows.iter().enumerate() {
             if let Some((ack_s, _)) = flow.acks.front().filter(|(t, _)| *t < at_s) {
                 (at_s, event) = (*ack_s, Event::Ack(i));
             }
             let ready_s = flow.ready_s(now_s);
-            if ready_s < at_s {
+            let gone = |(leave_s, stay)| ready_s >= leave_s && i >= stay;
+            if ready_s < at_s && !what.leave.is_some_and(gone) {
                 (at_s, event) = (ready_s, Event::Sends(i));
             }
         }
         if at_s > what.duration_s {
             break;
         }
-        if at_s > WARM_S {
+        if at_s > what.warm_s {
             offered_B += (what.link_Bps)(now_s) * (at_s - now_s);
         }
         now_s = at_s;
@@ -134,7 +186,7 @@ pub fn run(what: &Loop) -> Outcome {
                     break;
                 };
                 sent += 1;
-                if now_s > WARM_S {
+                if now_s > what.warm_s {
                     sent_warm += 1;
                     delays_s.push(now_s - packet.sent_s - size_s(now_s));
                 }
@@ -146,6 +198,12 @@ pub fn run(what: &Loop) -> Outcome {
                 };
             }
             Event::Ack(i) => flows[i].take_ack(now_s),
+            Event::Lies(p) => {
+                lies_s += what.forged.map_or(0.0, |forged| forged.every_s);
+                router.arrival(p.size_B);
+                router.arrival_xcp(1, p.size_B, p.x, p.rtt);
+                router.departure(1, p.size_B, p.x, p.rtt, p.delta);
+            }
             Event::Sends(i) => {
                 let now_ns = (now_s * 1e9) as u64;
                 seen.look(now_ns, sent * u64::from(PACKET_B), backlog_B);
@@ -161,6 +219,9 @@ pub fn run(what: &Loop) -> Outcome {
                         router.interval_end(now_ns);
                     }
                     seen.min_backlog_B = backlog_B;
+                    if now_s > what.warm_s {
+                        most_flows = router.flows().max(most_flows);
+                    }
                 }
                 let flow = &mut flows[i];
                 let packet = Packet {
@@ -172,7 +233,7 @@ pub fn run(what: &Loop) -> Outcome {
                     ..Packet::default()
                 };
                 router.arrival(packet.size_B);
-                router.arrival_xcp(1, packet.x, packet.rtt);
+                router.arrival_xcp(1, packet.size_B, packet.x, packet.rtt);
                 let delta = router.departure(1, packet.size_B, packet.x, packet.rtt, packet.delta);
                 flow.next_s = now_s + f64::from(PACKET_B) / flow.sender.pacing_Bps as f64;
                 flow.in_flight += 1;
@@ -191,5 +252,7 @@ pub fn run(what: &Loop) -> Outcome {
         utilisation: sent_warm as f64 * f64::from(PACKET_B) / offered_B,
         delays_s,
         jain: sum * sum / squares / flows.len() as f64,
+        d_s: router.d_s(),
+        most_flows,
     }
 }

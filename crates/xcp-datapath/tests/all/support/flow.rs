@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The same flow in each of the wire formats.
 
+use super::Router;
 use crate::wire::cases;
 use crate::wire::frame::{Frame, TCP};
 use crate::wire::header::{self, Header};
@@ -101,14 +102,16 @@ pub const FAST: Flow = Flow {
 /// What a 4096th packet of [`FAST`] is.
 pub const RESOLUTION_BPS: f64 = FRAME_B / 4096.0 * 1000.0;
 
-/// Beside it, a flow of 1 s RTT that has most of the sum of X, so that the
-/// fast one's packets get some 20 B/s each.
-pub fn slow() -> Vec<u8> {
+/// Beside it, packets of flows of 1 s RTT that have most of the sum of X, so that
+/// the fast one's packets get some 20 B/s each.
+pub fn send_slow(router: &Router) {
     let flow = Forward {
         rtt_ticks: 1 << 28,
-        x_ticks: 670_000_000,
+        x_ticks: 1 << 28,
         delta_Bps: 0,
         ..cases::wish()
     };
-    cases::data(flow, 1448)
+    for _ in 0..3 {
+        router.send(&cases::data(flow, 1448));
+    }
 }

@@ -8,7 +8,7 @@ pub mod flow;
 pub mod pin;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use xcp_datapath::intf::{Record, RouterConfig, RouterCounters, RouterCpu, RouterLink};
+use xcp_datapath::intf::{Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink};
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::{self, Bench, Turn};
 
@@ -90,9 +90,15 @@ impl Router {
     pub fn keep_apart(&self) {
         let mut config: RouterConfig = self.record(".data.config", 0);
         config.queue = 1;
-        self.map(".data.config")
-            .update(&0u32.to_ne_bytes(), config.bytes(), MapFlags::ANY)
-            .expect("writable");
+        let queue = Queue {
+            present: 1,
+            ..Queue::default()
+        };
+        for (map, record) in [(".data.config", config.bytes()), ("queues", queue.bytes())] {
+            self.map(map)
+                .update(&0u32.to_ne_bytes(), record, MapFlags::ANY)
+                .expect("writable");
+        }
     }
 
     /// Bytes that arrived for the other queue, since [`Self::reset`].

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A command that is killed in the middle of its work: just after it has told
-//! the kernel to change something.
+//! the kernel to change something that stays when it ends.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Runs a command and kills it when its n-th message to the network
-/// configuration, or ioctl, is done; false if it ended before.
+/// Runs a command and kills it when its n-th system call that changes something
+/// is done; false if it ended before.
 pub fn killed_after(command: &mut Command, n: usize) -> bool {
     // SAFETY: ptrace is a plain system call.
     unsafe {
@@ -30,7 +30,7 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
         }
         if libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 {
             inside = !inside;
-            if !inside && changes(pid) {
+            if !inside && Call::of(pid).changes() {
                 seen += 1;
             }
             if seen == n {
@@ -50,22 +50,62 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
     killed
 }
 
-/// Whether the system call that a traced process has just done changes things.
-fn changes(pid: i32) -> bool {
-    // SAFETY: a zeroed record is valid, and its size is passed along.
-    let number = unsafe {
-        let mut registers: libc::user_regs_struct = std::mem::zeroed();
-        let mut into = libc::iovec {
-            iov_base: (&raw mut registers).cast(),
-            iov_len: size_of_val(&registers),
-        };
-        const NT_PRSTATUS: usize = 1;
-        libc::ptrace(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, &raw mut into);
-        #[cfg(target_arch = "x86_64")]
-        let number = registers.orig_rax;
-        #[cfg(target_arch = "aarch64")]
-        let number = registers.regs[8];
-        number as libc::c_long
-    };
-    [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_ioctl].contains(&number)
+/// The system call that a traced process has just done.
+struct Call {
+    number: libc::c_long,
+    first: u64,
+}
+
+impl Call {
+    fn of(pid: i32) -> Self {
+        // SAFETY: a zeroed record is valid, and its size is passed along.
+        unsafe {
+            let mut registers: libc::user_regs_struct = std::mem::zeroed();
+            let mut into = libc::iovec {
+                iov_base: (&raw mut registers).cast(),
+                iov_len: size_of_val(&registers),
+            };
+            const NT_PRSTATUS: usize = 1;
+            libc::ptrace(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, &raw mut into);
+            #[cfg(target_arch = "x86_64")]
+            let (number, first) = (registers.orig_rax, registers.rdi);
+            // the first argument's register has the result by now
+            #[cfg(target_arch = "aarch64")]
+            let (number, first) = (registers.regs[8], 0);
+            Self {
+                number: number as libc::c_long,
+                first,
+            }
+        }
+    }
+
+    /// Whether it leaves something behind in the system.
+    fn changes(&self) -> bool {
+        /// Commands of bpf(): maps are updated and entries deleted, objects
+        /// pinned, links made, changed and detached. The others make what goes
+        /// with the process, or only ask.
+        const LASTING: [u64; 6] = [2, 3, 6, 28, 29, 34];
+        const FILES: [libc::c_long; 12] = [
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
+            libc::SYS_ioctl,
+            libc::SYS_mkdirat,
+            libc::SYS_unlinkat,
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rmdir,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename,
+            libc::SYS_renameat2,
+        ];
+        match self.number {
+            libc::SYS_bpf => cfg!(target_arch = "aarch64") || LASTING.contains(&self.first),
+            other => FILES.contains(&other),
+        }
+    }
 }

@@ -62,7 +62,10 @@ fn only_what_differs_is_changed() {
         assert_eq!(shown("devices"), json!(["v0"]));
         assert_eq!(
             shown("wires"),
-            json!([{ "wire": "header", "peers": "10.0.0.0/8" }])
+            json!([
+                { "wire": null, "peers": null },
+                { "wire": "header", "peers": "10.0.0.0/8" },
+            ])
         );
         assert_eq!(change(HEADER), "unchanged");
         // of one namespace, and nobody else's

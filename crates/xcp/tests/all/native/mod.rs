@@ -12,12 +12,15 @@ mod fallback;
 mod formats;
 mod hops;
 mod host;
+mod kills;
+mod neighbours;
 mod queues;
 mod router;
 mod run;
 mod sockets;
 mod trace;
 mod transfer;
+mod trust;
 
 /// Has a test run in a process of its own, for what all threads of a process
 /// share. False there, where it goes on.

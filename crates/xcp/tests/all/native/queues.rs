@@ -124,3 +124,68 @@ fn queues_that_count_per_cpu_are_added_up() {
     assert_eq!(link.seen.backlog_B, 0);
     space.xcp("router del m0").ok();
 }
+
+/// With `ethtool -L` a device gets fewer queues, or more, whose counters went on
+/// being where they were: nothing has left by that.
+#[test]
+fn other_queues_are_no_traffic() {
+    let _turn = turn();
+    let test = "number of queues";
+    if !can_run(test) {
+        return;
+    }
+    let space = Space::new("mqn");
+    multi_queue(&space);
+    space.tc("qdisc replace dev m0 root handle 1: mq");
+    for queue in 1..=QUEUES {
+        space.tc(&format!("qdisc add dev m0 parent 1:{queue} pfifo"));
+    }
+    space.within(|| send(400));
+    let sent = told(&space, "pfifo", "bytes");
+    assert!(sent[1..].iter().sum::<u64>() > 100 * PACKET_B, "{sent:?}");
+    space.xcp("router add m0 --capacity 10mbit").ok();
+    let seen = || testing::router_link("m0").unwrap().seen.sent_B;
+    space.within(|| {
+        // the first look
+        send(1);
+        set_queues("m0", 1);
+        thread::sleep(LOOK);
+        send(1);
+        let few = seen();
+        set_queues("m0", QUEUES as u32);
+        thread::sleep(LOOK);
+        send(1);
+        let more = seen() - few;
+        assert!(more <= 2 * PACKET_B, "{more} B came back with the queues");
+    });
+    space.xcp("router del m0").ok();
+}
+
+/// What `ethtool -L DEVICE tx N` does.
+fn set_queues(device: &str, count: u32) {
+    const GCHANNELS: u32 = 0x3c;
+    const SCHANNELS: u32 = 0x3d;
+    const TX_COUNT: usize = 6;
+    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the
+    // size of the kernel's; the socket is closed at the end.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let mut channels = [0u32; 9];
+        let record = channels.as_mut_ptr();
+        request.ifr_ifru.ifru_data = record.cast();
+        *record = GCHANNELS;
+        let ask = |request: &mut libc::ifreq| {
+            let rc = libc::ioctl(socket, libc::SIOCETHTOOL as _, request);
+            assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        };
+        ask(&mut request);
+        *record = SCHANNELS;
+        *record.add(TX_COUNT) = count;
+        ask(&mut request);
+        libc::close(socket);
+    }
+}

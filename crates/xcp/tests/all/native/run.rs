@@ -104,3 +104,39 @@ fn sockets_use_xcp_inside_only() {
     assert!(!outside.out.contains(" xcp"), "{outside:?}");
     before.gone();
 }
+
+/// The programs are there as long as any of several commands wants them.
+#[test]
+fn one_that_ends_takes_nothing_from_another() {
+    let _turn = turn();
+    let test = "several runs";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let me = std::env::current_exe().unwrap();
+    let tell = format!(
+        "{} --ignored --exact --nocapture native::run::tell_control",
+        me.display()
+    );
+    // they begin and end together and apart
+    let runs: Vec<_> = (0..8)
+        .map(|i| {
+            let script = format!("sleep 0.{i}; {tell}");
+            Command::new(XCP)
+                .args(["run", "--", "sh", "-c", &script])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for run in runs {
+        let out = run.wait_with_output().unwrap();
+        let said = String::from_utf8(out.stdout).unwrap();
+        assert!(out.status.success(), "{said}");
+        assert!(said.contains("client xcp server xcp"), "{said}");
+    }
+    before.gone();
+}

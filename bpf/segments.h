@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * How many wire packets a packet stands for. The kernel says that (gso_segs),
+ * except of what it has from a guest (KVM, GUEST_TSO) or through a tap device,
+ * and of super-packets that a program has changed: of those it says only how
+ * much payload each wire packet has. Then n = ceil(payload / gso_size).
+ */
+#ifndef XCP_BPF_SEGMENTS_H
+#define XCP_BPF_SEGMENTS_H
+
+#include "kernel.h"
+#include "../core/xcp_fixed.h"
+
+#define UDP_HEADER_LEN 8
+/* of the IPv4, IPv6 and TCP headers */
+#define IPV4_PROTOCOL 9
+#define IPV6_NEXT 6
+#define TCP_DATA_OFFSET 12
+#define SEGMENTS_MAX 65535
+
+/* Bytes of the headers from `ip` on, as far as each wire packet has them. */
+static __always_inline __u32 headers_length(const __u8 *ip)
+{
+	__u8 head[IPV4_PROTOCOL + 1] = {}, offset = 0;
+	__u32 length = IPV6_LEN, protocol;
+
+	if (bpf_probe_read_kernel(head, sizeof(head), ip))
+		return 0;
+	protocol = head[IPV6_NEXT];
+	if (head[0] >> 4 == 4) {
+		length = (head[0] & 15) * 4;
+		protocol = head[IPV4_PROTOCOL];
+	}
+	if (protocol != IPPROTO_TCP)
+		return length + UDP_HEADER_LEN;
+	bpf_probe_read_kernel(&offset, 1, ip + length + TCP_DATA_OFFSET);
+	return length + (offset >> 4) * 4;
+}
+
+/* Where the kernel has counted nothing. */
+static __noinline __u32 count_segments(const __u8 *ip, __u32 length, __u32 size)
+{
+	__u32 n = (length - headers_length(ip) + size - 1) / (size ? size : 1);
+
+	return n && n <= SEGMENTS_MAX ? n : 1;
+}
+
+static __always_inline __u32 segments_of(const struct sk_buff *skb)
+{
+	const struct skb_shared_info *info =
+		bpf_core_cast(skb->head + skb->end, struct skb_shared_info);
+	__u64 ip = (__u64)skb->head + skb->network_header;
+
+	if (XCP_LIKELY(info->gso_segs || !info->gso_size))
+		return info->gso_segs ? info->gso_segs : 1;
+	return count_segments((const __u8 *)ip,
+			      skb->len - (__u32)(ip - (__u64)skb->data),
+			      info->gso_size);
+}
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Headers that lie, from someone who sends 60 bytes now and then: the flows of
+//! others go on as if there were none.
+
+#![allow(non_snake_case)] // units in names
+
+use xcp_core::{Packet, TICKS_PER_SEC};
+
+use crate::closed_loop::{run, Forged, Loop, Outcome};
+
+const SECOND: u64 = TICKS_PER_SEC;
+/// What the wire can say at most.
+const MOST: u64 = u32::MAX as u64;
+
+fn packet(x: u64, rtt: u64, delta: i32) -> Packet {
+    Packet {
+        size_B: 60,
+        x,
+        rtt,
+        n: 1,
+        delta,
+        ..Packet::default()
+    }
+}
+
+/// Ten flows over 10 Mb/s and 100 ms, five of which leave after 30 s, from when
+/// on it is looked at.
+fn beside(every_s: f64, packet: Packet) -> Outcome {
+    run(&Loop {
+        flows: 10,
+        configured_Bps: 1_250_000.0,
+        measure: false,
+        warm_s: 30.0,
+        leave: Some((30.0, 5)),
+        forged: Some(Forged {
+            every_s,
+            until_s: f64::INFINITY,
+            packet,
+        }),
+        ..Loop::default()
+    })
+}
+
+/// Believed, one such packet a second brings d to 13 s and leaves half of the
+/// link empty.
+#[test]
+fn a_long_rtt_a_second_does_not_slow_the_router() {
+    let got = beside(1.0, packet(MOST, MOST, i32::MAX));
+    assert!(got.d_s < 0.12, "{got:?}");
+    assert!(got.most_flows < 12.0, "{got:?}");
+    assert!(got.utilisation > 0.96, "{got:?}");
+}
+
+/// 6 KB/s, a two-hundredth of the link, weigh as much as 12 flows, not 1,600.
+#[test]
+fn many_long_rtts_weigh_what_their_bytes_do() {
+    let got = beside(0.01, packet(MOST, MOST, i32::MAX));
+    assert!(got.d_s < 0.8, "{got:?}");
+    assert!(got.most_flows < 23.0, "{got:?}");
+    assert!(got.utilisation > 0.75, "{got:?}");
+}
+
+/// Who claims to give back more than it can have sent moves nobody else.
+#[test]
+fn nobody_gives_back_what_he_never_had() {
+    for rtt in [1, SECOND / 1000, SECOND / 10, SECOND] {
+        let got = beside(0.01, packet(1, rtt, i32::MIN));
+        assert!(got.utilisation > 0.97, "RTT {rtt}: {got:?}");
+        assert!(got.delay_s(0.99) < 0.02, "RTT {rtt}: {got:?}");
+    }
+}

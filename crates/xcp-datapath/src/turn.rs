@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! One command at a time changes something: a lock, which the kernel opens
+//! when its holder ends, however that ends.
+
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::rc::{Rc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Error, Result};
+
+/// For root alone: who can open it can keep others waiting.
+const PATH: &str = "/run/xcp.lock";
+/// What a command may take before others are told why they wait.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+thread_local! {
+    static HELD: RefCell<Weak<File>> = const { RefCell::new(Weak::new()) };
+}
+
+/// This thread's turn, as long as it lives. Within it, it may be taken again.
+pub(crate) struct Turn {
+    _lock: Rc<File>,
+}
+
+impl Turn {
+    /// Waits until no other command has a turn.
+    pub fn take() -> Result<Self> {
+        if let Some(lock) = HELD.with_borrow(Weak::upgrade) {
+            return Ok(Self { _lock: lock });
+        }
+        let failed = |e: io::Error| Error::io(PATH, &e);
+        fs::create_dir_all("/run").map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(0o600);
+        let file = options.open(PATH).map_err(failed)?;
+        if !try_lock(&file).map_err(failed)? {
+            thread::sleep(PATIENCE);
+            if !try_lock(&file).map_err(failed)? {
+                let said = "xcp: waits for another xcp command to end\n";
+                let _ = io::stderr().write_all(said.as_bytes());
+                lock(&file).map_err(failed)?;
+            }
+        }
+        let lock = Rc::new(file);
+        HELD.set(Rc::downgrade(&lock));
+        Ok(Self { _lock: lock })
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, libc::LOCK_EX | libc::LOCK_NB) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match flock(file, libc::LOCK_EX) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), operation) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Commands that are killed, at every moment at which they have changed
+//! something: the next one completes it, or takes it down.
+
+use std::process::Command;
+
+use crate::command::killed::killed_after;
+use crate::command::{xcp, Space, Traces, XCP};
+use crate::common::turn;
+use xcp_datapath::testing::{can_run, skipped};
+
+/// Kills a command at each of its moments, has `after` look, and says how many
+/// there were.
+fn at_every_moment(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> usize {
+    let mut moments = 0;
+    while killed_after(&mut make(), moments + 1) {
+        moments += 1;
+        after(moments);
+    }
+    println!("killed at {moments} moments");
+    moments
+}
+
+/// What was there before, or None where the test cannot run.
+fn begin(test: &str) -> Option<Traces> {
+    if !can_run(test) {
+        return None;
+    }
+    if !killed_after(Command::new("ip").arg("link"), 1) {
+        skipped(test, "processes may not be traced here");
+        return None;
+    }
+    Traces::before(test)
+}
+
+#[test]
+fn a_router_that_is_half_there_is_completed_or_taken_down() {
+    let _turn = turn();
+    let Some(before) = begin("router, killed") else {
+        return;
+    };
+    let space = Space::new("krt");
+    let untouched = space.devices();
+    let add = "router add v0 --capacity 10mbit --shape";
+    let moments = at_every_moment(
+        || space.command(add),
+        |moment| {
+            if moment % 2 == 0 {
+                space.xcp(add).ok();
+                let told = space.xcp("router show v0 --json").ok().json();
+                assert_eq!(told["capacity_bps"], 10_000_000, "moment {moment}");
+            }
+            let _ = space.xcp("router del v0");
+            assert_eq!(space.devices(), untouched, "moment {moment}");
+        },
+    );
+    assert!(moments > 8, "{moments}");
+    space.xcp("router del v0").ok();
+    // and in the middle of taking it away
+    let moments = at_every_moment(
+        || {
+            space.xcp(add);
+            space.command("router del v0")
+        },
+        |moment| {
+            let _ = space.xcp("router del v0");
+            assert_eq!(space.devices(), untouched, "moment {moment}");
+        },
+    );
+    assert!(moments > 5, "{moments}");
+    before.gone();
+}
+
+#[test]
+fn a_host_that_is_half_on_is_completed_or_taken_down() {
+    let _turn = turn();
+    let Some(before) = begin("host, killed") else {
+        return;
+    };
+    let on = || {
+        let mut command = Command::new(XCP);
+        command.args(["host", "on", "--default"]);
+        command
+    };
+    let moments = at_every_moment(on, |moment| {
+        if moment % 2 == 0 {
+            xcp("host on --default").ok();
+            let told = xcp("host show --json").ok().json();
+            assert_eq!(told["default"], true, "moment {moment}");
+        }
+        let _ = xcp("host off");
+    });
+    assert!(moments > 10, "{moments}");
+    xcp("host off").ok();
+    before.gone();
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_to_the_next() {
+    let _turn = turn();
+    let Some(before) = begin("run, killed") else {
+        return;
+    };
+    let run = || {
+        let mut command = Command::new(XCP);
+        command.args(["run", "--", "true"]);
+        command
+    };
+    let moments = at_every_moment(run, |_| {});
+    assert!(moments > 10, "{moments}");
+    xcp("run -- true").ok();
+    before.gone();
+}

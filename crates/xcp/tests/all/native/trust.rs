@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Whom hosts believe: peers that were named, and packets of connections that
+//! there are.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use crate::common::{
+    control, default_control, pattern, transfer, turn, wait_for_acks, wait_until, HostOn, Net,
+    CLIENT, LINK_BPS, SERVER,
+};
+use xcp_datapath::host::{self, Speech};
+use xcp_datapath::testing::can_run;
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::Wire;
+
+/// A packet with the draft's header that says to slow down, as if from the
+/// client to the server.
+fn forged(client: SocketAddr, server: SocketAddr, seq: u32, ack: u32) -> Vec<u8> {
+    const LENGTH: u8 = 60;
+    let address = |text: &str| text.parse::<Ipv4Addr>().unwrap().octets();
+    let mut packet = vec![0x45, 0, 0, LENGTH, 0, 0, 0x40, 0, 64, IP_PROTO, 0, 0];
+    packet.extend(address(CLIENT));
+    packet.extend(address(SERVER));
+    // TCP follows, 20 bytes, version 3 standard, xcp_ttl
+    packet.extend([6, 20, 0x31, 64]);
+    for word in [1 << 20, 1 << 25, -1_000_000_000, -1_000_000_000] {
+        packet.extend(i32::to_be_bytes(word));
+    }
+    packet.extend(client.port().to_be_bytes());
+    packet.extend(server.port().to_be_bytes());
+    packet.extend(seq.to_be_bytes());
+    packet.extend(ack.to_be_bytes());
+    // an ACK with a window, without a checksum
+    packet.extend([0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    assert_eq!(packet.len(), usize::from(LENGTH));
+    packet
+}
+
+/// Sends packets with their IP headers.
+fn send(packets: &[Vec<u8>]) {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    // SAFETY: plain values; the descriptor is checked and owned at once.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_RAW);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    };
+    for packet in packets {
+        // SAFETY: a zeroed address is valid, and lives through the call.
+        let sent = unsafe {
+            let mut to: libc::sockaddr_in = std::mem::zeroed();
+            to.sin_family = libc::AF_INET as _;
+            to.sin_addr.s_addr = u32::from_ne_bytes(packet[16..20].try_into().unwrap());
+            libc::sendto(
+                socket.as_raw_fd(),
+                packet.as_ptr().cast(),
+                packet.len(),
+                0,
+                (&raw const to).cast(),
+                size_of_val(&to) as u32,
+            )
+        };
+        assert_eq!(
+            sent,
+            packet.len() as isize,
+            "{}",
+            std::io::Error::last_os_error()
+        );
+    }
+}
+
+/// Who knows addresses and ports, and sees nothing, must guess where a
+/// connection stands.
+#[test]
+fn a_header_with_a_guessed_place_is_not_believed() {
+    let _turn = turn();
+    if !can_run("forged headers") {
+        return;
+    }
+    const GUESSES: u32 = 200;
+    let net = Net::new("b");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    net.speak(Wire::Header);
+    let (mut client, mut server) = net.connect("xcp", "xcp");
+    transfer(&mut client, &mut server, &pattern(2_000_000));
+    wait_for_acks([&client, &server]);
+    let names = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let before = host::counters().unwrap();
+    assert_eq!(before.implausible, 0, "{before:?}");
+    let packets: Vec<Vec<u8>> = (1..=GUESSES)
+        .map(|i| forged(names.0, names.1, i * 0x0123_4567, i * 0x0765_4321))
+        .collect();
+    net.within("r", || send(&packets));
+    wait_until("all guesses are there", || {
+        host::counters().unwrap().implausible == u64::from(GUESSES)
+    });
+    let after = host::counters().unwrap();
+    assert_eq!(after.received_bytes_per_s, before.received_bytes_per_s);
+    assert_eq!(after.feedback_bytes_per_s, before.feedback_bytes_per_s);
+    // and it goes on
+    transfer(&mut client, &mut server, &pattern(2_000_000));
+    assert_eq!(control(&client), "xcp");
+}
+
+/// With `--peers`, nobody else: neither asked nor answered.
+#[test]
+fn who_is_no_peer_gets_the_default() {
+    let _turn = turn();
+    if !can_run("no peers") {
+        return;
+    }
+    let net = Net::new("n");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    let speak = |node: &str, peers: &str| {
+        let speech = Speech::new(Wire::Option, &[], &[peers.parse().unwrap()], IP_PROTO).unwrap();
+        net.within(node, || host::speak(&speech)).unwrap();
+    };
+    let controls = || {
+        let (mut a, mut b): (TcpStream, TcpStream) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(500_000));
+        [control(&a), control(&b)]
+    };
+    for (c, s, speaks) in [
+        ("10.9.0.0/16", "10.77.0.0/16", false),
+        ("10.77.0.0/16", "10.9.0.0/16", false),
+        ("10.77.0.0/16", "10.77.1.1", true),
+    ] {
+        speak("c", c);
+        speak("s", s);
+        let wanted = match speaks {
+            true => "xcp".to_owned(),
+            false => default_control(),
+        };
+        assert_eq!(controls(), [wanted.clone(), wanted], "{c}, {s}");
+    }
+    assert_eq!(host::counters().unwrap().sockets, 2);
+}
