@@ -43,16 +43,34 @@ struct {
 	__uint(max_entries, 128 * 1024);
 } trace SEC(".maps");
 
+/*
+ * Only one CPU at a time has what is claimed. Both operations are full
+ * barriers, on every architecture: who claims sees all that was written before
+ * it was released. An exchange publishes an epoch in the same way; who reads it
+ * finds what belongs to it by its number, and so not before it.
+ */
+static __always_inline bool claim(__u32 *claimed)
+{
+	return !__sync_val_compare_and_swap(claimed, 0, 1);
+}
+
+static __always_inline void release(__u32 *claimed)
+{
+	__sync_lock_test_and_set(claimed, 0);
+}
+
 /* The part of a CPU in the next pools: its part in the last interval's sums. */
 __noinline int split_pool(struct xcp_router_cpu *cpu,
 			  const struct xcp_router_law *law, __u64 traffic_B,
 			  __u64 sum_x)
 {
+	__u32 next = (link.epoch + 1) & 1;
+
 	if (!cpu || !law)
 		return 0;
-	cpu->next_pos = xcp_router_split(
+	cpu->next_pos[next] = xcp_router_split(
 		law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x, sum_x);
-	cpu->next_neg = xcp_router_split(
+	cpu->next_neg[next] = xcp_router_split(
 		law->neg_pool, cpu->sums.input_traffic_B - cpu->seen_traffic_B,
 		traffic_B);
 	cpu->seen_sum_x = cpu->sums.sum_x;
@@ -149,7 +167,6 @@ static __noinline void collect(void)
 
 	__builtin_memset(sums, 0, sizeof(*sums));
 	link.other.other_B = 0;
-	link.other.other_flows = 0;
 	bpf_for(key, 0, options.cpus)
 	{
 		cpu = bpf_map_lookup_elem(&cpus, &(__u32){key});
@@ -161,7 +178,6 @@ static __noinline void collect(void)
 		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
 		sums->granted_Bps += cpu->sums.granted_Bps;
 		link.other.other_B += cpu->other_B;
-		link.other.other_flows += xcp_sampler_flows(&cpu->other);
 	}
 }
 
@@ -171,7 +187,7 @@ __noinline int interval_end(__u64 now)
 	struct xcp_router_law *law;
 	__u32 epoch;
 
-	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
+	if (!claim(&link.claimed))
 		return 0;
 	if (!link.started) {
 		xcp_router_init(&link.state, &config.params, &link.law[0], now);
@@ -182,6 +198,7 @@ __noinline int interval_end(__u64 now)
 		goto out;
 	link.fell = 0;
 	collect();
+	link.other.other_flows = xcp_sampler_flows(&link.sampler, now);
 	interval_ns = now - link.state.interval_start_ns;
 	traffic_B = link.sums.input_traffic_B - link.state.last.input_traffic_B;
 	sum_x = link.sums.sum_x - link.state.last.sum_x;
@@ -191,15 +208,13 @@ __noinline int interval_end(__u64 now)
 	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
 				    now, law)) {
 		split_pools(law, traffic_B, sum_x);
-		barrier();
-		link.epoch = epoch;
+		__sync_lock_test_and_set(&link.epoch, epoch);
 		tell(law, interval_ns, now);
 	}
 	link.seen.min_backlog_B = link.seen.backlog_B;
 	link.other.other_min_backlog_B = ~0ULL;
 out:
-	barrier();
-	link.claimed = 0;
+	release(&link.claimed);
 	return 0;
 }
 
@@ -246,15 +261,14 @@ __noinline int look(struct __sk_buff *skb, __u64 now)
 	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
 	__u64 backlog_B;
 
-	if (__sync_val_compare_and_swap(&link.claimed, 0, 1))
+	if (!claim(&link.claimed))
 		return 0;
 	backlog_B = see(kskb->dev, now);
 	xcp_router_backlog(&link.state, backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
 		xcp_router_queue_end(&link.state, &config.params, backlog_B,
 				     now);
-	barrier();
-	link.claimed = 0;
+	release(&link.claimed);
 	return 0;
 }
 

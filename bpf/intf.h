@@ -41,12 +41,12 @@ struct xcp_router_cpu {
 	struct xcp_router_counters counters;
 	int64_t carry_2005; /* B/s that `option-2005` could not say */
 	uint64_t other_B; /* arrived at the other queue */
-	struct xcp_sampler other;
+	uint64_t other_left_B; /* of it, before the next sample */
 	/* the claimer's: what it saw at the last end, what comes next */
 	uint64_t seen_traffic_B;
 	uint64_t seen_sum_x;
-	uint64_t next_pos;
-	uint64_t next_neg;
+	uint64_t next_pos[2]; /* for the law of an epoch: [epoch & 1] */
+	uint64_t next_neg[2];
 } __attribute__((aligned(128)));
 
 struct xcp_router_link {
@@ -62,6 +62,7 @@ struct xcp_router_link {
 	uint64_t seen_queues; /* which they were counted by */
 	struct xcp_capacity_interval seen;
 	struct xcp_sharing_interval other;
+	struct xcp_sampler sampler;
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
 	uint32_t fell; /* what it carries: the interval ends now */
 	uint32_t has_classes; /* queues by class: the queue discipline is there
@@ -143,6 +144,8 @@ struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
 	uint32_t without; /* enum xcp_cure, those that are switched off */
+	uint32_t unused;
+	uint64_t netns; /* cookie of the only one that speaks; 0: all do */
 };
 
 /* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */

@@ -214,11 +214,19 @@ static __always_inline struct xcp_heard_key names_of(struct bpf_sock_ops *skops)
 	return key;
 }
 
+/* Is it of a network namespace that does not speak? */
+static __always_inline bool is_elsewhere(struct bpf_sock_ops *skops)
+{
+	return config.netns && bpf_get_netns_cookie(skops) != config.netns;
+}
+
 /* Is nothing to be spoken with the other end? */
 static __noinline bool is_silent(struct bpf_sock_ops *skops)
 {
 	struct xcp_heard_key names = names_of(skops);
 
+	if (is_elsewhere(skops))
+		return true;
 	return wire_of(names.netns, &names.remote) == XCP_WIRE_SILENT;
 }
 
@@ -691,11 +699,14 @@ int xcp_option(struct bpf_sock_ops *skops)
 
 	switch (skops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
-		if (choose(skops, config.make_default) ||
-		    route_gives_xcp(kernel_sock(skops)))
+		if (!is_elsewhere(skops) &&
+		    (choose(skops, config.make_default) ||
+		     route_gives_xcp(kernel_sock(skops))))
 			offer(skops);
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		if (is_elsewhere(skops))
+			break;
 		choose(skops, config.make_default);
 		set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		break;

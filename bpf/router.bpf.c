@@ -69,8 +69,12 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (!cpu)
 		return 0;
 	cpu->other_B += bytes;
-	if (xcp_sampler_due(&cpu->other, bytes, link.sample_B))
-		xcp_sampler_add(&cpu->other, bpf_get_hash_recalc(skb));
+	if (!xcp_sampler_due(&cpu->other_left_B, bytes, link.sample_B) ||
+	    !claim(&link.sampler.busy))
+		return 0;
+	xcp_sampler_add(&link.sampler, bpf_get_hash_recalc(skb),
+			bpf_ktime_get_ns());
+	release(&link.sampler.busy);
 	return 0;
 }
 
@@ -85,8 +89,8 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 	__s32 delta;
 
 	if (cpu->epoch != epoch) {
-		xcp_router_pool_fill(&cpu->pool, cpu->next_pos, cpu->next_neg,
-				     law->shift);
+		xcp_router_pool_fill(&cpu->pool, cpu->next_pos[epoch & 1],
+				     cpu->next_neg[epoch & 1], law->shift);
 		cpu->epoch = epoch;
 	}
 	if (n > 1)

@@ -171,6 +171,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
+	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
 	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
 	if (!first && sent_B < XCP_CAPACITY_MIN_B &&
 	    elapsed_ns < XCP_NSEC_PER_SEC)

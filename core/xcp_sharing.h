@@ -20,7 +20,10 @@
  *        the sum of the squares of the flows' parts; 1 / p is their number if
  *        they are alike, and hardly counts those that send little, such as
  *        ACKs. A byte is looked at every C / 32; its flow's hash is compared
- *        with those of the last XCP_SAMPLES bytes.
+ *        with those of the last XCP_SAMPLES bytes. All CPUs compare with each
+ *        other's, or a flow that several of them carry would count for
+ *        several. Where less than a byte in C * 4 s is looked at, what was seen
+ *        is forgotten.
  *
  * Without a flow of XCP its queue holds ACKs, which go first: w is a half, of
  * which they need little.
@@ -38,14 +41,16 @@
 #define XCP_SHARE_MAX (XCP_SHARE_ONE - XCP_SHARE_MIN)
 #define XCP_SAMPLES 32
 #define XCP_SAMPLE_PAIRS_MAX 8192
-/* Compares the flows of bytes of other traffic. One per CPU. */
+#define XCP_SAMPLE_MEMORY_NS (4 * XCP_NSEC_PER_SEC)
+
+/* Compares the flows of bytes of other traffic. */
 struct xcp_sampler {
-	uint64_t left_B; /* to the next one */
+	uint64_t last_ns; /* when it last looked at one */
 	uint32_t hash[XCP_SAMPLES];
 	uint32_t next;
 	uint32_t pairs; /* compared */
 	uint32_t same; /* of them, of one flow */
-	uint32_t unused;
+	uint32_t busy; /* a CPU is at it */
 };
 
 /* The other queue in a control interval. */
@@ -63,22 +68,38 @@ struct xcp_sharing {
 	uint32_t unused;
 };
 
-/* Counts a packet of other traffic; true if its flow is to be looked at. */
-XCP_INLINE bool xcp_sampler_due(struct xcp_sampler *s, uint64_t bytes,
+/*
+ * Counts a packet of other traffic on one CPU, `left_B` before the next byte to
+ * look at; true if its flow is to be looked at.
+ */
+XCP_INLINE bool xcp_sampler_due(uint64_t *left_B, uint64_t bytes,
 				uint64_t every_B)
 {
-	if (XCP_LIKELY(bytes < s->left_B)) {
-		s->left_B -= bytes;
+	if (XCP_LIKELY(bytes < *left_B)) {
+		*left_B -= bytes;
 		return false;
 	}
-	s->left_B = every_B;
+	*left_B = every_B;
 	return true;
 }
 
-XCP_INLINE void xcp_sampler_add(struct xcp_sampler *s, uint32_t hash)
+/* Is it too long ago that it looked at a flow? */
+XCP_INLINE bool xcp_sampler_stale(const struct xcp_sampler *s, uint64_t now_ns)
+{
+	return xcp_excess(now_ns, s->last_ns) > XCP_SAMPLE_MEMORY_NS;
+}
+
+XCP_INLINE void xcp_sampler_add(struct xcp_sampler *s, uint32_t hash,
+				uint64_t now_ns)
 {
 	uint32_t i;
 
+	if (XCP_UNLIKELY(xcp_sampler_stale(s, now_ns))) {
+		__builtin_memset(s->hash, 0, sizeof(s->hash));
+		s->pairs = 0;
+		s->same = 0;
+	}
+	s->last_ns = now_ns;
 	hash |= 1; /* 0: none yet */
 	for (i = 0; i < XCP_SAMPLES; i++) {
 		s->pairs += s->hash[i] != 0;
@@ -91,9 +112,12 @@ XCP_INLINE void xcp_sampler_add(struct xcp_sampler *s, uint32_t hash)
 	}
 }
 
-/* M, 2^-8; 0 before anything was compared. */
-XCP_INLINE uint32_t xcp_sampler_flows(const struct xcp_sampler *s)
+/* M, 2^-8; 0 before anything was compared, and after it was forgotten. */
+XCP_INLINE uint32_t xcp_sampler_flows(const struct xcp_sampler *s,
+				      uint64_t now_ns)
 {
+	if (xcp_sampler_stale(s, now_ns))
+		return 0;
 	return (s->pairs << XCP_FLOW_BITS) / (s->same ? s->same : 1);
 }
 

@@ -87,6 +87,7 @@ static inline struct xcp_sender draw_sender(struct input *in)
 void check_option(struct input *in);
 void check_option_2005(struct input *in);
 void check_header(struct input *in);
+void check_router(struct input *in);
 
 /* Of an option found in whole in a TCP header: edits it and builds it again. */
 void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The fuzz target (libFuzzer): every wire format reads, edits and builds any
- * bytes and any numbers, with the address and undefined-behaviour sanitizers.
+ * bytes and any numbers, and a router goes through any sequence of them
+ * (router.c), with the address and undefined-behaviour sanitizers.
  * Here: finding an option in a TCP header, of which any part may be missing.
  */
 #include "fuzz.h"
@@ -112,5 +113,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_option(&in);
 	check_option_2005(&in);
 	check_header(&in);
+	check_router(&in);
 	return 0;
 }

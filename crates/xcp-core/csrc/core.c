@@ -43,7 +43,7 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(xcp_capacity, measured),
 	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
-	LAYOUT(xcp_sampler, unused),
+	LAYOUT(xcp_sampler, busy),
 	LAYOUT(xcp_sharing, unused),
 	LAYOUT(xcp_flows, unused),
 	LAYOUT(xcp_router_state, intervals),
@@ -184,20 +184,19 @@ EXPORT(void, router_queue_end, struct xcp_router_state *s,
 	xcp_router_queue_end(s, params, backlog_B, now_ns);
 }
 
-EXPORT(bool, sampler_due, struct xcp_sampler *s, uint64_t bytes,
-       uint64_t every_B)
+EXPORT(bool, sampler_due, uint64_t *left_B, uint64_t bytes, uint64_t every_B)
 {
-	return xcp_sampler_due(s, bytes, every_B);
+	return xcp_sampler_due(left_B, bytes, every_B);
 }
 
-EXPORT(void, sampler_add, struct xcp_sampler *s, uint32_t hash)
+EXPORT(void, sampler_add, struct xcp_sampler *s, uint32_t hash, uint64_t now_ns)
 {
-	xcp_sampler_add(s, hash);
+	xcp_sampler_add(s, hash, now_ns);
 }
 
-EXPORT(uint32_t, sampler_flows, const struct xcp_sampler *s)
+EXPORT(uint32_t, sampler_flows, const struct xcp_sampler *s, uint64_t now_ns)
 {
-	return xcp_sampler_flows(s);
+	return xcp_sampler_flows(s, now_ns);
 }
 
 EXPORT(void, router_batch, const struct xcp_router_law *law,

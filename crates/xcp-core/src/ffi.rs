@@ -81,9 +81,9 @@ extern "C" {
         backlog_B: u64,
         now_ns: u64,
     );
-    pub(crate) fn xcp_core_sampler_due(s: *mut Sampler, bytes: u64, every_B: u64) -> bool;
-    pub(crate) fn xcp_core_sampler_add(s: *mut Sampler, hash: u32);
-    pub(crate) fn xcp_core_sampler_flows(s: *const Sampler) -> u32;
+    pub(crate) fn xcp_core_sampler_due(left_B: *mut u64, bytes: u64, every_B: u64) -> bool;
+    pub(crate) fn xcp_core_sampler_add(s: *mut Sampler, hash: u32, now_ns: u64);
+    pub(crate) fn xcp_core_sampler_flows(s: *const Sampler, now_ns: u64) -> u32;
     pub(crate) fn xcp_core_router_batch(
         law: *const Law,
         pool: *mut Pool,
@@ -229,7 +229,7 @@ mod tests {
             Layout(size_of::<Capacity>(), offset_of!(Capacity, measured)),
             Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),
-            Layout(size_of::<Sampler>(), offset_of!(Sampler, unused)),
+            Layout(size_of::<Sampler>(), offset_of!(Sampler, busy)),
             Layout(size_of::<Sharing>(), offset_of!(Sharing, unused)),
             Layout(size_of::<Flows>(), offset_of!(Flows, unused)),
             Layout(size_of::<State>(), offset_of!(State, intervals)),

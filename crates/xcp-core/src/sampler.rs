@@ -9,32 +9,34 @@ const SAMPLES: usize = 32;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampler {
-    left_B: u64,
+    last_ns: u64,
     hash: [u32; SAMPLES],
     next: u32,
     pairs: u32,
     same: u32,
-    pub(crate) unused: u32,
+    pub(crate) busy: u32,
 }
 
 impl Sampler {
-    /// Counts a packet of `bytes` B; true if its flow is to be looked at: one
-    /// byte in every `every_B`.
-    pub fn due(&mut self, bytes: u64, every_B: u64) -> bool {
-        // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sampler_due(self, bytes, every_B) }
+    /// Counts a packet of `bytes` B on a processor that has `left_B` before the
+    /// next byte to look at; true if its flow is to be looked at: one byte in
+    /// every `every_B`.
+    pub fn due(left_B: &mut u64, bytes: u64, every_B: u64) -> bool {
+        // SAFETY: a number, borrowed for the call.
+        unsafe { ffi::xcp_core_sampler_due(left_B, bytes, every_B) }
     }
 
     /// Looks at a flow, known by its hash.
-    pub fn add(&mut self, hash: u32) {
+    pub fn add(&mut self, hash: u32, now_ns: u64) {
         // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sampler_add(self, hash) }
+        unsafe { ffi::xcp_core_sampler_add(self, hash, now_ns) }
     }
 
-    /// The number of flows, 2^-8; 0 before anything was compared.
+    /// The number of flows, 2^-8; 0 before anything was compared, and seconds
+    /// after the last one.
     #[must_use]
-    pub fn flows(&self) -> u32 {
+    pub fn flows(&self, now_ns: u64) -> u32 {
         // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sampler_flows(self) }
+        unsafe { ffi::xcp_core_sampler_flows(self, now_ns) }
     }
 }

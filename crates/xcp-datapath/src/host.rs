@@ -30,6 +30,8 @@ const RUN_PREFIX: &str = "xcp-run-";
 pub struct Options {
     /// The control group whose sockets may speak; all if absent.
     pub cgroup: Option<PathBuf>,
+    /// Only sockets of this network namespace may speak.
+    pub this_netns: bool,
     /// New sockets of the group that did not choose use `xcp`.
     pub make_default: bool,
     /// How to speak in this network namespace.
@@ -101,6 +103,15 @@ impl Speech {
     }
 }
 
+/// Network namespaces, seen from this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    All,
+    This,
+    Another,
+}
+
 pub use crate::router::Change;
 
 /// What `xcp host on` did.
@@ -116,6 +127,8 @@ pub struct TurnedOn {
 pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
+    /// Whose sockets may speak, of all network namespaces.
+    pub netns: Reach,
     pub default: bool,
     /// What senders do not do, for it is switched off.
     pub without: Vec<Cure>,
@@ -229,6 +242,11 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
         without: Cure::bits(&options.without),
+        unused: 0,
+        netns: match options.this_netns {
+            true => netns::cookie()?,
+            false => 0,
+        },
     };
     let map = object::pinned_map(&dir.join(CONFIG))?;
     let present: HostConfig = object::read_record(&map, 0)?;
@@ -355,6 +373,11 @@ pub fn status() -> Result<Status> {
     let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
+        netns: match config.netns {
+            0 => Reach::All,
+            here if here == netns::cookie()? => Reach::This,
+            _ => Reach::Another,
+        },
         default: config.make_default != 0,
         without: Cure::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),

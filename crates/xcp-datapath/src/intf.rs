@@ -131,12 +131,12 @@ record! {
 
     /// `struct xcp_sampler`.
     struct Sampler {
-        left_B: u64,
+        last_ns: u64,
         hash: [u32; 32],
         next: u32,
         pairs: u32,
         same: u32,
-        unused: u32,
+        busy: u32,
     }
 
     /// `struct xcp_sharing_interval`.
@@ -192,11 +192,11 @@ record! {
         counters: RouterCounters,
         carry_2005: i64,
         other_B: u64,
-        other: Sampler,
+        other_left_B: u64,
         seen_traffic_B: u64,
         seen_sum_x: u64,
-        next_pos: u64,
-        next_neg: u64,
+        next_pos: [u64; 2],
+        next_neg: [u64; 2],
     }
 
     /// `struct xcp_router_link`.
@@ -213,6 +213,7 @@ record! {
         seen_queues: u64,
         seen: CapacityInterval,
         other: SharingInterval,
+        sampler: Sampler,
         sample_B: u64,
         fell: u32,
         has_classes: u32,
@@ -261,7 +262,13 @@ record! {
     }
 
     /// `struct xcp_host_config`.
-    struct HostConfig { make_default: u32, whole_feedback: u32, without: u32, }
+    struct HostConfig {
+        make_default: u32,
+        whole_feedback: u32,
+        without: u32,
+        unused: u32,
+        netns: u64,
+    }
 
     /// `struct xcp_peer_key`.
     struct PeerKey { prefix_len: u32, netns: [u32; 2], address: [u8; 16], }

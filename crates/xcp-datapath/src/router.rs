@@ -33,6 +33,11 @@ pub const OVERHEAD_RANGE_B: std::ops::RangeInclusive<i32> = -64..=4096;
 pub const MAX_RTT_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(15);
 
+/// From 10 Gb/s on, full packets under the one lock of the queue discipline `xcp`
+/// keep a processor busy (docs/costs.md: some 2,000 instructions each), and
+/// several queues (mq) bring more than two classes do.
+const MQ_FROM_BPS: u64 = 1_250_000_000;
+
 /// A folder that says that all of a router is there.
 const COMPLETE: &str = "complete";
 
@@ -88,7 +93,7 @@ impl From<&[Term]> for Terms {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queueing {
     /// The queue discipline `xcp`, where the kernel can have it, shaping to
-    /// the capacity.
+    /// the capacity; but fast devices with several queues keep theirs (mq).
     Auto(Limits),
     /// The same shaping to a rate of its own; where the kernel cannot have it,
     /// a token bucket (tbf) does that.
@@ -227,10 +232,26 @@ impl Options {
         }
     }
 
+    /// What suits a device that has several queues, if it has.
+    fn over(self, device: &Device) -> Self {
+        let keeps = || rtnl::root_qdisc(device.index).is_some_and(|root| root.kind == "mq");
+        match self.queueing {
+            Queueing::Auto(_) if self.capacity_bytes_per_s >= MQ_FROM_BPS && keeps() => Self {
+                queueing: Queueing::Keep,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// The same, with what the device tells of itself.
     fn config(self, device: &Device) -> RouterConfig {
         let mut config = self.record();
-        config.params.most_Bps = ethtool::speed(&device.name).unwrap_or(0);
+        // of a virtual device it is nothing that holds, so a capacity that was
+        // given goes before it
+        if self.capacity_bytes_per_s == 0 {
+            config.params.most_Bps = ethtool::speed(&device.name).unwrap_or(0);
+        }
         config
     }
 
@@ -291,8 +312,8 @@ pub struct Status {
     pub device: String,
     /// Capacity that was set, bits per second; none if it is only measured.
     pub capacity_bps: Option<u64>,
-    /// The device's speed when that was set, bits per second, if it has one: a
-    /// measured capacity is never more.
+    /// The device's speed when the router was added, bits per second, where only
+    /// measuring tells the capacity, which is never more.
     pub speed_bps: Option<u64>,
     /// Less is handed out where the link is found to carry less.
     pub measure: bool,
@@ -403,6 +424,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     refuse_unmeasurable(&device, options)?;
+    let options = options.over(&device);
     if object::exists(&dir.join(COMPLETE)) {
         return change(&device, options, &dir);
     }

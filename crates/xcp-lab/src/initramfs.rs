@@ -16,6 +16,7 @@ use crate::{Error, Result};
 const MODULES: &[&str] = &[
     "af_packet",
     "veth",
+    "ifb",
     "dummy",
     "sch_netem",
     "sch_tbf",

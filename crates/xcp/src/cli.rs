@@ -110,6 +110,10 @@ pub struct HostOn {
     /// Only for sockets of this control group and those below
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
+    /// Only for sockets of this network namespace; else also for those of
+    /// containers that are in the group
+    #[arg(long)]
+    pub netns: bool,
     /// Make it the default for new sockets
     #[arg(long)]
     pub default: bool,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_datapath::host::{self, Change, Options, Speech, Status, Sums2005, TurnedOn};
+use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005, TurnedOn};
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Cure, Spoken};
 
@@ -39,6 +39,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
     )?;
     let options = Options {
         cgroup: asked.cgroup.clone(),
+        this_netns: asked.netns,
         make_default: asked.default,
         speech,
         socket_protocol: asked.socket_protocol.unwrap_or_default(),
@@ -49,6 +50,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
     let value = json!({
         "change": done.change,
         "cgroup": options.cgroup,
+        "netns": if asked.netns { Reach::This } else { Reach::All },
         "default": asked.default,
         "without": asked.without,
         "wire": asked.wire,
@@ -115,6 +117,14 @@ fn by_number(sockets: &Outcome) -> String {
     }
 }
 
+fn reach(netns: Reach) -> &'static str {
+    match netns {
+        Reach::All => "all",
+        Reach::This => "only this one",
+        Reach::Another => "only another one",
+    }
+}
+
 fn scope(cgroup: Option<&Path>) -> String {
     match cgroup {
         Some(path) => format!("control group {}", path.display()),
@@ -142,6 +152,7 @@ fn describe(status: &Status, style: &Style) -> String {
             "control group",
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
+        ("network namespaces", reach(status.netns).into()),
         ("default", if status.default { "yes" } else { "no" }.into()),
         ("switched off", without),
         ("wire formats", wires),
@@ -196,6 +207,7 @@ mod tests {
     fn a_status_is_aligned() {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
+            netns: Reach::This,
             default: true,
             without: vec![Cure::Losses],
             wires: vec![],

@@ -262,26 +262,47 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn flows_are_counted_by_what_they_send() {
-    // flows of full packets, and flows of ACKs that are as frequent
-    for (flows, acks) in [(1, 0), (2, 0), (9, 0), (3, 3), (3, 30), (40, 0)] {
+    // flows of full packets, and flows of ACKs that are as frequent; which
+    // processor has a packet is a matter of chance
+    let cases = [(1, 0), (2, 0), (9, 0), (3, 3), (3, 30), (40, 0)];
+    let cases = cases.into_iter().flat_map(|c| [(c, 1), (c, 8)]);
+    for ((flows, acks), processors) in cases {
         let sum = (flows * 1500 + acks * 60) as f64;
         let want = sum * sum / (flows * 1500 * 1500 + acks * 60 * 60) as f64;
         let mut sampler = Sampler::default();
         let mut state = 1;
-        for _ in 0..200_000 {
+        let mut left_B = vec![0; processors];
+        for now_ns in (0..200_000).map(|n| n * 1_000_000) {
             let flow = random(&mut state) % (flows + acks);
             let bytes = if flow < flows { 1500 } else { 60 };
-            if sampler.due(bytes, 20_000) {
-                sampler.add((flow as u32 + 1).wrapping_mul(0x9e37_79b1));
+            let at = &mut left_B[(random(&mut state) % processors as u64) as usize];
+            if Sampler::due(at, bytes, 20_000) {
+                sampler.add((flow as u32 + 1).wrapping_mul(0x9e37_79b1), now_ns);
             }
         }
-        let counted = f64::from(sampler.flows()) / 256.0;
+        let counted = f64::from(sampler.flows(200_000_000_000)) / 256.0;
         assert!(
             (counted / want - 1.0).abs() < 0.15,
-            "{flows} flows and {acks} of ACKs: {counted}"
+            "{flows} flows and {acks} of ACKs on {processors} processors: {counted}"
         );
     }
-    assert_eq!(Sampler::default().flows(), 0);
+}
+
+/// What was seen long ago tells nothing, nor does it weigh on what is seen now.
+#[test]
+fn flows_that_are_gone_are_forgotten() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut sampler = Sampler::default();
+    assert_eq!(sampler.flows(0), 0);
+    for hash in 1..1000 {
+        sampler.add(hash % 40 * 2, SECOND_NS);
+    }
+    assert!(sampler.flows(2 * SECOND_NS) > 30 * 256);
+    assert_eq!(sampler.flows(6 * SECOND_NS), 0);
+    for _ in 0..32 {
+        sampler.add(2, 7 * SECOND_NS);
+    }
+    assert_eq!(sampler.flows(8 * SECOND_NS), 256);
 }
 
 /// Of experiments/varying-trace.toml.

@@ -4,6 +4,8 @@
 
 #![allow(non_snake_case)] // units in names
 
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
 use xcp_core::{Packet, TICKS_PER_SEC};
 
 use crate::closed_loop::{run, Forged, Loop, Outcome};
@@ -67,5 +69,48 @@ fn nobody_gives_back_what_he_never_had() {
         let got = beside(0.01, packet(1, rtt, i32::MIN));
         assert!(got.utilisation > 0.97, "RTT {rtt}: {got:?}");
         assert!(got.delay_s(0.99) < 0.02, "RTT {rtt}: {got:?}");
+    }
+}
+
+/// Any lies, in up to a tenth of what the link carries: once they end, the flow
+/// that is there has its link again within 20 round trips.
+#[test]
+fn lies_are_forgotten() {
+    const RTT_S: f64 = 0.1;
+    const END_S: f64 = 20.0;
+    let number = prop_oneof![Just(0), Just(1), Just(MOST), 0..=MOST, 0..=SECOND];
+    let delta = prop_oneof![Just(i32::MAX), Just(i32::MIN), Just(0), any::<i32>()];
+    let drawn = (number.clone(), number, delta, 40..1500u64, 0.001..0.1);
+    let config = ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let result = runner.run(&drawn, |(x, rtt, delta, size_B, every_s)| {
+        let got = run(&Loop {
+            flows: 1,
+            rtt_s: RTT_S,
+            configured_Bps: 1_250_000.0,
+            measure: false,
+            warm_s: END_S + 20.0 * RTT_S,
+            duration_s: END_S + 40.0 * RTT_S,
+            forged: Some(Forged {
+                every_s: f64::max(every_s, size_B as f64 / 125_000.0),
+                until_s: END_S,
+                packet: Packet {
+                    size_B,
+                    ..packet(x, rtt, delta)
+                },
+            }),
+            ..Loop::default()
+        });
+        prop_assert!(got.utilisation > 0.95, "{got:?}");
+        prop_assert!(got.delay_s(0.99) < 2.0 * RTT_S, "{got:?}");
+        Ok(())
+    });
+    if let Err(e) = result {
+        panic!("{e}");
     }
 }

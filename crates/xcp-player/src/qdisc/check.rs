@@ -12,7 +12,7 @@ use xcp_datapath::{qdisc, testing};
 use super::cycles;
 use super::frames::{self, frame, Class, Label, Port};
 use super::load::{flow, Arrived, Sink};
-use super::tools::{shown, tc, Pair, Shown};
+use super::tools::{shown, tc, Pair, Queues, Shown};
 use super::Check;
 use crate::{Error, Result};
 
@@ -28,7 +28,7 @@ const OTHER: usize = 1;
 /// load.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     type Try = fn() -> Result<(bool, String)>;
-    const QUICK: [(&str, Try); 10] = [
+    const QUICK: [(&str, Try); 11] = [
         ("by hand", by_hand),
         ("counters", counters),
         ("classes", classes),
@@ -39,6 +39,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
         ("delay within the weight", delay),
         ("one medium", one_medium),
         ("replaced by somebody", replaced),
+        ("fast devices with several queues", several_queues),
     ];
     let mut checks = Vec::new();
     for (i, (name, attempt)) in QUICK.into_iter().enumerate() {
@@ -466,5 +467,28 @@ fn replaced() -> Result<(bool, String)> {
              {backlog} B",
             before.qdisc_replaced, after.qdisc_replaced, after.queue_bytes
         ),
+    ))
+}
+
+/// They keep their queues, slower ones do not.
+fn several_queues() -> Result<(bool, String)> {
+    let fast = Queues::new("u", 4)?;
+    let mut seen = Vec::new();
+    for rate in [1_000_000_000, 1_250_000_000] {
+        let options = router::Options {
+            capacity_bytes_per_s: rate,
+            ..weighted(50)
+        };
+        router::add(fast.name(), options)?;
+        seen.push(shown(fast.name())?.kind);
+        // the same once more changes nothing
+        let again = router::add(fast.name(), options)?;
+        seen.push(format!("{again:?}"));
+        router::del(fast.name())?;
+        seen.push(shown(fast.name())?.kind);
+    }
+    Ok((
+        seen == ["xcp", "Unchanged", "mq", "mq", "Unchanged", "mq"],
+        seen.join(", "),
     ))
 }

@@ -59,6 +59,30 @@ impl Drop for Hole {
     }
 }
 
+/// A device with several queues, as fast ones have them; gone when dropped.
+pub struct Queues(String);
+
+impl Queues {
+    pub fn new(name: &str, count: u32) -> Result<Self> {
+        let batch = format!(
+            "link add name {name} numtxqueues {count} type ifb\n\
+             link set {name} addrgenmode none up\n"
+        );
+        tool("ip", &["-batch", "-"], &batch)?;
+        Ok(Self(name.to_owned()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let _ = tool("ip", &["link", "del", &self.0], "");
+    }
+}
+
 /// Runs `tc` with these words.
 pub fn tc(words: &str) -> Result<String> {
     tool("tc", &words.split(' ').collect::<Vec<_>>(), "")

@@ -2,13 +2,13 @@
 //! Whom hosts believe: peers that were named, and packets of connections that
 //! there are.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use crate::common::{
     control, default_control, pattern, transfer, turn, wait_for_acks, wait_until, HostOn, Net,
     CLIENT, LINK_BPS, SERVER,
 };
-use xcp_datapath::host::{self, Speech};
+use xcp_datapath::host::{self, Reach, Speech};
 use xcp_datapath::testing::can_run;
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
@@ -136,4 +136,48 @@ fn who_is_no_peer_gets_the_default() {
         assert_eq!(controls(), [wanted.clone(), wanted], "{c}, {s}");
     }
     assert_eq!(host::counters().unwrap().sockets, 2);
+}
+
+/// With `--netns`, sockets of other network namespaces neither ask nor answer.
+#[test]
+fn one_network_namespace_may_speak_alone() {
+    let _turn = turn();
+    if !can_run("one network namespace") {
+        return;
+    }
+    let net = Net::new("o");
+    net.add_routers(LINK_BPS);
+    let sockets = || host::counters().unwrap().sockets;
+    let _ = host::off();
+    for (this_netns, speak) in [(false, 2), (true, 0)] {
+        let options = host::Options {
+            this_netns,
+            make_default: true,
+            ..host::Options::default()
+        };
+        net.within("c", || host::on(&options)).unwrap();
+        let before = sockets();
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(500_000));
+        assert_eq!(sockets() - before, speak);
+        assert_eq!(control(&b) == "xcp", speak > 0);
+        // what did not choose: within it, and elsewhere
+        for (node, uses) in [("c", true), ("s", !this_netns)] {
+            let before = sockets();
+            net.within(node, || {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let mut a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (mut b, _) = listener.accept().unwrap();
+                transfer(&mut a, &mut b, b"x");
+            });
+            assert_eq!(sockets() - before, if uses { 2 } else { 0 }, "{node}");
+        }
+        let told = |node: &str| net.within(node, || host::status().unwrap().netns);
+        let (here, there) = match this_netns {
+            true => (Reach::This, Reach::Another),
+            false => (Reach::All, Reach::All),
+        };
+        assert_eq!((told("c"), told("s")), (here, there));
+    }
+    host::off().unwrap();
 }
