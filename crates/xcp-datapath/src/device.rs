@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
 use crate::intf::{DeviceKey, DeviceRecord, Record};
@@ -19,6 +19,7 @@ use crate::{bpffs, netns, object, offload, Error, Result};
 const PART: &str = "host";
 const FOLDER: &str = "devices";
 const MAP: &str = "device_table";
+const INGRESS: &str = "xcp_ingress";
 pub(crate) const EGRESS: &str = "xcp_egress";
 const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
@@ -176,18 +177,46 @@ pub(crate) fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> 
 }
 
 fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
-    let mut open = open(key.netns, device.l2_len, ip_proto)?;
-    object::reuse(&mut open, &SHARED, &bpffs::dir(PART))?;
-    let loaded = object::load(&object::DEVICE, open)?;
-    for (name, direction) in [
-        ("xcp_ingress", Direction::Ingress),
-        (EGRESS, Direction::Egress),
-    ] {
+    let loaded = load(key, device, ip_proto)?;
+    for (name, direction) in [(INGRESS, Direction::Ingress), (EGRESS, Direction::Egress)] {
         let program = object::program(&loaded, name)?;
         let attached = link::attach_tcx(program.as_fd(), device, direction, Place::First)?;
         link::pin(attached.as_fd(), &folder.join(name))?;
     }
     Ok(())
+}
+
+/// Puts this build's programs in the place of another's, on all devices. Those
+/// of namespaces that nothing leads to stay as they are.
+pub fn renew() -> Result<()> {
+    let here = netns::cookie()?;
+    for (key, record) in all()? {
+        let work = || replace(&key, &record);
+        match key.netns == here {
+            true => work()?,
+            false => netns::within(key.netns, work).unwrap_or(Ok(()))?,
+        }
+    }
+    Ok(())
+}
+
+fn replace(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
+    let Some(name) = rtnl::name_of(key.ifindex) else {
+        return Ok(());
+    };
+    let device = Device::find(&name)?;
+    let loaded = load(key, &device, record.ip_proto as u8)?;
+    for name in [INGRESS, EGRESS] {
+        let program = object::program(&loaded, name)?;
+        link::replace(link::open(&dir(key).join(name))?.as_fd(), program.as_fd())?;
+    }
+    Ok(())
+}
+
+fn load(key: &DeviceKey, device: &Device, ip_proto: u8) -> Result<Object> {
+    let mut open = open(key.netns, device.l2_len, ip_proto)?;
+    object::reuse(&mut open, &SHARED, &bpffs::dir(PART))?;
+    object::load(&object::DEVICE, open)
 }
 
 /// The link of the program that puts headers in, if a device of this namespace
@@ -210,7 +239,7 @@ fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
         Some(name) => offload::restore(name, key.ifindex, record),
         None => Ok(()),
     };
-    for pin in ["xcp_ingress", EGRESS].map(|name| folder.join(name)) {
+    for pin in [INGRESS, EGRESS].map(|name| folder.join(name)) {
         if let Ok(attached) = link::open(&pin) {
             link::detach(attached.as_fd());
         }

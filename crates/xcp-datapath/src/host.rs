@@ -5,6 +5,8 @@
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
@@ -23,6 +25,22 @@ const PART: &str = "host";
 const CONFIG: &str = "config";
 /// Marks programs that `xcp run` loaded for itself.
 const TRANSIENT: &str = "transient";
+/// In it, which build the programs are of.
+const BUILD: &str = "build";
+/// The folder of another build's programs, until they take the place of these.
+const NEXT: &str = "next";
+/// How long a kernel may take to free a congestion control's name.
+const NAME_PATIENCE: Duration = Duration::from_secs(2);
+/// Maps that outlive the programs.
+const SHARED: [&str; 7] = [
+    "sockets",
+    "counters",
+    "peers",
+    "heard",
+    "chosen",
+    "callbacks",
+    CONFIG,
+];
 const RUN_PREFIX: &str = "xcp-run-";
 
 /// What `xcp host on` asks for.
@@ -199,8 +217,11 @@ pub fn on(options: &Options) -> Result<TurnedOn> {
     let group = Cgroup::open(options.cgroup.as_deref())?;
     find(&options.speech.devices)?;
     let fresh = !is_on();
+    let other = !fresh && !object::exists(&bpffs::dir(PART).join(BUILD).join(build()));
     if fresh {
         load(false)?;
+    } else if other {
+        renew()?;
     }
     let (sockets, configured) = configure(&group, options).inspect_err(|_| {
         if fresh {
@@ -211,8 +232,8 @@ pub fn on(options: &Options) -> Result<TurnedOn> {
     let _ = fs::remove_dir(dir.join(TRANSIENT));
     let change = match (fresh, configured) {
         (true, _) => Change::Added,
-        (false, true) => Change::Changed,
-        (false, false) => Change::Unchanged,
+        (false, configured) if configured || other => Change::Changed,
+        (false, _) => Change::Unchanged,
     };
     Ok(TurnedOn { change, sockets })
 }
@@ -300,30 +321,91 @@ fn load(transient: bool) -> Result<()> {
 
 fn load_into(dir: &Path) -> Result<()> {
     let mut option = object::load(&object::OPTION, object::open(&object::OPTION)?)?;
-    for (map, pin) in [
-        ("sockets", "sockets"),
-        ("counters", "counters"),
-        ("peers", "peers"),
-        ("heard", "heard"),
-        ("chosen", "chosen"),
-        (".data.config", CONFIG),
-    ] {
-        object::pin_map(&mut option, map, &dir.join(pin))?;
+    for map in SHARED {
+        object::pin_map(&mut option, map, &dir.join(map))?;
     }
+    pin_programs(&option, dir)?;
+    device::create_table(dir)?;
+    bpffs::mark(&dir.join(BUILD).join(build()))?;
+    register(&mut load_control(open_control(dir)?)?, dir)
+}
+
+/// Pins those that are attached to control groups.
+fn pin_programs(option: &Object, dir: &Path) -> Result<()> {
     for (program, pin) in [("xcp_option", "option"), ("xcp_choose", "choose")] {
-        let program = object::program(&option, program)?;
+        let program = object::program(option, program)?;
         link::pin(program.as_fd(), &dir.join(pin))?;
     }
-    device::create_table(dir)?;
+    Ok(())
+}
+
+fn open_control(dir: &Path) -> Result<OpenObject> {
     let mut open = object::open(&object::CC)?;
     object::reuse(&mut open, &["sockets", "counters", CONFIG], dir)?;
-    let mut cc = load_control(open)?;
-    let mut registered = object::map_mut(&mut cc, "xcp")?
+    Ok(open)
+}
+
+fn register(cc: &mut Object, dir: &Path) -> Result<()> {
+    let failure = |e| object::failure("congestion control xcp", &e);
+    object::map_mut(cc, "xcp")?
         .attach_struct_ops()
-        .map_err(|e| object::failure("congestion control xcp", &e))?;
-    registered
+        .map_err(failure)?
         .pin(dir.join("cc"))
-        .map_err(|e| object::failure("congestion control xcp", &e))
+        .map_err(failure)
+}
+
+/// Tells this build of the host's programs from others.
+fn build() -> String {
+    [&object::OPTION, &object::CC, &object::DEVICE]
+        .map(object::Image::build)
+        .concat()
+}
+
+/// Puts this build's programs in the place of another's, newer or older. The
+/// maps stay, and with them what is known of each connection: those that there
+/// are go on. Their congestion control stays the one that they began with.
+fn renew() -> Result<()> {
+    let dir = bpffs::dir(PART);
+    let mut open = object::open(&object::OPTION)?;
+    object::reuse(&mut open, &SHARED, &dir)?;
+    let option = object::load(&object::OPTION, open)?;
+    let mut cc = load_control(open_control(&dir)?)?;
+    device::renew()?;
+    let next = dir.join(NEXT);
+    let _ = fs::remove_dir_all(&next);
+    bpffs::mark(&next)?;
+    pin_programs(&option, &next)?;
+    let attached = dir.join("link");
+    if object::exists(&attached) {
+        let program = object::program(&option, "xcp_option")?;
+        link::replace(link::open(&attached)?.as_fd(), program.as_fd())?;
+    }
+    for pin in ["option", "choose"] {
+        let to = dir.join(pin);
+        fs::rename(next.join(pin), &to).map_err(|e| Error::io(to.display().to_string(), &e))?;
+    }
+    let _ = fs::remove_dir_all(&next);
+    // two of one name cannot be: for a moment nobody can choose it
+    let pin = dir.join("cc");
+    link::detach(link::open(&pin)?.as_fd());
+    fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
+    let begun = Instant::now();
+    while let Err(e) = register(&mut cc, &dir) {
+        // older kernels take a name back in their own time
+        if begun.elapsed() > NAME_PATIENCE {
+            return Err(e);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let _ = fs::remove_dir_all(dir.join(BUILD));
+    bpffs::mark(&dir.join(BUILD).join(build()))
+}
+
+/// For tests of [`renew`].
+pub(crate) fn call_another_build() -> Result<()> {
+    let build = bpffs::dir(PART).join(BUILD);
+    let _ = fs::remove_dir_all(&build);
+    bpffs::mark(&build.join("another"))
 }
 
 /// Loads the congestion control, with the hooks that this kernel has.

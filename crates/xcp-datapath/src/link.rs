@@ -133,6 +133,21 @@ pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<u32>> {
     Ok(ids.into_iter().take(count).collect())
 }
 
+/// Has a link run another program from now on: no packet passes without one.
+pub fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<()> {
+    let options = libbpf_sys::bpf_link_update_opts {
+        sz: size_of::<libbpf_sys::bpf_link_update_opts>() as _,
+        ..Default::default()
+    };
+    // SAFETY: both descriptors are open, the options live through the call.
+    let rc =
+        unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), &options) };
+    match rc {
+        0 => Ok(()),
+        _ => Err(Error::last_os("replacing the program")),
+    }
+}
+
 /// Pins a link (or a program) so that it outlives this process.
 pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
     let c_path = c_path(path)?;

@@ -24,6 +24,17 @@ pub struct Image {
     bytes: &'static [u8],
 }
 
+impl Image {
+    /// Tells this build of it from others, in letters and digits (FNV-1a).
+    pub fn build(&self) -> String {
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        format!(
+            "{:016x}",
+            self.bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+        )
+    }
+}
+
 macro_rules! image {
     ($name:literal, $feature:literal) => {
         Image {
@@ -191,7 +202,8 @@ pub fn other_version(what: &str) -> Error {
     Error::new(
         what,
         "written by another version of xcp",
-        "take it down with this version (`xcp host off`, `xcp router del DEV`) and set it up again",
+        "put this one in its place: `xcp router add DEV ...`, under traffic; `xcp host off` and \
+         `xcp host on ...`",
     )
 }
 

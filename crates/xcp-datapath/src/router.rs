@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{MapCore, Object};
+use libbpf_rs::{MapCore, Object, ProgramMut};
 use serde::Serialize;
 
 use crate::intf::{
@@ -39,7 +39,18 @@ pub const MAX_RTT_RANGE: std::ops::RangeInclusive<Duration> =
 const MQ_FROM_BPS: u64 = 1_250_000_000;
 
 /// A folder that says that all of a router is there.
+/// In it, which build they are of.
 const COMPLETE: &str = "complete";
+/// The folder of another build's parts, until they take the place of these.
+const NEXT: &str = "next";
+const PROGRAM: &str = "program";
+/// Maps, and where they are pinned.
+const MAPS: [(&str, &str); 4] = [
+    ("cpus", "cpus"),
+    (".data.config", "config"),
+    (".data.link", "state"),
+    ("trace", trace::PIN),
+];
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
@@ -426,7 +437,10 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     refuse_unmeasurable(&device, options)?;
     let options = options.over(&device);
     if object::exists(&dir.join(COMPLETE)) {
-        return change(&device, options, &dir);
+        return match object::exists(&dir.join(COMPLETE).join(object::ROUTER.build())) {
+            true => change(&device, options, &dir),
+            false => renew(&device, options, &dir).map(|()| Change::Changed),
+        };
     }
     if object::exists(&dir) {
         // what a command that was killed has left half done
@@ -492,24 +506,21 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     Ok(Change::Changed)
 }
 
-fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
+/// Its program, loaded, and whether the queue discipline is to be there.
+fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
     let mut config = options.config(device);
     let mut queues = None;
     if let Some(queue) = options.qdisc() {
         config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
         queues = Some(qdisc::folder());
     }
-    let mut loaded = load_over(object::cpus()?, device.l2_len, config, queues.as_deref())?;
-    for (map, pin) in [
-        ("cpus", "cpus"),
-        (".data.config", "config"),
-        (".data.link", "state"),
-        ("trace", trace::PIN),
-    ] {
-        object::pin_map(&mut loaded, map, &dir.join(pin))?;
-    }
-    let program = object::program(&loaded, "xcp_router")?;
-    link::pin(program.as_fd(), &dir.join("program"))?;
+    let loaded = load_over(object::cpus()?, device.l2_len, config, queues.as_deref())?;
+    Ok((loaded, config.queue != 0))
+}
+
+fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
+    let (mut loaded, queue) = prepare(device, options)?;
+    let program = pin_all(&mut loaded, dir)?;
     // behind the host's program, which puts headers in
     let host = device::egress(device);
     let place = host
@@ -518,13 +529,56 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let attached = link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
     link::pin(attached.as_fd(), &dir.join("link"))?;
     // last, and away first: a flow must not change queues on its way
-    if config.queue != 0 {
+    if queue {
         qdisc::place(&device.name)?;
     }
     if let Some(shape) = options.shape() {
         shape::install(device, shape, dir)?;
     }
-    bpffs::mark(&dir.join(COMPLETE))
+    bpffs::mark(&dir.join(COMPLETE).join(object::ROUTER.build()))
+}
+
+/// Pins its maps and its program in a folder.
+fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
+    for (map, pin) in MAPS {
+        object::pin_map(loaded, map, &dir.join(pin))?;
+    }
+    let program = object::program(loaded, "xcp_router")?;
+    link::pin(program.as_fd(), &dir.join(PROGRAM))?;
+    Ok(program)
+}
+
+/// Puts this build's program in the place of another's, newer or older, under
+/// traffic: no packet passes without one, and flows go on at their rates. What
+/// the other has learnt and counted is not kept: its records may be different.
+fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
+    let (mut loaded, queue) = prepare(device, options)?;
+    let next = dir.join(NEXT);
+    let _ = fs::remove_dir_all(&next);
+    bpffs::mark(&next)?;
+    let program = pin_all(&mut loaded, &next)?;
+    link::replace(link::open(&dir.join("link"))?.as_fd(), program.as_fd())?;
+    for pin in MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]) {
+        let (from, to) = (next.join(pin), dir.join(pin));
+        fs::rename(&from, &to).map_err(|e| Error::io(to.display().to_string(), &e))?;
+    }
+    let _ = fs::remove_dir_all(&next);
+    match queue {
+        true => qdisc::place(&device.name).map(drop)?,
+        false => qdisc::remove(&device.name)?,
+    }
+    match options.shape() {
+        Some(shape) => shape::install(device, shape, dir)?,
+        None => shape::remove(device, dir)?,
+    };
+    let complete = dir.join(COMPLETE);
+    let others = fs::read_dir(&complete).into_iter().flatten().flatten();
+    let others: Vec<PathBuf> = others.map(|entry| entry.path()).collect();
+    bpffs::mark(&complete.join(object::ROUTER.build()))?;
+    for other in others {
+        let _ = fs::remove_dir(other);
+    }
+    Ok(())
 }
 
 /// Takes the router off a device.
@@ -577,6 +631,13 @@ pub fn show(dev: &str) -> Result<Status> {
         return Err(no_router(dev));
     }
     status(device.name, device.index, &dir)
+}
+
+/// For tests of [`renew`].
+pub(crate) fn call_another_build(device: &Device) -> Result<()> {
+    let complete = bpffs::dir(&part(device.index)?).join(COMPLETE);
+    let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
+    bpffs::mark(&complete.join("another"))
 }
 
 /// What the router of a device keeps of its link.

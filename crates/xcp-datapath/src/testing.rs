@@ -374,6 +374,16 @@ pub fn load_refused() -> Result<()> {
     Neighbour::load("xcp_refused").map(drop)
 }
 
+/// Has the router of a device say that it is of another build.
+pub fn call_another_version(dev: &str) -> Result<()> {
+    router::call_another_build(&Device::find(dev)?)
+}
+
+/// Has the host say that its programs are of another build.
+pub fn call_host_another_version() -> Result<()> {
+    host::call_another_build()
+}
+
 /// What the router of a device keeps of its link.
 pub fn router_link(dev: &str) -> Result<RouterLink> {
     router::link(&Device::find(dev)?)

@@ -21,6 +21,7 @@ mod sockets;
 mod trace;
 mod transfer;
 mod trust;
+mod upgrades;
 
 /// Has a test run in a process of its own, for what all threads of a process
 /// share. False there, where it goes on.

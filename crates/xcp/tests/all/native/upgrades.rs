@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Another version takes the place of one under traffic, newer or older: here
+//! one that only calls itself another.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{control, output, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use xcp_datapath::host::{self, Speech};
+use xcp_datapath::router::{self, Change};
+use xcp_datapath::testing::{self, can_run};
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::Wire;
+
+const BYTES: usize = 2_000_000;
+const TIMES: usize = 5;
+
+/// Sends much while something is done several times; the sender's congestion
+/// control afterwards.
+fn meanwhile(net: &Net, work: impl Fn()) -> String {
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    thread::scope(|scope| {
+        let bytes = pattern(10 * BYTES);
+        let sends = scope.spawn(move || {
+            transfer(&mut a, &mut b, &bytes);
+            (a, b)
+        });
+        for _ in 0..TIMES {
+            thread::sleep(Duration::from_millis(100));
+            work();
+        }
+        let (a, _b) = sends.join().unwrap();
+        control(&a)
+    })
+}
+
+#[test]
+fn a_routers_program_is_replaced_under_traffic() {
+    let _turn = turn();
+    if !can_run("upgrade of a router") {
+        return;
+    }
+    let net = Net::new("v");
+    let options = router::Options {
+        capacity_bytes_per_s: LINK_BPS,
+        ..router::Options::default()
+    };
+    net.add_routers_with(options);
+    let _host = HostOn::new();
+    let used = meanwhile(&net, || {
+        net.within("r", || {
+            testing::call_another_version("s").unwrap();
+            assert_eq!(router::add("s", options).unwrap(), Change::Changed);
+            assert_eq!(router::add("s", options).unwrap(), Change::Unchanged);
+        });
+    });
+    assert_eq!(used, "xcp");
+    assert_eq!(host::counters().unwrap().fallbacks, 0);
+    // it has begun to count anew, and nothing was lost
+    let after = net.within("r", || router::show("s").unwrap());
+    assert!(after.xcp_packets > 100, "{after:?}");
+    let queue = net.within("r", || output("tc", "-s -j qdisc show dev s root"));
+    assert!(queue.contains("\"drops\":0,"), "{queue}");
+}
+
+#[test]
+fn a_hosts_programs_are_replaced_under_traffic() {
+    let _turn = turn();
+    if !can_run("upgrade of a host") {
+        return;
+    }
+    let net = Net::new("w");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    for wire in Wire::ALL {
+        net.speak(wire);
+        let peers = [
+            "10.77.2.0/24".parse().unwrap(),
+            "fd77:2::/64".parse().unwrap(),
+        ];
+        let options = host::Options {
+            speech: Speech::new(wire, &["r".to_owned()], &peers, IP_PROTO).unwrap(),
+            ..host::Options::default()
+        };
+        let before = host::counters().unwrap();
+        let used = meanwhile(&net, || {
+            net.within("c", || {
+                testing::call_host_another_version().unwrap();
+                assert_eq!(host::on(&options).unwrap().change, Change::Changed);
+                assert_eq!(host::on(&options).unwrap().change, Change::Unchanged);
+            });
+        });
+        assert_eq!(used, "xcp", "{wire}");
+        let after = host::counters().unwrap();
+        assert_eq!(after.fallbacks, before.fallbacks, "{wire}");
+        assert_eq!(after.malformed, 0, "{wire}");
+        // and new connections use what is there now
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        assert_eq!(control(&a), "xcp", "{wire}");
+    }
+}
