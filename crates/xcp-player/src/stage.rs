@@ -165,21 +165,27 @@ impl Stage {
         node: &str,
         dev: &str,
     ) -> Result<()> {
+        let mut own = has_own_queue(variant, link).then(|| Shaper::Own {
+            node: node.to_owned(),
+            device: dev.to_owned(),
+            options: queue_options(number, link),
+        });
+        let rate = link.rate_bps(0.0).unwrap_or(0.0);
+        let mut shape = |stage: &Self| match &mut own {
+            Some(own) => stage.within(node, || own.set_rate(rate))?,
+            None => Ok(()),
+        };
         if variant.routes(link) {
+            // a router that is told nothing wants something to measure
+            shape(self)?;
             let options = router_options(number, link, variant);
             self.within(node, || router::add(dev, options))??;
             self.routers.push((node.to_owned(), dev.to_owned()));
         }
+        // the link is as it is, whatever its router was told
+        shape(self)?;
         let (node, device) = (node.to_owned(), dev.to_owned());
-        let shaper = if has_own_queue(variant, link) {
-            let mut own = Shaper::Own {
-                node: node.clone(),
-                device,
-                options: queue_options(number, link),
-            };
-            // the link is as it is, whatever its router was told
-            let rate = link.rate_bps(0.0).unwrap_or(0.0);
-            self.within(&node, || own.set_rate(rate))??;
+        let shaper = if let Some(own) = own {
             own
         } else if link.half_duplex {
             return Ok(());
