@@ -303,7 +303,8 @@ static __always_inline bool fits_windows(const struct tcp_sock *tp,
 
 /*
  * Is a packet of a handshake the answer to what was sent? A SYN answers
- * nothing; what a listener gets without a request has a cookie that TCP checks.
+ * nothing. What a listener gets without a request may have a cookie, which only
+ * TCP can check: it is not believed.
  */
 static __always_inline bool fits_handshake(struct bpf_sock *sk,
 					   const struct arrived *a)
@@ -317,9 +318,10 @@ static __always_inline bool fits_handshake(struct bpf_sock *sk,
 	if (request)
 		return a->ack == request->snt_isn + 1;
 	if (!(a->flags & TCP_FLAG_SYN))
-		return true;
+		return sk->state != BPF_TCP_LISTEN;
 	tp = bpf_skc_to_tcp_sock(sk);
-	return tp && is_between(tp->snd_una + 1, a->ack, tp->write_seq);
+	return tp && sk->state == BPF_TCP_SYN_SENT &&
+	       is_between(tp->snd_una + 1, a->ack, tp->write_seq);
 }
 
 /* The header's facts for the socket that the packet is for. */

@@ -48,7 +48,8 @@ XCP_INLINE uint64_t xcp_frame_bytes(const struct xcp_frame *f, uint64_t len,
 {
 	if (XCP_LIKELY(n == 1))
 		return xcp_frame_one(f, len);
-	return n ? xcp_frame_one(f, len / n) * n : 0;
+	/* not counted, as a guest's super-packets: what they add is unknown */
+	return n ? xcp_frame_one(f, len / n) * n : len;
 }
 
 #endif

@@ -102,7 +102,8 @@ impl Speech {
             peers: Some(*p),
         });
         let mut spoken: Vec<Spoken> = some.collect();
-        if !spoken.is_empty() || wire != Wire::default() {
+        let leaves_some = !peers.iter().any(Prefix::is_all);
+        if leaves_some && (!spoken.is_empty() || wire != Wire::default()) {
             spoken.push(Spoken {
                 wire: peers.is_empty().then_some(wire),
                 peers: None,
@@ -455,17 +456,24 @@ pub fn status() -> Result<Status> {
     let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
-        netns: match config.netns {
-            0 => Reach::All,
-            here if here == netns::cookie()? => Reach::This,
-            _ => Reach::Another,
-        },
+        netns: reach()?,
         default: config.make_default != 0,
         without: Cure::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
         socket_protocol: socket::number(&dir)?,
         counters: counters()?,
+    })
+}
+
+/// Whose sockets may speak.
+fn reach() -> Result<Reach> {
+    let map = object::pinned_map(&bpffs::dir(PART).join(CONFIG))?;
+    let config: HostConfig = object::read_record(&map, 0)?;
+    Ok(match config.netns {
+        0 => Reach::All,
+        here if here == netns::cookie()? => Reach::This,
+        _ => Reach::Another,
     })
 }
 
@@ -514,6 +522,12 @@ impl RunGroup {
         let _turn = Turn::take()?;
         if !is_on() {
             load(true)?;
+        } else if reach()? == Reach::Another {
+            return Err(Error::new(
+                "xcp run",
+                "XCP is on for another network namespace only (host on --netns)",
+                "run it there, or turn XCP on without --netns",
+            ));
         }
         let path = cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;

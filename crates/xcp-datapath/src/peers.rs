@@ -39,6 +39,13 @@ impl Prefix {
     }
 }
 
+impl Prefix {
+    /// Whether it leaves nobody out, in either family.
+    pub fn is_all(&self) -> bool {
+        self.mapped().1 == 0
+    }
+}
+
 impl FromStr for Prefix {
     type Err = String;
 

@@ -246,8 +246,12 @@ impl Options {
     /// What suits a device that has several queues, if it has.
     fn over(self, device: &Device) -> Self {
         let keeps = || rtnl::root_qdisc(device.index).is_some_and(|root| root.kind == "mq");
+        let rate_Bps = match self.capacity_bytes_per_s {
+            0 => ethtool::speed(&device.name).unwrap_or(0),
+            set => set,
+        };
         match self.queueing {
-            Queueing::Auto(_) if self.capacity_bytes_per_s >= MQ_FROM_BPS && keeps() => Self {
+            Queueing::Auto(_) if rate_Bps >= MQ_FROM_BPS && keeps() => Self {
                 queueing: Queueing::Keep,
                 ..self
             },
@@ -674,6 +678,8 @@ pub fn list() -> Result<Vec<Status>> {
     found.sort();
     found
         .into_iter()
+        // one that is half there is told by no one, and `add` or `del` ends it
+        .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
         .filter_map(|(index, dir)| Some((rtnl::name_of(index)?, index, dir)))
         .map(|(name, index, dir)| status(name, index, &dir))
         .collect()

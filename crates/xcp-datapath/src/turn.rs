@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::{Rc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
@@ -38,13 +38,15 @@ impl Turn {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
         let file = options.open(PATH).map_err(failed)?;
-        if !try_lock(&file).map_err(failed)? {
-            thread::sleep(PATIENCE);
-            if !try_lock(&file).map_err(failed)? {
+        let begun = Instant::now();
+        while !try_lock(&file).map_err(failed)? {
+            if begun.elapsed() > PATIENCE {
                 let said = "xcp: waits for another xcp command to end\n";
                 let _ = io::stderr().write_all(said.as_bytes());
                 lock(&file).map_err(failed)?;
+                break;
             }
+            thread::sleep(Duration::from_millis(20));
         }
         let lock = Rc::new(file);
         HELD.set(Rc::downgrade(&lock));

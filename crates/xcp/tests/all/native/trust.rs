@@ -126,6 +126,7 @@ fn who_is_no_peer_gets_the_default() {
         ("10.9.0.0/16", "10.77.0.0/16", false),
         ("10.77.0.0/16", "10.9.0.0/16", false),
         ("10.77.0.0/16", "10.77.1.1", true),
+        ("::/0", "::/0", true),
     ] {
         speak("c", c);
         speak("s", s);
@@ -135,7 +136,7 @@ fn who_is_no_peer_gets_the_default() {
         };
         assert_eq!(controls(), [wanted.clone(), wanted], "{c}, {s}");
     }
-    assert_eq!(host::counters().unwrap().sockets, 2);
+    assert_eq!(host::counters().unwrap().sockets, 4);
 }
 
 /// With `--netns`, sockets of other network namespaces neither ask nor answer.
