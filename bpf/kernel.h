@@ -32,6 +32,7 @@ struct bpf_iter_num {
 #define ND_REDIRECT 137
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
+#define TCP_SAVE_SYN 27
 #define TCP_CA_NAME_MAX 16
 #define TCP_CA_LOSS 4
 #define TCP_CONG_NON_RESTRICTED 1

@@ -15,9 +15,8 @@
  *    is reserved when TCP computes its segment size.
  * 3. What arrives is added to the receiver's sum or handed to the congestion
  *    control, which runs later on the same ACK. One header stands for all
- *    the wire packets that receive offload merged (segments.h), and
- * segmentation offload will copy the return header as often, so it carries an
- * n-th.
+ *    the wire packets that receive offload merged (segments.h). Segmentation
+ *    offload copies a return header as often, so each carries an n-th.
  * 4. A path on which no XCP router was seen falls back to the default; once per
  *    RTT a header goes on, asking for nothing, and the first router that shows
  *    up brings `xcp` back.
@@ -136,6 +135,19 @@ load_option(struct bpf_sock_ops *skops, __u8 option[OPTION_MAX], __u64 flags)
 	if (length < 0)
 		return XCP_NONE;
 	return xcp_option_kind((__u32)length, option[XCP_OPT_FLAGS]);
+}
+
+/* A SYN-ACK that was lost is answered again from the SYN: it is to be kept. */
+static __always_inline void keep_syns(struct bpf_sock_ops *skops)
+{
+	int keep = 0;
+
+	if (!bpf_getsockopt(skops, SOL_TCP, TCP_SAVE_SYN, &keep,
+			    sizeof(keep)) &&
+	    keep)
+		return; /* the application wants it, perhaps with more */
+	keep = 1;
+	bpf_setsockopt(skops, SOL_TCP, TCP_SAVE_SYN, &keep, sizeof(keep));
 }
 
 /* Does the packet at hand say that its sender understands totals? */
@@ -366,34 +378,37 @@ static __always_inline bool tells_total(const __u8 *option, enum xcp_kind kind)
 	       xcp_parse_return(option, kind).version == XCP_RETURN_TOTAL;
 }
 
+/* The other end's last packet of the handshake has the option. */
+static __always_inline void begin_option(struct bpf_sock_ops *skops,
+					 const __u8 *option, enum xcp_kind kind)
+{
+	struct xcp_socket *s = begin(skops, XCP_WIRE_OPTION);
+
+	if (s && does(XCP_CURE_TOTALS))
+		s->receiver.totals = kind == XCP_HANDSHAKE
+					     ? has_totals(skops, 0)
+					     : tells_total(option, kind);
+}
+
 static __always_inline void established(struct bpf_sock_ops *skops,
 					bool passive)
 {
 	__u8 option[OPTION_MAX];
-	struct xcp_socket *s;
 	enum xcp_kind kind;
 
 	if (!uses_xcp(skops)) {
 		forget(skops);
 		return;
 	}
-	if (is_silent(skops)) {
-		forget(skops);
-		fall_back(skops, kernel_sock(skops));
-		return;
+	if (!is_silent(skops)) {
+		kind = load_option(skops, option, 0);
+		if (is_kind(kind)) {
+			begin_option(skops, option, kind);
+			return;
+		}
+		if (begin_2005(skops) || begin_header(skops, passive))
+			return;
 	}
-	kind = load_option(skops, option, 0);
-	if (is_kind(kind)) {
-		s = begin(skops, XCP_WIRE_OPTION);
-		if (s && does(XCP_CURE_TOTALS))
-			s->receiver.totals =
-				kind == XCP_HANDSHAKE
-					? has_totals(skops, 0)
-					: tells_total(option, kind);
-		return;
-	}
-	if (begin_2005(skops) || begin_header(skops, passive))
-		return;
 	forget(skops);
 	fall_back(skops, kernel_sock(skops));
 }
@@ -707,7 +722,8 @@ int xcp_option(struct bpf_sock_ops *skops)
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		if (is_elsewhere(skops))
 			break;
-		choose(skops, config.make_default);
+		if (choose(skops, config.make_default))
+			keep_syns(skops);
 		set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:

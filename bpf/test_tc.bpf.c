@@ -24,7 +24,7 @@ struct test_config {
 	 * that there are two holes at a time; 0: none */
 	__u32 drop_every;
 	__u32 drop_return; /* of the pure ACKs, else of the data */
-	__u32 unused;
+	__u32 drop_syn_acks; /* so many SYN-ACKs, in any format or none */
 };
 
 struct test_account {
@@ -36,8 +36,7 @@ struct test_account {
 	__u64 forward; /* options that tell of the way, super-packets as one */
 	__u64 other_hops; /* of them in all, to here */
 	__u64 rtts; /* callbacks of a neighbour */
-	__u64 forgotten; /* super-packets whose segments are not known any more
-			  */
+	__u64 forgotten; /* super-packets whose segments are unknown now */
 };
 
 struct test_config config SEC(".data.config");
@@ -141,6 +140,20 @@ static __always_inline int drop_header(struct __sk_buff *skb, __u32 at)
 	return drop(skb, &c);
 }
 
+/* Is the TCP header at `at` that of a SYN-ACK, of the first ones to be lost? */
+static __always_inline bool loses_syn_ack(struct __sk_buff *skb, __u32 at)
+{
+	__u8 flags = 0;
+
+	if (account.dropped >= config.drop_syn_acks ||
+	    bpf_skb_load_bytes(skb, at + 13, &flags, 1) ||
+	    (flags & (TCP_FLAG_SYN | TCP_FLAG_ACK)) !=
+		    (TCP_FLAG_SYN | TCP_FLAG_ACK))
+		return false;
+	__sync_fetch_and_add(&account.dropped, 1);
+	return true;
+}
+
 /* The routers that were not XCP, as the receiver would count them from here. */
 static __always_inline void count_hops(const __u8 *option, __u8 ttl)
 {
@@ -156,14 +169,17 @@ int xcp_accident(struct __sk_buff *skb)
 	struct tcp_copy tcp = {};
 	struct carried c = {};
 	__u8 ip[10], flags;
+	bool v6, has_header;
 	__u32 at;
-	bool v6;
 
 	if (bpf_skb_load_bytes(skb, L2_LEN, ip, sizeof(ip)))
 		return XCP_TC_NEXT;
 	v6 = ip[0] >> 4 == 6;
 	at = L2_LEN + (v6 ? 40 : (ip[0] & 15) * 4);
-	if (ip[v6 ? 6 : 9] == XCP_HEADER_PROTO)
+	has_header = ip[v6 ? 6 : 9] == XCP_HEADER_PROTO;
+	if (loses_syn_ack(skb, at + (has_header ? XCP_HEADER_LEN : 0)))
+		return TC_ACT_SHOT;
+	if (has_header)
 		return drop_header(skb, at);
 	c.kind = find_in_tcp(skb, at, skb->len - at, &tcp);
 	flags = tcp.bytes[13] & (TCP_FLAG_SYN | TCP_FLAG_ACK);

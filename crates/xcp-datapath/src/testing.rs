@@ -255,7 +255,8 @@ pub struct AccidentPlan {
     pub drop_every: u32,
     /// Drop pure ACKs rather than data.
     pub drop_return: u32,
-    pub unused: u32,
+    /// Drop so many SYN-ACKs, in any format or none.
+    pub drop_syn_acks: u32,
 }
 
 /// What it did.

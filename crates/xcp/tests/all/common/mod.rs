@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::thread;
 
@@ -180,14 +180,8 @@ impl Net {
         client_cc: &str,
         server_cc: &str,
     ) -> (TcpStream, TcpStream) {
-        let listener = self.within("s", || {
-            let listener = TcpListener::bind((server, 0)).unwrap();
-            set_control(&listener, server_cc);
-            // listening again announces the choice, as a server that chose
-            // before it listened
-            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 8) }, 0);
-            listener
-        });
+        let at = SocketAddr::new(server.parse().unwrap(), 0);
+        let listener = self.within("s", || listen(at, server_cc));
         let to = listener.local_addr().unwrap();
         let client = self.within("c", || connect(to, client_cc));
         let (server, _) = listener.accept().unwrap();
@@ -271,39 +265,54 @@ fn wait_for_path(server: &str) {
     });
 }
 
-/// A socket that chooses its congestion control before it connects.
-fn connect(to: SocketAddr, control: &str) -> TcpStream {
-    use std::os::fd::FromRawFd;
+/// A TCP socket with this congestion control, on which `act` has worked with
+/// the address: `libc::bind` or `libc::connect`.
+fn socket(
+    address: SocketAddr,
+    control: &str,
+    act: unsafe extern "C" fn(i32, *const libc::sockaddr, libc::socklen_t) -> i32,
+) -> OwnedFd {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     unsafe {
-        let family = if to.is_ipv4() {
-            libc::AF_INET
-        } else {
-            libc::AF_INET6
-        };
         let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        let stream = TcpStream::from_raw_fd(fd);
-        set_control(&stream, control);
-        let mut address: libc::sockaddr_storage = std::mem::zeroed();
-        let length = match to {
+        let fd = OwnedFd::from_raw_fd(fd);
+        set_control(&fd, control);
+        let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+        let length = match address {
             SocketAddr::V4(v4) => {
-                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in>();
+                let raw = &mut *(&raw mut storage).cast::<libc::sockaddr_in>();
                 raw.sin_family = libc::AF_INET as _;
                 raw.sin_port = v4.port().to_be();
                 raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
                 size_of::<libc::sockaddr_in>()
             }
             SocketAddr::V6(v6) => {
-                let raw = &mut *(&raw mut address).cast::<libc::sockaddr_in6>();
+                let raw = &mut *(&raw mut storage).cast::<libc::sockaddr_in6>();
                 raw.sin6_family = libc::AF_INET6 as _;
                 raw.sin6_port = v6.port().to_be();
                 raw.sin6_addr.s6_addr = v6.ip().octets();
                 size_of::<libc::sockaddr_in6>()
             }
         };
-        let rc = libc::connect(fd, (&raw const address).cast(), length as u32);
-        assert_eq!(rc, 0, "connect: {}", std::io::Error::last_os_error());
-        stream
+        let rc = act(fd.as_raw_fd(), (&raw const storage).cast(), length as u32);
+        assert_eq!(rc, 0, "{address}: {}", std::io::Error::last_os_error());
+        fd
     }
+}
+
+fn connect(to: SocketAddr, control: &str) -> TcpStream {
+    socket(to, control, libc::connect).into()
+}
+
+/// A server that chooses its congestion control before it listens.
+fn listen(at: SocketAddr, control: &str) -> TcpListener {
+    let fd = socket(at, control, libc::bind);
+    assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 8) }, 0);
+    fd.into()
 }
 
 pub fn set_control(socket: &impl AsRawFd, name: &str) {

@@ -11,7 +11,7 @@ use crate::common::{
     LINK_BPS, SERVER, SERVER6,
 };
 use xcp_datapath::host::Speech;
-use xcp_datapath::testing::{can_run, eventually};
+use xcp_datapath::testing::{can_run, eventually, Accident, AccidentPlan};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
 
@@ -83,6 +83,35 @@ fn an_end_that_does_not_answer_gets_plain_tcp() {
     let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
     transfer(&mut client, &mut other, &pattern(100_000));
     assert_eq!(common::control(&client), common::default_control());
+}
+
+/// A server answers once more what it was asked, and in the same format.
+#[test]
+fn a_lost_syn_ack_costs_no_format() {
+    let _turn = turn();
+    if !can_run("formats with a lost SYN-ACK") {
+        return;
+    }
+    let net = Net::new("y");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    for wire in Wire::ALL {
+        net.speak(wire);
+        for server in [SERVER, SERVER6] {
+            let plan = AccidentPlan {
+                drop_syn_acks: 1,
+                ..Default::default()
+            };
+            let accident = net.within("r", || Accident::start("c", plan).unwrap());
+            let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
+            transfer(&mut client, &mut other, &pattern(100_000));
+            transfer(&mut other, &mut client, &pattern(100_000));
+            assert_eq!(accident.account().unwrap().dropped, 1, "{wire}");
+            for end in [&client, &other] {
+                assert_eq!(common::control(end), "xcp", "{wire}");
+            }
+        }
+    }
 }
 
 /// Without a router on the path nobody is left uncontrolled, and the first
