@@ -65,8 +65,7 @@ struct xcp_router_link {
 	struct xcp_sampler sampler;
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
 	uint32_t fell; /* what it carries: the interval ends now */
-	uint32_t has_classes; /* queues by class: the queue discipline is there
-			       */
+	uint32_t has_classes; /* the queue discipline with queues by class */
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

@@ -51,7 +51,7 @@ int xcp_depart(struct __sk_buff *skb)
 	kskb = bpf_cast_to_kern_ctx(skb);
 	if (kskb->dev->qdisc->q.qlen >= medium.limit_packets)
 		return XCP_TC_NEXT;
-	n = segments_of(bpf_cast_to_kern_ctx(skb));
+	n = segments_of(kskb);
 	takes = xcp_shaper_time(medium.rate_Bps,
 				xcp_frame_bytes(&medium.frame, skb->len, n));
 	now = bpf_ktime_get_ns();

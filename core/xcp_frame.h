@@ -41,14 +41,13 @@ XCP_INLINE uint64_t xcp_frame_one(const struct xcp_frame *f, uint64_t len)
 	return bytes;
 }
 
-/* Of n wire packets, `len` bytes together, all but the last alike; 0 of none.
- */
+/* Of n wire packets, `len` bytes together, all but the last alike. */
 XCP_INLINE uint64_t xcp_frame_bytes(const struct xcp_frame *f, uint64_t len,
 				    uint32_t n)
 {
 	if (XCP_LIKELY(n == 1))
 		return xcp_frame_one(f, len);
-	/* not counted, as a guest's super-packets: what they add is unknown */
+	/* n is 0 if nobody counted them: what they add is unknown */
 	return n ? xcp_frame_one(f, len / n) * n : len;
 }
 

@@ -12,7 +12,7 @@ use xcp_datapath::{qdisc, testing};
 use super::cycles;
 use super::frames::{self, frame, Class, Label, Port};
 use super::load::{flow, Arrived, Sink};
-use super::tools::{shown, tc, Pair, Queues, Shown};
+use super::tools::{shown, tc, Hole, Pair, Shown};
 use super::Check;
 use crate::{Error, Result};
 
@@ -472,7 +472,7 @@ fn replaced() -> Result<(bool, String)> {
 
 /// They keep their queues, slower ones do not.
 fn several_queues() -> Result<(bool, String)> {
-    let fast = Queues::new("u", 4)?;
+    let fast = Hole::with_queues("u", 4)?;
     let mut seen = Vec::new();
     for rate in [1_000_000_000, 1_250_000_000] {
         let options = router::Options {

@@ -42,8 +42,16 @@ pub struct Hole(String);
 
 impl Hole {
     pub fn new(name: &str) -> Result<Self> {
-        let batch =
-            format!("link add name {name} type dummy\nlink set {name} addrgenmode none up\n");
+        Self::of_kind(name, "type dummy")
+    }
+
+    /// With several queues, as fast devices have them.
+    pub fn with_queues(name: &str, count: u32) -> Result<Self> {
+        Self::of_kind(name, &format!("numtxqueues {count} type ifb"))
+    }
+
+    fn of_kind(name: &str, kind: &str) -> Result<Self> {
+        let batch = format!("link add name {name} {kind}\nlink set {name} addrgenmode none up\n");
         tool("ip", &["-batch", "-"], &batch)?;
         Ok(Self(name.to_owned()))
     }
@@ -54,30 +62,6 @@ impl Hole {
 }
 
 impl Drop for Hole {
-    fn drop(&mut self) {
-        let _ = tool("ip", &["link", "del", &self.0], "");
-    }
-}
-
-/// A device with several queues, as fast ones have them; gone when dropped.
-pub struct Queues(String);
-
-impl Queues {
-    pub fn new(name: &str, count: u32) -> Result<Self> {
-        let batch = format!(
-            "link add name {name} numtxqueues {count} type ifb\n\
-             link set {name} addrgenmode none up\n"
-        );
-        tool("ip", &["-batch", "-"], &batch)?;
-        Ok(Self(name.to_owned()))
-    }
-
-    pub fn name(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Drop for Queues {
     fn drop(&mut self) {
         let _ = tool("ip", &["link", "del", &self.0], "");
     }
