@@ -691,6 +691,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
+    let has_queue = config.queue > 0;
+    let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
     Ok(Status {
         device,
         capacity_bps: set(config.params.capacity_Bps * 8),
@@ -699,10 +701,10 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),
         xcp_share_percent: percent(config.share),
-        sharing: (config.queue > 0).then(|| Sharing::of(&link)),
+        sharing: is_shared.then(|| Sharing::of(&link)),
         framing: Framing::of(&config.frame),
         qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
-        qdisc_replaced: config.queue > 0 && !qdisc::is_present(config.queue - 1)?,
+        qdisc_replaced: has_queue && !is_shared,
         programs_before: programs_before(index, dir)?,
         shape_bps: shape::rate(dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,

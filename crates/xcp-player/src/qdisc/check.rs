@@ -19,6 +19,8 @@ use crate::{Error, Result};
 /// 10 Mb/s.
 const RATE_BYTES_PER_S: u64 = 1_250_000;
 const NO_PAUSE: Duration = Duration::ZERO;
+/// Between packets that are a tenth of the rate.
+const SOMETIMES: Duration = Duration::from_millis(12);
 /// Until queues are full and senders wait.
 const SETTLE: Duration = Duration::from_millis(500);
 const XCP: usize = 0;
@@ -442,6 +444,7 @@ fn replaced() -> Result<(bool, String)> {
     let dev = &pair.near;
     router::add(dev, weighted(50))?;
     let load = flow(dev, 1, Class::Xcp, 1514, NO_PAUSE)?;
+    let other = flow(dev, 2, Class::Other, 1514, SOMETIMES)?;
     sleep(SETTLE);
     let before = router::show(dev)?;
     let slower = RATE_BYTES_PER_S * 8 / 4;
@@ -450,7 +453,8 @@ fn replaced() -> Result<(bool, String)> {
     ))?;
     sleep(Duration::from_secs(5));
     let after = router::show(dev)?;
-    drop(load);
+    let other_rate = testing::router_link(dev)?.state.sharing.other_Bps;
+    drop((load, other));
     let backlog = shown(dev)?.backlog;
     router::del(dev)?;
     tc(&format!("qdisc del dev {dev} root"))?;
@@ -458,14 +462,20 @@ fn replaced() -> Result<(bool, String)> {
     let near = link_bps.abs_diff(slower) < slower / 20;
     Ok((
         !before.qdisc_replaced
-            && before.sharing.is_some()
+            && before.sharing.is_some_and(|s| s.other_rate_bps > 0)
             && after.qdisc_replaced
+            && after.sharing.is_none()
+            && other_rate == 0
             && near
             && after.queue_bytes.abs_diff(backlog) < 10_000,
         format!(
             "replaced {}, then {}; the link {link_bps} of {slower} b/s, the queue {} of \
-             {backlog} B",
-            before.qdisc_replaced, after.qdisc_replaced, after.queue_bytes
+             {backlog} B; {:?}, then {:?} and {other_rate} B/s",
+            before.qdisc_replaced,
+            after.qdisc_replaced,
+            after.queue_bytes,
+            before.sharing,
+            after.sharing
         ),
     ))
 }
