@@ -480,15 +480,16 @@ fn replaced() -> Result<(bool, String)> {
     ))
 }
 
-/// They keep their queues, slower ones do not.
+/// They keep their queues, slower ones do not, and one may become the other.
 fn several_queues() -> Result<(bool, String)> {
     let fast = Queues::new("u", 4)?;
     let mut seen = Vec::new();
+    let of = |rate| router::Options {
+        capacity_bytes_per_s: rate,
+        ..weighted(50)
+    };
     for rate in [1_000_000_000, 1_250_000_000] {
-        let options = router::Options {
-            capacity_bytes_per_s: rate,
-            ..weighted(50)
-        };
+        let options = of(rate);
         router::add(fast.name(), options)?;
         seen.push(shown(fast.name())?.kind);
         // the same once more changes nothing
@@ -497,8 +498,27 @@ fn several_queues() -> Result<(bool, String)> {
         router::del(fast.name())?;
         seen.push(shown(fast.name())?.kind);
     }
-    Ok((
-        seen == ["xcp", "Unchanged", "mq", "mq", "Unchanged", "mq"],
-        seen.join(", "),
-    ))
+    let slow = of(1_000_000_000);
+    let keep = router::Options {
+        queueing: Queueing::Keep,
+        ..slow
+    };
+    for options in [of(1_250_000_000), slow, slow, keep] {
+        let change = router::add(fast.name(), options);
+        seen.push(change.map_or_else(|e| e.to_string(), |c| format!("{c:?}")));
+        seen.push(shown(fast.name())?.kind);
+    }
+    router::del(fast.name())?;
+    let apart = ["xcp", "Unchanged", "mq", "mq", "Unchanged", "mq"];
+    let changed = [
+        "Added",
+        "mq",
+        "Changed",
+        "xcp",
+        "Unchanged",
+        "xcp",
+        "Changed",
+        "mq",
+    ];
+    Ok((seen == [&apart[..], &changed].concat(), seen.join(", ")))
 }
