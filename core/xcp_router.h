@@ -385,6 +385,9 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 		s->capacity_Bps =
 			xcp_sharing_end(&s->sharing, other, s->flows.mean,
 					elapsed_ns, s->capacity_Bps);
+	} else {
+		s->sharing.other_Bps = 0;
+		s->sharing.share = 0;
 	}
 }
 

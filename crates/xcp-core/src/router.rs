@@ -483,6 +483,12 @@ impl Router {
         f64::from(self.state.sharing.share) / 65536.0
     }
 
+    /// o, what arrived at the other queue in the last interval, B/s.
+    #[must_use]
+    pub fn other_Bps(&self) -> u64 {
+        self.state.sharing.other_Bps
+    }
+
     /// F, the aggregate change of the last interval, B/s.
     #[must_use]
     pub fn f_Bps(&self) -> i64 {

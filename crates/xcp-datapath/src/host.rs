@@ -516,10 +516,14 @@ pub struct RunGroup {
 }
 
 impl RunGroup {
-    /// Creates the group; loads the programs if the host is not on.
-    pub fn new() -> Result<Self> {
+    /// Waits until no other command changes anything.
+    pub fn turn() -> Result<Turn> {
         error::require_root("xcp run")?;
-        let _turn = Turn::take()?;
+        Turn::take()
+    }
+
+    /// Creates the group; loads the programs if the host is not on.
+    pub fn new(_turn: Turn) -> Result<Self> {
         if !is_on() {
             load(true)?;
         } else if reach()? == Reach::Another {

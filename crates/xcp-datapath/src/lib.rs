@@ -35,4 +35,5 @@ pub use error::{Error, Result};
 pub use named_bits::{Cure, Term};
 pub use object::set_verbose;
 pub use peers::{Prefix, Spoken};
+pub use turn::Turn;
 pub use wire::Wire;

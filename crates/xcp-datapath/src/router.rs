@@ -475,8 +475,8 @@ fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Changes what a router hands out. Its queue discipline can be changed, but
-/// not put there or taken away: its program holds the map of records.
+/// Changes what a router hands out. One that gets a queue discipline, or loses
+/// it, is renewed: its program holds the map of records.
 fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
     let present: RouterConfig = object::read_record(&map, 0)?;
@@ -489,14 +489,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
             config.queue = installed.index + 1;
             queue_changed = installed.changed;
         }
-        _ => {
-            let name = &device.name;
-            return Err(Error::new(
-                name,
-                "its router was added with another kind of queue discipline",
-                format!("take it off first: xcp router del {name}"),
-            ));
-        }
+        _ => return renew(device, options, dir).map(|()| Change::Changed),
     }
     queue_changed |= match options.shape() {
         Some(shape) => shape::install(device, shape, dir)?,
@@ -552,11 +545,18 @@ fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
     Ok(program)
 }
 
-/// Puts this build's program in the place of another's, newer or older, under
-/// traffic: no packet passes without one, and flows go on at their rates. What
-/// the other has learnt and counted is not kept: its records may be different.
+/// Puts this build's program in the place of another's, newer or older, or of
+/// one with other maps, under traffic: no packet passes without one, and flows
+/// go on at their rates. What the other has learnt and counted is not kept: its
+/// records may be different.
 fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
+    // of no build until all is in place: the next `add` does this again
+    let complete = dir.join(COMPLETE);
+    let builds = fs::read_dir(&complete).into_iter().flatten().flatten();
+    for build in builds.map(|entry| entry.path()).collect::<Vec<_>>() {
+        let _ = fs::remove_dir(build);
+    }
     let next = dir.join(NEXT);
     let _ = fs::remove_dir_all(&next);
     bpffs::mark(&next)?;
@@ -575,14 +575,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
         Some(shape) => shape::install(device, shape, dir)?,
         None => shape::remove(device, dir)?,
     };
-    let complete = dir.join(COMPLETE);
-    let others = fs::read_dir(&complete).into_iter().flatten().flatten();
-    let others: Vec<PathBuf> = others.map(|entry| entry.path()).collect();
-    bpffs::mark(&complete.join(object::ROUTER.build()))?;
-    for other in others {
-        let _ = fs::remove_dir(other);
-    }
-    Ok(())
+    bpffs::mark(&complete.join(object::ROUTER.build()))
 }
 
 /// Takes the router off a device.
@@ -691,6 +684,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
+    let has_queue = config.queue > 0;
+    let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
     Ok(Status {
         device,
         capacity_bps: set(config.params.capacity_Bps * 8),
@@ -699,10 +694,10 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),
         xcp_share_percent: percent(config.share),
-        sharing: (config.queue > 0).then(|| Sharing::of(&link)),
+        sharing: is_shared.then(|| Sharing::of(&link)),
         framing: Framing::of(&config.frame),
         qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
-        qdisc_replaced: config.queue > 0 && !qdisc::is_present(config.queue - 1)?,
+        qdisc_replaced: has_queue && !is_shared,
         programs_before: programs_before(index, dir)?,
         shape_bps: shape::rate(dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,

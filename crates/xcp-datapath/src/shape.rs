@@ -64,16 +64,14 @@ impl Shape {
         ))
     }
 
-    /// `limit` is in bytes for a new one, and in packets where there are packets
-    /// in it.
-    fn bucket(&self, limit: u32, mtu_bytes: u32) -> Bucket {
+    fn bucket(&self, mtu_bytes: u32) -> Bucket {
         let burst = (self.rate_bytes_per_s * BURST_MS / 1000)
             .max(2 * u64::from(mtu_bytes))
             .min(u32::MAX.into());
         Bucket {
             rate_bytes_per_s: self.rate_bytes_per_s,
             burst_bytes: burst as u32,
-            limit,
+            limit: self.limit_packets().saturating_mul(PACKET_B as u32),
             framing: self.framing,
         }
     }
@@ -168,39 +166,34 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool> {
     shape.check(&device.name)?;
     let there = is_ours(device);
-    if there && mark(dir) == Some(dir.join(MARK).join(shape.name())) {
+    let name = dir.join(MARK).join(shape.name());
+    let before = mark(dir);
+    if there && before.as_ref() == Some(&name) {
         return Ok(false);
     }
     if !there {
         rtnl::refuse_chosen(device, None, "without --shape")?;
     }
     let mtu_bytes = rtnl::mtu(device.index)? + device.l2_len;
-    let packets = shape.limit_packets();
-    let limit = if there {
-        packets
-    } else {
-        packets.saturating_mul(PACKET_B as u32)
+    let bucket = shape.bucket(mtu_bytes).setting(MAJOR);
+    let queue = Setting {
+        kind: "pfifo",
+        major: 0,
+        parent: Some((MAJOR, 1)),
+        options: shape.limit_packets().to_ne_bytes().to_vec(),
     };
-    let bucket = shape.bucket(limit, mtu_bytes).setting(MAJOR);
-    let refused = |e: Error| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy);
-    unmark(dir);
-    // without a name: what is half there is taken away too
+    // The folder is there as long as a token bucket of ours. Without a name in
+    // it, that may be half there: it is set up again, or taken away.
     bpffs::mark(&dir.join(MARK))?;
-    rtnl::set_qdisc(device.index, bucket, there).map_err(refused)?;
-    if !there {
-        let queue = Setting {
-            kind: "pfifo",
-            major: 0,
-            parent: Some((MAJOR, 1)),
-            options: packets.to_ne_bytes().to_vec(),
-        };
-        rtnl::set_qdisc(device.index, queue, false)
-            .map_err(refused)
-            .inspect_err(|_| {
-                let _ = rtnl::delete_root_qdisc(device.index);
-            })?;
+    if let Some(name) = before {
+        fs::remove_dir(&name).map_err(|e| Error::io(name.display().to_string(), &e))?;
     }
-    bpffs::mark(&dir.join(MARK).join(shape.name()))?;
+    // its limit goes to the queue behind it, in the unit of that, which is set
+    // right afterwards
+    rtnl::set_qdisc(device.index, bucket, there)
+        .and_then(|()| rtnl::set_qdisc(device.index, queue, false))
+        .map_err(|e| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy))?;
+    bpffs::mark(&name)?;
     Ok(true)
 }
 
@@ -217,7 +210,8 @@ pub(crate) fn remove(device: &Device, dir: &Path) -> Result<bool> {
     if is_ours(device) {
         rtnl::delete_root_qdisc(device.index)?;
     }
-    unmark(dir);
+    // what is not there need not go
+    let _ = fs::remove_dir_all(dir.join(MARK));
     Ok(true)
 }
 
@@ -230,9 +224,4 @@ pub(crate) fn rate(dir: &Path) -> Option<u64> {
 fn mark(dir: &Path) -> Option<PathBuf> {
     let entry = fs::read_dir(dir.join(MARK)).ok()?.next()?;
     Some(entry.ok()?.path())
-}
-
-fn unmark(dir: &Path) {
-    // what is not there need not go
-    let _ = fs::remove_dir_all(dir.join(MARK));
 }

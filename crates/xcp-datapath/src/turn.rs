@@ -23,13 +23,13 @@ thread_local! {
 }
 
 /// This thread's turn, as long as it lives. Within it, it may be taken again.
-pub(crate) struct Turn {
+pub struct Turn {
     _lock: Rc<File>,
 }
 
 impl Turn {
     /// Waits until no other command has a turn.
-    pub fn take() -> Result<Self> {
+    pub(crate) fn take() -> Result<Self> {
         if let Some(lock) = HELD.with_borrow(Weak::upgrade) {
             return Ok(Self { _lock: lock });
         }

@@ -22,8 +22,10 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::new("CMD", "nothing to run", "name a program"));
     };
+    // signals end the wait for another command: nothing is there yet
+    let turn = RunGroup::turn()?;
     let signals = Signals::block()?;
-    let group = RunGroup::new()?;
+    let group = RunGroup::new(turn)?;
     let mut child = start(program, arguments, &group.procs(), &signals)?;
     let status = signals.attend(&mut child)?;
     drop(group);

@@ -249,6 +249,9 @@ fn xcp_gets_its_share_and_what_is_left() {
     assert!((set / 625_000.0 - 1.0).abs() < 0.01, "{set}");
     let crowd = link.shared(2, other(500_000, 3_000, 60_000, 0)) as f64;
     assert!((crowd / 125_000.0 - 1.0).abs() < 0.02, "{crowd}");
+    // once they have no queue of their own, nothing is shared
+    assert_near(link.interval(60_000, 250_000, 1, 0) as f64, 2_500_000.0);
+    assert_eq!((link.router.share(), link.router.other_Bps()), (0.0, 0));
 }
 
 /// SplitMix64.

@@ -19,6 +19,8 @@ use crate::{Error, Result};
 /// 10 Mb/s.
 const RATE_BYTES_PER_S: u64 = 1_250_000;
 const NO_PAUSE: Duration = Duration::ZERO;
+/// Between packets that are a tenth of the rate.
+const SOMETIMES: Duration = Duration::from_millis(12);
 /// Until queues are full and senders wait.
 const SETTLE: Duration = Duration::from_millis(500);
 const XCP: usize = 0;
@@ -442,6 +444,7 @@ fn replaced() -> Result<(bool, String)> {
     let dev = &pair.near;
     router::add(dev, weighted(50))?;
     let load = flow(dev, 1, Class::Xcp, 1514, NO_PAUSE)?;
+    let other = flow(dev, 2, Class::Other, 1514, SOMETIMES)?;
     sleep(SETTLE);
     let before = router::show(dev)?;
     let slower = RATE_BYTES_PER_S * 8 / 4;
@@ -450,7 +453,8 @@ fn replaced() -> Result<(bool, String)> {
     ))?;
     sleep(Duration::from_secs(5));
     let after = router::show(dev)?;
-    drop(load);
+    let other_rate = testing::router_link(dev)?.state.sharing.other_Bps;
+    drop((load, other));
     let backlog = shown(dev)?.backlog;
     router::del(dev)?;
     tc(&format!("qdisc del dev {dev} root"))?;
@@ -458,27 +462,34 @@ fn replaced() -> Result<(bool, String)> {
     let near = link_bps.abs_diff(slower) < slower / 20;
     Ok((
         !before.qdisc_replaced
-            && before.sharing.is_some()
+            && before.sharing.is_some_and(|s| s.other_rate_bps > 0)
             && after.qdisc_replaced
+            && after.sharing.is_none()
+            && other_rate == 0
             && near
             && after.queue_bytes.abs_diff(backlog) < 10_000,
         format!(
             "replaced {}, then {}; the link {link_bps} of {slower} b/s, the queue {} of \
-             {backlog} B",
-            before.qdisc_replaced, after.qdisc_replaced, after.queue_bytes
+             {backlog} B; {:?}, then {:?} and {other_rate} B/s",
+            before.qdisc_replaced,
+            after.qdisc_replaced,
+            after.queue_bytes,
+            before.sharing,
+            after.sharing
         ),
     ))
 }
 
-/// They keep their queues, slower ones do not.
+/// They keep their queues, slower ones do not, and one may become the other.
 fn several_queues() -> Result<(bool, String)> {
     let fast = Hole::with_queues("u", 4)?;
     let mut seen = Vec::new();
+    let of = |rate| router::Options {
+        capacity_bytes_per_s: rate,
+        ..weighted(50)
+    };
     for rate in [1_000_000_000, 1_250_000_000] {
-        let options = router::Options {
-            capacity_bytes_per_s: rate,
-            ..weighted(50)
-        };
+        let options = of(rate);
         router::add(fast.name(), options)?;
         seen.push(shown(fast.name())?.kind);
         // the same once more changes nothing
@@ -487,8 +498,27 @@ fn several_queues() -> Result<(bool, String)> {
         router::del(fast.name())?;
         seen.push(shown(fast.name())?.kind);
     }
-    Ok((
-        seen == ["xcp", "Unchanged", "mq", "mq", "Unchanged", "mq"],
-        seen.join(", "),
-    ))
+    let slow = of(1_000_000_000);
+    let keep = router::Options {
+        queueing: Queueing::Keep,
+        ..slow
+    };
+    for options in [of(1_250_000_000), slow, slow, keep] {
+        let change = router::add(fast.name(), options);
+        seen.push(change.map_or_else(|e| e.to_string(), |c| format!("{c:?}")));
+        seen.push(shown(fast.name())?.kind);
+    }
+    router::del(fast.name())?;
+    let apart = ["xcp", "Unchanged", "mq", "mq", "Unchanged", "mq"];
+    let changed = [
+        "Added",
+        "mq",
+        "Changed",
+        "xcp",
+        "Unchanged",
+        "xcp",
+        "Changed",
+        "mq",
+    ];
+    Ok((seen == [&apart[..], &changed].concat(), seen.join(", ")))
 }

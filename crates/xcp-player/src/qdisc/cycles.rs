@@ -31,6 +31,7 @@ const BETWEEN: Duration = Duration::from_millis(3);
 
 /// Goes through so many cycles.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
+    sleep(SETTLE);
     let before = testing::loaded()?;
     // one device keeps the registration: loading takes long
     let keeper = Pair::new("x")?;

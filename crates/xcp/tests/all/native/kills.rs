@@ -4,10 +4,11 @@
 
 use std::process::Command;
 
+use super::router::queue_disciplines;
 use crate::command::killed::killed_after;
 use crate::command::{xcp, Space, Traces, XCP};
 use crate::common::turn;
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_datapath::testing::{self, can_run, skipped};
 
 /// Kills a command at each of its moments, has `after` look, and says how many
 /// there were.
@@ -71,27 +72,102 @@ fn a_router_that_is_half_there_is_completed_or_taken_down() {
     before.gone();
 }
 
+/// Whatever the next command is, it does what it does to a router that is whole.
+#[test]
+fn a_router_that_is_half_changed_is_changed_or_taken_down() {
+    const PLAIN: &str = "router add v0 --capacity 10mbit";
+    const SHAPED: &str = "router add v0 --capacity 10mbit --shape";
+    const SLOWER: &str = "router add v0 --capacity 10mbit --shape 5mbit --limit 30";
+    const DEL: &str = "router del v0";
+    let _turn = turn();
+    let Some(before) = begin("change of a router, killed") else {
+        return;
+    };
+    let space = Space::new("kch");
+    for (from, to) in [(SHAPED, SLOWER), (PLAIN, SHAPED), (SHAPED, PLAIN)] {
+        for next in [to, PLAIN, DEL] {
+            let result = || {
+                space.xcp(next).ok();
+                queue_disciplines(&space)
+            };
+            space.xcp(from).ok();
+            let wanted = result();
+            let change = || {
+                space.xcp(from).ok();
+                space.command(to)
+            };
+            let moments = at_every_moment(change, |moment| {
+                let case = format!("{from}; {to}, killed at {moment}; {next}");
+                assert_eq!(result(), wanted, "{case}");
+            });
+            assert!(moments > 5, "{moments}");
+        }
+    }
+    let _ = space.xcp(DEL);
+    before.gone();
+}
+
+#[test]
+fn a_router_that_is_half_renewed_is_renewed() {
+    const ADD: &str = "router add v0 --capacity 10mbit";
+    let _turn = turn();
+    let Some(before) = begin("upgrade of a router, killed") else {
+        return;
+    };
+    let space = Space::new("kre");
+    let upgrade = || {
+        space.xcp(ADD).ok();
+        space.within(|| testing::call_another_version("v0").unwrap());
+        space.command(ADD)
+    };
+    let moments = at_every_moment(upgrade, |moment| {
+        space.xcp(ADD).ok();
+        let again = space.xcp(&format!("{ADD} --json")).ok().json();
+        assert_eq!(again["change"], "unchanged", "moment {moment}");
+    });
+    assert!(moments > 10, "{moments}");
+    space.xcp("router del v0").ok();
+    before.gone();
+}
+
 #[test]
 fn a_host_that_is_half_on_is_completed_or_taken_down() {
+    const DEFAULT: &str = "host on --default";
+    const HEADER: &str = "host on --wire header --dev v0 --peers 10.77.2.0/24";
     let _turn = turn();
     let Some(before) = begin("host, killed") else {
         return;
     };
-    let on = || {
-        let mut command = Command::new(XCP);
-        command.args(["host", "on", "--default"]);
-        command
-    };
-    let moments = at_every_moment(on, |moment| {
-        if moment % 2 == 0 {
-            xcp("host on --default").ok();
-            let told = xcp("host show --json").ok().json();
-            assert_eq!(told["default"], true, "moment {moment}");
-        }
-        let _ = xcp("host off");
-    });
-    assert!(moments > 10, "{moments}");
-    xcp("host off").ok();
+    let space = Space::new("kho");
+    let untouched = space.devices();
+    for (from, to) in [
+        (None, DEFAULT),
+        (None, HEADER),
+        (Some(DEFAULT), HEADER),
+        (Some(HEADER), DEFAULT),
+    ] {
+        let told = || space.xcp("host show --json").ok().json();
+        space.xcp(to).ok();
+        let wanted = told();
+        space.xcp("host off").ok();
+        let on = || {
+            if let Some(from) = from {
+                space.xcp(from).ok();
+            }
+            space.command(to)
+        };
+        let moments = at_every_moment(on, |moment| {
+            let case = format!("{from:?}; {to}, killed at {moment}");
+            if moment % 2 == 0 {
+                space.xcp(to).ok();
+                assert_eq!(told(), wanted, "{case}");
+            }
+            let _ = space.xcp("host off");
+            assert_eq!(space.devices(), untouched, "{case}");
+        });
+        assert!(moments > 10, "{moments}");
+        space.xcp("host off").ok();
+    }
     before.gone();
 }
 

@@ -143,7 +143,7 @@ fn all_options_are_told() {
 }
 
 /// What tc says of the queue disciplines of v0, without handles.
-fn queue_disciplines(space: &Space) -> Value {
+pub fn queue_disciplines(space: &Space) -> Value {
     let mut all: Value = serde_json::from_str(&space.tc("-j qdisc show dev v0")).unwrap();
     for qdisc in all.as_array_mut().unwrap() {
         let qdisc = qdisc.as_object_mut().unwrap();

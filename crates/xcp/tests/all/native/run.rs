@@ -2,13 +2,16 @@
 //! `xcp run`: the program's sockets use XCP, its end is ours, and nothing
 //! is left behind.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, Traces, XCP};
 use crate::common::{control, turn};
-use xcp_datapath::testing::can_run;
+use xcp_datapath::testing::{can_run, eventually};
 
 fn run(script: &str) -> Ran {
     Ran::of(Command::new(XCP).args(["run", "--", "sh", "-c", script]))
@@ -67,6 +70,48 @@ fn signals_are_passed_on() {
         assert_eq!(line, "ready\n");
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         assert_eq!(child.wait().unwrap().code(), Some(9), "signal {signal}");
+    }
+    before.gone();
+}
+
+/// It waits for its turn while another command changes something.
+#[test]
+fn an_interrupt_ends_the_wait_for_another_command() {
+    let _turn = turn();
+    let test = "run, interrupted while it waits";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let other = File::options()
+        .create(true)
+        .append(true)
+        .open("/run/xcp.lock")
+        .unwrap();
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the descriptor is open.
+        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_EX) }, 0);
+        let mut run = Command::new(XCP)
+            .args(["run", "true"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(run.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "xcp: waits for another xcp command to end\n");
+        // SAFETY: the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
+        let ended = eventually(|| run.try_wait().unwrap().is_some());
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_UN) }, 0);
+        let status = run.wait().unwrap();
+        assert!(ended, "waited on after signal {signal}");
+        // which a shell tells as 128 and the signal
+        assert_eq!(status.signal(), Some(signal), "{status}");
     }
     before.gone();
 }
