@@ -59,6 +59,26 @@ static __always_inline void release(__u32 *claimed)
 	__sync_lock_test_and_set(claimed, 0);
 }
 
+/* What another CPU may change at any time. */
+#ifndef READ_ONCE
+#define READ_ONCE(v) (*(volatile __typeof__(v) *)&(v))
+#endif
+
+/* The law in force; the CPU's pool is filled by it first. */
+static __always_inline struct xcp_router_law *
+law_in_force(struct xcp_router_cpu *cpu)
+{
+	__u32 epoch = READ_ONCE(link.epoch);
+	struct xcp_router_law *law = &link.law[epoch & 1];
+
+	if (cpu->epoch != epoch) {
+		xcp_router_pool_fill(&cpu->pool, cpu->next_pos[epoch & 1],
+				     cpu->next_neg[epoch & 1], law->shift);
+		cpu->epoch = epoch;
+	}
+	return law;
+}
+
 /* The part of a CPU in the next pools: its part in the last interval's sums. */
 __noinline int split_pool(struct xcp_router_cpu *cpu,
 			  const struct xcp_router_law *law, __u64 traffic_B,
@@ -68,13 +88,10 @@ __noinline int split_pool(struct xcp_router_cpu *cpu,
 
 	if (!cpu || !law)
 		return 0;
-	cpu->next_pos[next] = xcp_router_split(
-		law->pos_pool, cpu->sums.sum_x - cpu->seen_sum_x, sum_x);
-	cpu->next_neg[next] = xcp_router_split(
-		law->neg_pool, cpu->sums.input_traffic_B - cpu->seen_traffic_B,
-		traffic_B);
-	cpu->seen_sum_x = cpu->sums.sum_x;
-	cpu->seen_traffic_B = cpu->sums.input_traffic_B;
+	cpu->next_pos[next] =
+		xcp_router_split(law->pos_pool, cpu->last_sum_x, sum_x);
+	cpu->next_neg[next] =
+		xcp_router_split(law->neg_pool, cpu->last_traffic_B, traffic_B);
 	return 0;
 }
 
@@ -158,6 +175,28 @@ static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 	bpf_ringbuf_submit(r, 0);
 }
 
+/*
+ * What one CPU has seen, in all and in the interval that ends. Its numbers are
+ * read once, for it goes on counting: the parts are of the same total.
+ */
+static __always_inline void collect_cpu(struct xcp_router_sums *sums,
+					struct xcp_router_cpu *cpu)
+{
+	__u64 traffic_B = READ_ONCE(cpu->sums.input_traffic_B);
+	__u64 sum_x = READ_ONCE(cpu->sums.sum_x);
+
+	cpu->last_traffic_B = traffic_B - cpu->seen_traffic_B;
+	cpu->last_sum_x = sum_x - cpu->seen_sum_x;
+	cpu->seen_traffic_B = traffic_B;
+	cpu->seen_sum_x = sum_x;
+	sums->input_traffic_B += traffic_B;
+	sums->sum_x += sum_x;
+	sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
+	sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+	sums->granted_Bps += cpu->sums.granted_Bps;
+	link.other.other_B += cpu->other_B;
+}
+
 /* What all CPUs have seen. */
 static __noinline void collect(void)
 {
@@ -172,12 +211,7 @@ static __noinline void collect(void)
 		cpu = bpf_map_lookup_elem(&cpus, &(__u32){key});
 		if (!cpu)
 			break;
-		sums->input_traffic_B += cpu->sums.input_traffic_B;
-		sums->sum_x += cpu->sums.sum_x;
-		sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
-		sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
-		sums->granted_Bps += cpu->sums.granted_Bps;
-		link.other.other_B += cpu->other_B;
+		collect_cpu(sums, cpu);
 	}
 }
 

@@ -42,9 +42,12 @@ struct xcp_router_cpu {
 	int64_t carry_2005; /* B/s that `option-2005` could not say */
 	uint64_t other_B; /* arrived at the other queue */
 	uint64_t other_left_B; /* of it, before the next sample */
-	/* the claimer's: what it saw at the last end, what comes next */
+	/* the claimer's: what it saw until the last end, and of that in the
+	 * last interval; what comes next */
 	uint64_t seen_traffic_B;
 	uint64_t seen_sum_x;
+	uint64_t last_traffic_B;
+	uint64_t last_sum_x;
 	uint64_t next_pos[2]; /* for the law of an epoch: [epoch & 1] */
 	uint64_t next_neg[2];
 } __attribute__((aligned(128)));

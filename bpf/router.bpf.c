@@ -83,16 +83,10 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 				   const struct xcp_forward *h, __u32 n,
 				   __u64 bytes)
 {
-	__u32 epoch = *(volatile __u32 *)&link.epoch;
-	struct xcp_router_law *law = &link.law[epoch & 1];
+	struct xcp_router_law *law = law_in_force(cpu);
 	struct xcp_claim c;
 	__s32 delta;
 
-	if (cpu->epoch != epoch) {
-		xcp_router_pool_fill(&cpu->pool, cpu->next_pos[epoch & 1],
-				     cpu->next_neg[epoch & 1], law->shift);
-		cpu->epoch = epoch;
-	}
 	if (n > 1)
 		bytes /= n;
 	c = xcp_router_claim(law, bytes, h->x, h->rtt);

@@ -195,6 +195,8 @@ record! {
         other_left_B: u64,
         seen_traffic_B: u64,
         seen_sum_x: u64,
+        last_traffic_B: u64,
+        last_sum_x: u64,
         next_pos: [u64; 2],
         next_neg: [u64; 2],
     }

@@ -71,6 +71,26 @@ impl Bench {
 
     /// The same on several CPUs at once, in one router: a mean for each.
     pub fn time_on(&self, cpus: &[usize], frame: &[u8], repeat: u32) -> Result<Vec<Duration>> {
+        self.run_on(cpus, |program| test_run(program, frame, &mut [], repeat))
+    }
+
+    /// Sends a frame through the router again and again, on several CPUs at
+    /// once; what comes out on each.
+    pub fn send_on(&self, cpus: &[usize], frame: &[u8], times: usize) -> Result<Vec<Vec<Vec<u8>>>> {
+        self.run_on(cpus, |program| {
+            let packet = |_| {
+                let mut out = vec![0; frame.len()];
+                test_run(program, frame, &mut out, 1).map(|_| out)
+            };
+            (0..times).map(packet).collect()
+        })
+    }
+
+    fn run_on<T: Send>(
+        &self,
+        cpus: &[usize],
+        work: impl Fn(BorrowedFd<'_>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
         let program = object::program(&self.object, "xcp_router")?;
         let program = program.as_fd();
         let ready = Barrier::new(cpus.len());
@@ -78,11 +98,11 @@ impl Bench {
             let runs: Vec<_> = cpus
                 .iter()
                 .map(|&cpu| {
-                    let ready = &ready;
+                    let (ready, work) = (&ready, &work);
                     scope.spawn(move || {
                         pin(cpu);
                         ready.wait();
-                        test_run(program, frame, repeat)
+                        work(program)
                     })
                 })
                 .collect();
@@ -176,12 +196,23 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Mean time of one run. libbpf-rs keeps its programs to one thread.
-fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> Result<Duration> {
+/// Mean time of one run; `out` is what comes out of the last. libbpf-rs keeps
+/// its programs to one thread.
+fn test_run(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    out: &mut [u8],
+    repeat: u32,
+) -> Result<Duration> {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
         data_in: frame.as_ptr().cast(),
         data_size_in: frame.len() as u32,
+        data_out: match out {
+            [] => std::ptr::null_mut(),
+            _ => out.as_mut_ptr().cast(),
+        },
+        data_size_out: out.len() as u32,
         repeat: repeat as i32,
         ..Default::default()
     };

@@ -3,6 +3,7 @@
 //! the formats. They run side by side: whoever loads a program has a turn
 //! (`xcp_datapath::testing`).
 
+mod cpus;
 mod device;
 mod dissector;
 mod golden;
