@@ -8,30 +8,38 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::architecture::Architecture;
 use crate::{Error, Result};
 
 /// Debian's own address, for machines that have no Debian mirror configured.
 const DEBIAN: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const IMAGE: &str = "linux-image-";
-/// The kernels for virtual machines: few drivers, so small.
-const FLAVOUR: &str = "-cloud-amd64";
 
-/// The packages of one suite, as the archive lists them now.
+/// The packages of one suite for one architecture, as the archive lists them now.
 pub struct Archive {
     suite: &'static str,
+    architecture: &'static Architecture,
     work: TempDir,
 }
 
 impl Archive {
     /// Fetches the list; what is unpacked goes to the same file system as
     /// `near`.
-    pub fn open(suite: &'static str, near: &Path) -> Result<Self> {
+    pub fn open(
+        suite: &'static str,
+        architecture: &'static Architecture,
+        near: &Path,
+    ) -> Result<Self> {
         let work = tempfile::Builder::new()
             .prefix("fetch-")
             .tempdir_in(near)
             .map_err(|e| Error::io("cache folder", &e))?;
-        let archive = Self { suite, work };
+        let archive = Self {
+            suite,
+            architecture,
+            work,
+        };
         for below in ["lists/partial", "cache/archives/partial", "unpacked"] {
             fs::create_dir_all(archive.at(below)).map_err(|e| Error::io(below, &e))?;
         }
@@ -44,9 +52,10 @@ impl Archive {
 
     /// The newest version of a series such as `6.18`, or of all.
     pub fn newest(&self, series: Option<&str>) -> Result<String> {
-        let pattern = format!("^{IMAGE}.*{FLAVOUR}$");
+        let flavour = self.flavour();
+        let pattern = format!("^{IMAGE}.*{flavour}$");
         let found = self.apt("apt-cache", &["search", "--names-only", &pattern])?;
-        newest_of(&found, series).ok_or_else(|| {
+        newest_of(&found, &flavour, series).ok_or_else(|| {
             Error::new(
                 format!("kernel {}", series.unwrap_or("image")),
                 format!("Debian's {} has none any more", self.suite),
@@ -57,11 +66,12 @@ impl Archive {
 
     /// Downloads a version and unpacks it; the folder is gone with this.
     pub fn fetch(&self, version: &str) -> Result<PathBuf> {
-        let package = format!("{IMAGE}{version}{FLAVOUR}");
+        let version = format!("{version}{}", self.flavour());
+        let package = format!("{IMAGE}{version}");
         let about = self.apt("apt-cache", &["show", "--no-all-versions", &package])?;
-        let pattern = format!("{version}{FLAVOUR}$").replace('+', "\\+");
+        let pattern = format!("{version}$").replace('+', "\\+");
         let there = self.apt("apt-cache", &["search", "--names-only", &pattern])?;
-        let parts = parts_of(&about, version, &there);
+        let parts = parts_of(&about, &version, &there);
         let names = [package].into_iter().chain(parts);
         let arguments: Vec<String> = ["-q", "download"]
             .map(str::to_owned)
@@ -70,7 +80,20 @@ impl Archive {
             .collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.apt("apt-get", &arguments)?;
-        let files = fs::read_dir(self.work.path()).map_err(|e| Error::io("cache folder", &e))?;
+        self.unpack(self.work.path())
+    }
+
+    /// Downloads a package and all that it needs, and unpacks them.
+    pub fn fetch_program(&self, package: &str) -> Result<PathBuf> {
+        let quietly = ["-q", "-y", "--no-install-recommends", "--download-only"];
+        // of what is installed nothing is changed, so others need not wait
+        let unlocked = ["-o", "Debug::NoLocking=true", "install", package];
+        self.apt("apt-get", &[&quietly[..], &unlocked].concat())?;
+        self.unpack(&self.at("cache/archives"))
+    }
+
+    fn unpack(&self, packages: &Path) -> Result<PathBuf> {
+        let files = fs::read_dir(packages).map_err(|e| Error::io("cache folder", &e))?;
         for file in files.flatten().map(|e| e.path()) {
             if file.extension().is_some_and(|e| e == "deb") {
                 run(Command::new("dpkg-deb")
@@ -82,12 +105,18 @@ impl Archive {
         Ok(self.at("unpacked"))
     }
 
+    /// The kernels for virtual machines: few drivers, so small.
+    fn flavour(&self) -> String {
+        format!("-cloud-{}", self.architecture.debian)
+    }
+
     fn at(&self, below: &str) -> PathBuf {
         self.work.path().join(below)
     }
 
     fn apt(&self, tool: &str, args: &[&str]) -> Result<String> {
         let set = |option: &str, value: PathBuf| format!("{option}={}", value.display());
+        let debian = self.architecture.debian;
         run(Command::new(tool)
             .current_dir(self.work.path())
             .env("LC_ALL", "C.UTF-8")
@@ -97,6 +126,8 @@ impl Archive {
             // what is installed here is no part of the suite
             .args(["-o", "Dir::State::status=/dev/null"])
             .args(["-o", &set("Dir::Cache", self.at("cache"))])
+            .args(["-o", &format!("APT::Architecture={debian}")])
+            .args(["-o", &format!("APT::Architectures::={debian}")])
             .args(["-o", "APT::Sandbox::User=root"])
             // without a network, update is content with no list
             .args(["-o", "APT::Update::Error-Mode=any"])
@@ -105,7 +136,7 @@ impl Archive {
 }
 
 /// The newest version of a series, or of all, in what apt-cache found.
-fn newest_of(found: &str, series: Option<&str>) -> Option<String> {
+fn newest_of(found: &str, flavour: &str, series: Option<&str>) -> Option<String> {
     let is_wanted = |version: &&str| match series {
         Some(series) => version
             .strip_prefix(series)
@@ -116,13 +147,14 @@ fn newest_of(found: &str, series: Option<&str>) -> Option<String> {
     found
         .lines()
         .filter_map(|line| line.split_whitespace().next())
-        .filter_map(|name| name.strip_prefix(IMAGE)?.strip_suffix(FLAVOUR))
+        .filter_map(|name| name.strip_prefix(IMAGE)?.strip_suffix(flavour))
         .filter(is_wanted)
         .max_by_key(|version| version_key(version))
         .map(str::to_owned)
 }
 
-/// The packages that a kernel's image package needs of the same version, by
+/// The packages that a kernel's image package needs of the same version and
+/// flavour, by
 /// `apt-cache show`: 7.2 has its files in linux-binary-*, linux-modules-* and
 /// linux-base-*, 6.18 has all in linux-image-*. Only those that are `there`, as
 /// apt-cache found them: in trixie-backports 6.18 asks for a linux-base-* that
@@ -134,7 +166,7 @@ fn parts_of(about: &str, version: &str, there: &str) -> Vec<String> {
             .filter_map(|line| line.split_whitespace().next());
         names.any(|n| n == *name)
     };
-    let end = format!("-{version}{FLAVOUR}");
+    let end = format!("-{version}");
     about
         .lines()
         .filter_map(|line| line.strip_prefix("Depends: "))
@@ -211,7 +243,7 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
 
     #[test]
     fn the_newest_image_of_a_series_or_of_all_is_chosen() {
-        let newest = |series| newest_of(FOUND, series);
+        let newest = |series| newest_of(FOUND, "-cloud-amd64", series);
         assert_eq!(newest(None).as_deref(), Some("7.2.13+deb14"));
         assert_eq!(newest(Some("6.12")).as_deref(), Some("6.12.107+deb13"));
         assert_eq!(newest(Some("6.1")), None);
@@ -230,10 +262,13 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
             "linux-binary-7.2.13+deb14-cloud-amd64",
             "linux-modules-7.2.13+deb14-cloud-amd64",
         ];
-        assert_eq!(parts_of(about, "7.2.13+deb14", there), parts);
+        assert_eq!(parts_of(about, "7.2.13+deb14-cloud-amd64", there), parts);
         let binary = there.lines().next().unwrap_or_default();
-        assert_eq!(parts_of(about, "7.2.13+deb14", binary), parts[..1]);
+        assert_eq!(
+            parts_of(about, "7.2.13+deb14-cloud-amd64", binary),
+            parts[..1]
+        );
         let old = "Depends: kmod, linux-base (>= 4.12~)\n";
-        assert!(parts_of(old, "6.18.5", there).is_empty());
+        assert!(parts_of(old, "6.18.5-cloud-amd64", there).is_empty());
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::architecture::Architecture;
 use crate::guest::MODULE_DIR;
 use crate::kernel::Kernel;
 use crate::{Error, Result};
@@ -31,7 +32,8 @@ const MODULES: &[&str] = &[
     "tcp_bbr",
 ];
 
-/// The player, which is the machine's init.
+/// The player, which is the machine's init; `-ARCHITECTURE` is behind the name
+/// of one for another than this program's.
 const GUEST: &str = "xcp-guest";
 /// Where it is, from the folder of the command: as built, and as installed.
 const GUEST_FOLDERS: &[&str] = &[".", "../libexec/xcp"];
@@ -106,12 +108,16 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
     for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
         archive.dir(dir);
     }
-    program(&mut archive, &guest()?, "init")?;
+    program(&mut archive, kernel, &guest(kernel.architecture)?, "init")?;
     for tool in TOOLS {
-        let path = which(tool).ok_or_else(|| {
-            Error::new(*tool, "not found", "install it: apt-get install iproute2")
-        })?;
-        program(&mut archive, &path, &format!("sbin/{tool}"))?;
+        let name = format!("sbin/{tool}");
+        let path = match &kernel.tools {
+            Some(folder) => folder.join(&name),
+            None => which(tool).ok_or_else(|| {
+                Error::new(*tool, "not found", "install it: apt-get install iproute2")
+            })?,
+        };
+        program(&mut archive, kernel, &path, &name)?;
     }
     for (number, module) in modules(kernel)?.iter().enumerate() {
         let name = format!("{MODULE_DIR}/{number:02}.ko");
@@ -120,13 +126,18 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
     Ok(archive)
 }
 
-fn guest() -> Result<PathBuf> {
+fn guest(architecture: &Architecture) -> Result<PathBuf> {
+    let name = if architecture.is_native() {
+        GUEST.to_owned()
+    } else {
+        format!("{GUEST}-{}", architecture.name)
+    };
     let me = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
     let here = me.parent().unwrap_or(Path::new("/"));
-    let mut places = GUEST_FOLDERS.iter().map(|f| here.join(f).join(GUEST));
+    let mut places = GUEST_FOLDERS.iter().map(|f| here.join(f).join(&name));
     places.find(|path| path.exists()).ok_or_else(|| {
         Error::new(
-            GUEST,
+            &name,
             format!("not beside {}", me.display()),
             "build or install all of it: ./x build, ./x install",
         )
@@ -145,20 +156,62 @@ pub fn which(name: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Adds a program and the shared libraries that ldd names.
-fn program(archive: &mut Archive, path: &Path, name: &str) -> Result<()> {
+/// Adds a program and the shared libraries that it needs.
+fn program(archive: &mut Archive, kernel: &Kernel, path: &Path, name: &str) -> Result<()> {
     archive.file(name, true, &read(path)?);
+    let libraries = match &kernel.tools {
+        None => listed(path)?,
+        Some(folder) => named(
+            path,
+            &folder.join(format!("lib/{}-linux-gnu", kernel.architecture.name)),
+        )?,
+    };
+    for (target, library) in libraries {
+        archive.file(&target, true, &read(&library)?);
+    }
+    Ok(())
+}
+
+/// The libraries that ldd lists, and their places in the archive. It knows
+/// programs of this machine's architecture only.
+fn listed(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let out = Command::new("ldd")
-        .arg(path)
+        .arg(program)
         .env_remove("LD_LIBRARY_PATH") // the machine has none
         .output()
         .map_err(|e| Error::io("ldd", &e))?;
     let text = String::from_utf8_lossy(&out.stdout);
-    for library in text.split_whitespace().filter(|w| w.starts_with('/')) {
-        let target = library.trim_start_matches('/');
-        archive.file(target, true, &read(Path::new(library))?);
+    let paths = text.split_whitespace().filter(|w| w.starts_with('/'));
+    Ok(paths
+        .map(|path| (path.trim_start_matches('/').to_owned(), path.into()))
+        .collect())
+}
+
+/// The libraries in a folder whose names are strings in a program's file, and
+/// those that they name in turn, with their places in the archive.
+fn named(program: &Path, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut others: Vec<String> = fs::read_dir(folder)
+        .map_err(|e| Error::io(folder.display().to_string(), &e))?
+        .flatten()
+        .filter_map(|file| file.file_name().into_string().ok())
+        .filter(|name| name.contains(".so."))
+        .collect();
+    others.sort();
+    let mut found = Vec::new();
+    let mut to_read = vec![program.to_owned()];
+    while let Some(path) = to_read.pop() {
+        let bytes = read(&path)?;
+        let strings: Vec<&[u8]> = bytes.split(|b| *b == 0).collect();
+        others.retain(|name| {
+            let is_named = strings.iter().any(|s| s.ends_with(name.as_bytes()));
+            if is_named {
+                to_read.push(folder.join(name));
+                found.push((format!("lib/{name}"), folder.join(name)));
+            }
+            !is_named
+        });
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The files of [`MODULES`] and of what they need, in loading order.
@@ -212,6 +265,24 @@ fn decompressed(path: &Path) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_is_found_by_its_name_in_a_program_or_another_library() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).expect("file");
+            path
+        };
+        let program = write("program", "\x7fELF\0/lib/ld.so.1\0liba.so.2\0");
+        write("ld.so.1", "");
+        write("liba.so.2", "x\0libb.so.3\0liba.so.2\0");
+        write("libb.so.3", "libc.so.6 is not ended");
+        write("libc.so.6", "");
+        let found = named(&program, dir.path()).expect("all can be read");
+        let targets: Vec<&str> = found.iter().map(|(target, _)| target.as_str()).collect();
+        assert_eq!(targets, ["lib/ld.so.1", "lib/liba.so.2", "lib/libb.so.3"]);
+    }
 
     #[test]
     fn cpio_lists_what_was_added() {

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::architecture::{Architecture, AARCH64, X86_64};
 use crate::archive::Archive;
 use crate::newest::Source;
 use crate::{depmod, newest, Error, Result};
@@ -17,6 +18,9 @@ pub const DEFAULT_SERIES: &str = "6.18";
 
 /// Whatever is the newest kernel that Debian has.
 const NEWEST: &str = "newest";
+
+/// The suite that has ip and tc for another architecture than this program's.
+const TOOLS_SUITE: &str = "trixie";
 
 /// The suites that have Debian's kernel series.
 const SERIES: &[(&str, &str)] = &[
@@ -35,6 +39,10 @@ pub fn is_series(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub image: PathBuf,
+    pub architecture: &'static Architecture,
+    /// The folder that `sbin/ip`, `sbin/tc` and their libraries are below, if
+    /// it is not `/`, whose are of another architecture.
+    pub tools: Option<PathBuf>,
     /// Such as `6.18.15+deb13-cloud-amd64`.
     pub release: String,
     /// The folder that the paths in modules.dep start from.
@@ -43,11 +51,16 @@ pub struct Kernel {
     pub dependencies: String,
 }
 
-/// Finds or fetches a kernel: a series, or `IMAGE` or `IMAGE:MODULES`.
+/// Finds or fetches a kernel: a series, with `-arm64` or `-amd64` behind it if
+/// it is not for this program's architecture, or `IMAGE` or `IMAGE:MODULES`.
 pub fn find(wanted: Option<&str>, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel> {
     let wanted = wanted.unwrap_or(DEFAULT_SERIES);
-    match SERIES.iter().find(|(series, _)| *series == wanted) {
-        Some((series, suite)) => cached(series, suite, step),
+    let (name, architecture) = wanted
+        .rsplit_once('-')
+        .and_then(|(name, debian)| Some((name, Architecture::find(|a| a.debian == debian)?)))
+        .unwrap_or((wanted, Architecture::native()));
+    match SERIES.iter().find(|(series, _)| *series == name) {
+        Some((series, suite)) => cached(series, suite, architecture, step),
         None => named(wanted, step),
     }
 }
@@ -90,7 +103,7 @@ fn with_modules(
             format!("name {}, or the path of an image", series.join(", ")),
         ));
     }
-    let release = release_of(&image)?;
+    let (architecture, release) = kind_of(&image)?;
     let modules = match modules {
         Some(folder) if !folder.is_dir() => {
             return Err(Error::new(
@@ -117,6 +130,8 @@ fn with_modules(
     };
     Ok(Kernel {
         image,
+        architecture,
+        tools: tools(architecture, step)?,
         release,
         modules,
         dependencies,
@@ -143,38 +158,85 @@ fn beside(image: &Path, release: &str) -> Option<PathBuf> {
     has(depmod::LIST).or_else(|| has("kernel"))
 }
 
-/// The release that a bzImage says it is (Linux boot protocol: "HdrS" at
-/// 0x202, offset of the version string at 0x20e, less 0x200).
-fn release_of(image: &Path) -> Result<String> {
+/// The architecture and the release of an image, as it says itself.
+fn kind_of(image: &Path) -> Result<(&'static Architecture, String)> {
     let name = image.display().to_string();
     let bytes = fs::read(image).map_err(|e| Error::io(&name, &e))?;
-    let not_a_kernel = || {
+    let found = if bytes.get(0x202..0x206) == Some(b"HdrS") {
+        release_of_bzimage(&bytes).map(|release| (&X86_64, release))
+    } else if bytes.get(0x38..0x3c) == Some(b"ARM\x64") {
+        release_of_arm64(&bytes).map(|release| (&AARCH64, release))
+    } else {
+        None
+    };
+    found.ok_or_else(|| {
         Error::new(
             &name,
-            "not a Linux kernel image for x86-64 (bzImage)",
+            "not a Linux kernel image for x86-64 (bzImage) or arm64 (Image, not compressed)",
             "name a vmlinuz file",
         )
-    };
-    if bytes.get(0x202..0x206) != Some(b"HdrS") {
-        return Err(not_a_kernel());
-    }
-    let at = bytes
-        .get(0x20e..0x210)
-        .map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])) + 0x200)
-        .ok_or_else(not_a_kernel)?;
-    bytes
-        .get(at..at + 200)
-        .and_then(|text| text.split(|b| *b == b' ' || *b == 0).next())
-        .and_then(|release| String::from_utf8(release.to_vec()).ok())
-        .filter(|release| !release.is_empty())
-        .ok_or_else(not_a_kernel)
+    })
 }
 
-fn cached(series: &str, suite: &'static str, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel> {
-    let dir = cache_dir()?.join("kernels");
+/// By Linux' boot protocol for x86: "HdrS" at 0x202, offset of the version
+/// string at 0x20e, less 0x200.
+fn release_of_bzimage(bytes: &[u8]) -> Option<String> {
+    let offset = bytes.get(0x20e..0x210)?;
+    let at = usize::from(u16::from_le_bytes([offset[0], offset[1]])) + 0x200;
+    first_word(bytes.get(at..at + 200)?)
+}
+
+/// From the banner that the kernel prints at boot: arm64's header has no release.
+fn release_of_arm64(bytes: &[u8]) -> Option<String> {
+    const BANNER: &[u8] = b"Linux version ";
+    let at = bytes.windows(BANNER.len()).position(|w| w == BANNER)? + BANNER.len();
+    first_word(bytes.get(at..at + 200)?)
+}
+
+fn first_word(text: &[u8]) -> Option<String> {
+    let word = text.split(|b| *b == b' ' || *b == 0).next()?;
+    String::from_utf8(word.to_vec())
+        .ok()
+        .filter(|word| !word.is_empty())
+}
+
+/// The folder of ip and tc for another architecture, fetched once.
+fn tools(
+    architecture: &'static Architecture,
+    step: &(dyn Fn(&str) + Sync),
+) -> Result<Option<PathBuf>> {
+    if architecture.is_native() {
+        return Ok(None);
+    }
+    let dir = cache_dir()?.join("tools");
+    fs::create_dir_all(&dir).map_err(|e| Error::io(dir.display().to_string(), &e))?;
+    let _lock = lock(&dir.join(format!("{}.lock", architecture.debian)))?;
+    let place = dir.join(architecture.debian);
+    if !place.exists() {
+        step(&format!(
+            "fetching ip and tc for {} (once)",
+            architecture.debian
+        ));
+        let archive = Archive::open(TOOLS_SUITE, architecture, &dir)?;
+        let unpacked = archive.fetch_program("iproute2")?.join("usr");
+        fs::rename(unpacked, &place).map_err(|e| Error::io(place.display().to_string(), &e))?;
+    }
+    Ok(Some(place))
+}
+
+fn cached(
+    series: &str,
+    suite: &'static str,
+    architecture: &'static Architecture,
+    step: &(dyn Fn(&str) + Sync),
+) -> Result<Kernel> {
+    let mut dir = cache_dir()?.join("kernels");
+    if !architecture.is_native() {
+        dir.push(architecture.debian);
+    }
     fs::create_dir_all(&dir).map_err(|e| Error::io(dir.display().to_string(), &e))?;
     let _lock = lock(&dir.join(format!("{series}.lock")))?;
-    let mut debian = Debian::new(suite, &dir);
+    let mut debian = Debian::new(suite, architecture, &dir);
     let place = if series == NEWEST {
         newest::find(&dir, SystemTime::now(), &mut debian, step)?
     } else {
@@ -191,15 +253,17 @@ fn cached(series: &str, suite: &'static str, step: &(dyn Fn(&str) + Sync)) -> Re
 /// The kernels of one of Debian's suites; asked for when it is first needed.
 struct Debian<'a> {
     suite: &'static str,
+    architecture: &'static Architecture,
     /// Where there is room to unpack.
     near: &'a Path,
     archive: Option<Archive>,
 }
 
 impl<'a> Debian<'a> {
-    fn new(suite: &'static str, near: &'a Path) -> Self {
+    fn new(suite: &'static str, architecture: &'static Architecture, near: &'a Path) -> Self {
         Self {
             suite,
+            architecture,
             near,
             archive: None,
         }
@@ -208,7 +272,7 @@ impl<'a> Debian<'a> {
     fn archive(&mut self) -> Result<&Archive> {
         let archive = match self.archive.take() {
             Some(archive) => archive,
-            None => Archive::open(self.suite, self.near)?,
+            None => Archive::open(self.suite, self.architecture, self.near)?,
         };
         Ok(self.archive.insert(archive))
     }
@@ -221,7 +285,7 @@ impl Source for Debian<'_> {
 
     fn fetch(&mut self, version: &str, place: &Path) -> Result<()> {
         let unpacked = self.archive()?.fetch(version)?;
-        depmod::write(&unpacked, &release_of(&image_in(&unpacked)?)?)?;
+        depmod::write(&unpacked, &kind_of(&image_in(&unpacked)?)?.1)?;
         fs::rename(unpacked, place).map_err(|e| Error::io(place.display().to_string(), &e))
     }
 }

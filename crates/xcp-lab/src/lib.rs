@@ -3,6 +3,7 @@
 //! and the document of all results. What is played in the machine is xcp-player.
 
 pub mod all;
+mod architecture;
 mod archive;
 mod bill;
 pub mod csv;
@@ -26,6 +27,7 @@ mod task;
 mod verified;
 pub mod verify;
 
+pub use architecture::Architecture;
 pub use bill::{Bill, Row};
 pub use limits::Limit;
 pub use native::native_qdiscs;

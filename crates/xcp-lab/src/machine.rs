@@ -11,15 +11,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::architecture::Architecture;
 use crate::capture::{Recording, ROOM_BYTES};
-use crate::guest::{Request, Task, Word, DEBUG_PORT, REQUEST};
+use crate::guest::{Request, Task, Word, REQUEST};
 use crate::initramfs::Archive;
 use crate::kernel::Kernel;
 use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
-pub const QEMU: &str = "qemu-system-x86_64";
 /// A machine that has said nothing after so much of a processor's time will not
 /// boot, nor one that has done nothing with it for ten times as long.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
@@ -36,18 +36,6 @@ const MEMORY_FOR_CAPTURES_MB: u32 = (2 * (ROOM_BYTES >> 20)) as u32;
 const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
 /// QEMU records one processor only. With more, runs may part.
 const CLOCK_OF_MANY: &str = "shift=0,sleep=off";
-
-/// Without true randomness. And without CMPXCHG16B: where a timer's interrupt
-/// met it, QEMU 7.2 left an address in the flags (seen: the direction flag set,
-/// memory cleared backwards, and a panic at boot for one archive in many).
-const CPU: &str = "max,rdrand=off,rdseed=off,cx16=off";
-
-/// The kernel's.
-const PARAMETERS: &str = "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps \
-                          random.trust_cpu=off mitigations=off";
-/// And from 7.0 on: without CMPXCHG16B these kernels take what BPF stores with
-/// sockets from checked caches only.
-const CHECKED_CACHES: &str = " slab_debug=F,kmalloc-*";
 
 /// What a machine gave: its kernel's release, the figures and the samples.
 pub struct Played {
@@ -117,29 +105,28 @@ impl Setup {
     }
 
     /// QEMU's arguments, except for the paths of files, for a kernel of this
-    /// release.
-    pub fn arguments(&self, release: &str) -> Vec<String> {
+    /// architecture and release.
+    pub fn arguments(&self, architecture: &Architecture, release: &str) -> Vec<String> {
         let processors = self.processors.to_string();
         let clock = if self.processors > 1 {
             CLOCK_OF_MANY
         } else {
             CLOCK
         };
-        let parameters = parameters(release);
+        let parameters = parameters(architecture, release);
         let memory_mb = self.memory_mb.to_string();
         let seed = (self.seed as u32).to_string();
-        let voice = format!("isa-debugcon,iobase={DEBUG_PORT:#x},chardev=voice");
         let arguments: &[&[&str]] = &[
             &["-nodefaults", "-no-user-config", "-no-reboot"],
             &["-display", "none", "-smp", &processors],
             &["-m", &memory_mb],
             &["-accel", "tcg", "-icount", clock],
-            &["-cpu", CPU],
+            &["-cpu", architecture.cpu],
             &["-seed", &seed],
             &["-rtc", "base=2026-01-01,clock=vm"],
             &["-append", &parameters],
             &["-chardev", "stdio,id=voice,signal=off"],
-            &["-device", &voice],
+            architecture.voice,
         ];
         arguments.concat().into_iter().map(str::to_owned).collect()
     }
@@ -233,9 +220,9 @@ impl Drop for Running {
 }
 
 fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result<Child> {
-    let mut command = Command::new(QEMU);
+    let mut command = Command::new(kernel.architecture.qemu);
     command
-        .args(setup.arguments(&kernel.release))
+        .args(setup.arguments(kernel.architecture, &kernel.release))
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")
@@ -253,22 +240,25 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
             Ok(())
         });
     }
-    command.spawn().map_err(|e| missing(&e))
+    command
+        .spawn()
+        .map_err(|e| missing(kernel.architecture, &e))
 }
 
 /// The error if QEMU cannot be started.
-pub fn missing(e: &std::io::Error) -> Error {
+pub fn missing(architecture: &Architecture, e: &std::io::Error) -> Error {
     Error::new(
-        QEMU,
+        architecture.qemu,
         e.to_string(),
-        "install it: apt-get install qemu-system-x86",
+        format!("install it: apt-get install {}", architecture.package),
     )
 }
 
-fn parameters(release: &str) -> String {
+/// The kernel's.
+fn parameters(architecture: &Architecture, release: &str) -> String {
     let major = release.split('.').next().and_then(|n| n.parse().ok());
-    let checked = major.is_some_and(|major: u32| major >= 7);
-    PARAMETERS.to_owned() + if checked { CHECKED_CACHES } else { "" }
+    let is_7 = major.is_some_and(|major: u32| major >= 7);
+    architecture.parameters.to_owned() + if is_7 { architecture.parameters_7 } else { "" }
 }
 
 /// Reads the machine's words in a thread of its own.
@@ -299,11 +289,17 @@ fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> E
     let tail: Vec<&str> = said.lines().rev().take(8).collect();
     let tail: Vec<&str> = tail.into_iter().rev().collect();
     let (reason, remedy) = if booted {
-        ("the machine stopped before the end", "report this")
+        (
+            "the machine stopped before the end",
+            "report this".to_owned(),
+        )
     } else {
         (
             "the kernel image does not boot in the machine",
-            "it needs CONFIG_BLK_DEV_INITRD, CONFIG_DEVTMPFS, CONFIG_SERIAL_8250_CONSOLE and CONFIG_X86_IOPL_IOPERM; try --kernel 6.12",
+            format!(
+                "it needs CONFIG_BLK_DEV_INITRD, CONFIG_DEVTMPFS, {}; try --kernel 6.12",
+                kernel.architecture.configuration
+            ),
         )
     };
     Error::new(

@@ -338,7 +338,7 @@ pub struct LabRun {
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]
     pub ip: Option<u8>,
-    /// 6.12, 6.18, newest, or the path of a kernel image
+    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long, conflicts_with = "native")]
     pub kernel: Option<String>,
     /// In namespaces of this host, in real time; needs root
@@ -407,7 +407,7 @@ pub struct LabCheck {
         value_parser = clap::value_parser!(u32).range(1..=255)
     )]
     pub processors: u32,
-    /// 6.12, 6.18, newest, or the path of a kernel image
+    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
     /// Run it even if the result of an earlier run is kept
@@ -420,7 +420,7 @@ pub struct LabBench {
     /// What is counted [default: all of them]
     #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts"])]
     pub what: Vec<String>,
-    /// 6.12, 6.18, newest, or the path of a kernel image
+    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
     /// Run it even if the result of an earlier run is kept

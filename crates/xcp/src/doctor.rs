@@ -5,13 +5,12 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use xcp_datapath::features;
+use xcp_lab::Architecture;
 
 use crate::failure::Failure;
 use crate::out::{Out, Style};
 use crate::path::{Need, NetworkPath, Settings};
 use crate::{table, units};
-
-const QEMU: &str = "qemu-system-x86_64";
 
 #[derive(Serialize)]
 struct Report {
@@ -100,13 +99,17 @@ fn findings() -> Vec<Finding> {
 }
 
 fn emulator() -> Finding {
-    let found = on_path(QEMU);
+    let native = Architecture::native();
+    let found = on_path(native.qemu);
     Finding {
-        name: QEMU.into(),
+        name: native.qemu.into(),
         present: found.is_some(),
         required: false,
         detail: found.unwrap_or_else(|| "not on the PATH".into()),
-        cost: "no lab: apt-get install --no-install-recommends qemu-system-x86".into(),
+        cost: format!(
+            "no lab: apt-get install --no-install-recommends {}",
+            native.package
+        ),
     }
 }
 
@@ -177,7 +180,7 @@ fn verdict(report: &Report, style: &Style) -> String {
     } else {
         style.bad("Hosts and routers do not all work here: see what is MISSING.")
     };
-    let lab = if missing(QEMU) {
+    let lab = if missing(Architecture::native().qemu) {
         style.weak("The lab needs QEMU.")
     } else {
         style.good("The lab works here, without root.")

@@ -72,6 +72,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::architecture::X86_64;
     use crate::experiment::Experiment;
     use crate::guest::Request;
     use crate::house;
@@ -97,7 +98,7 @@ mod tests {
                     version: "QEMU emulator version 7.2.22".into(),
                     firmware: vec![b"bios".to_vec(), b"boot".to_vec()],
                 },
-                arguments: Setup::default().arguments("6.18.15"),
+                arguments: Setup::default().arguments(&X86_64, "6.18.15"),
                 experiment: house::find("zh-validation").expect("is built in"),
                 variant: "xcp".into(),
                 seed: 1,
@@ -135,7 +136,7 @@ mod tests {
                     memory_mb: 1024,
                     ..Setup::default()
                 };
-                w.arguments = setup.arguments("6.18.15");
+                w.arguments = setup.arguments(&X86_64, "6.18.15");
             }),
             ("order of arguments", |w| w.arguments.swap(0, 1)),
             ("duration", |w| w.experiment.duration_s += 1.0),

@@ -19,8 +19,7 @@ pub(crate) struct Session<'a> {
     /// None if there is no folder for them.
     store: Option<Store>,
     ingredients: Ingredients,
-    /// Of the kernel.
-    release: String,
+    kernel: Kernel,
     /// Runs everything again.
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
@@ -40,8 +39,12 @@ impl<'a> Session<'a> {
             .map_err(|e| Error::io(kernel.image.display().to_string(), &e))?;
         let mut session = Self {
             store: None,
-            ingredients: Ingredients::new(archive, &image, emulator::installed()?),
-            release: kernel.release.clone(),
+            ingredients: Ingredients::new(
+                archive,
+                &image,
+                &emulator::installed(kernel.architecture)?,
+            ),
+            kernel: kernel.clone(),
             fresh,
             say,
             said: AtomicBool::new(false),
@@ -75,7 +78,7 @@ impl<'a> Session<'a> {
     }
 
     fn key(&self, setup: Setup, request: &impl Serialize) -> Result<Key> {
-        let arguments = setup.arguments(&self.release);
+        let arguments = setup.arguments(self.kernel.architecture, &self.kernel.release);
         self.ingredients.key(&arguments, request)
     }
 

@@ -76,11 +76,23 @@ fn idle(turns: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     }
     while !stop.load(Ordering::Relaxed) {
         // SAFETY: counts a register down; nothing else is touched.
+        #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(
                 "2:",
                 "dec {loops}",
                 "jnz 2b",
+                loops = inout(reg) LOOPS => _,
+                options(nomem, nostack)
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "subs {loops}, {loops}, #1",
+                "b.ne 2b",
                 loops = inout(reg) LOOPS => _,
                 options(nomem, nostack)
             );

@@ -76,3 +76,46 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
     let again = fs::read(target.path().join("release/xcp-guest")).unwrap();
     assert!(fs::read(built).unwrap() == again, "the programs differ");
 }
+
+/// The first rustc that has a target's standard library: that of the PATH, or
+/// Debian's.
+fn compiler_for(target: &str) -> Option<&'static str> {
+    let has = |rustc: &&str| {
+        let mut ask = Command::new(rustc);
+        let asked = ask.args(["--print", "target-libdir", "--target", target]);
+        asked
+            .output()
+            .is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
+    };
+    ["rustc", "/usr/bin/rustc"].into_iter().find(has)
+}
+
+#[test]
+fn all_of_it_compiles_for_aarch64() {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    const GCC: &str = "aarch64-linux-gnu-gcc";
+    let test = "compiling for aarch64";
+    let Some(rustc) = compiler_for(TARGET) else {
+        return skipped(test, "no rustc here has a standard library for aarch64");
+    };
+    if Command::new(GCC).arg("--version").output().is_err() {
+        return skipped(test, "no aarch64-linux-gnu-gcc");
+    }
+    let out = Command::new(env!("CARGO"))
+        .env_remove("RUSTC_BOOTSTRAP")
+        .env("RUSTC", rustc)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", GCC)
+        .current_dir(ROOT)
+        .args(["build", "--locked", "--workspace", "--target", TARGET])
+        .args([
+            "--target-dir",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/aarch64"),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
