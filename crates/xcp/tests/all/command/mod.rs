@@ -156,6 +156,11 @@ impl Space {
         self.tool(&format!("ip link {action}"));
     }
 
+    /// Moves a device to another namespace.
+    pub fn move_to(&self, device: &str, other: &Self) {
+        self.device(&format!("set {device} netns {}", other.name));
+    }
+
     /// `ip addr` and `ip neigh` in there.
     pub fn address(&self, action: &str) {
         self.tool(&format!("ip addr {action}"));

@@ -13,6 +13,7 @@ mod formats;
 mod hops;
 mod host;
 mod kills;
+mod moves;
 mod neighbours;
 mod queues;
 mod router;
