@@ -332,6 +332,8 @@ pub struct Status {
     /// The device's speed when the router was added, bits per second, where only
     /// measuring tells the capacity, which is never more.
     pub speed_bps: Option<u64>,
+    /// The device's speed now, where that is another: [`add`] goes by it.
+    pub new_speed_bps: Option<u64>,
     /// Less is handed out where the link is found to carry less.
     pub measure: bool,
     /// What is handed out of in the present control interval, bits per second;
@@ -736,6 +738,9 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
         device: device.name.clone(),
         capacity_bps: set(config.params.capacity_Bps * 8),
         speed_bps: set(config.params.most_Bps * 8),
+        new_speed_bps: ethtool::speed(&device.name)
+            .filter(|now_Bps| config.params.capacity_Bps == 0 && *now_Bps != config.params.most_Bps)
+            .map(|now_Bps| now_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),

@@ -19,6 +19,7 @@ mod queues;
 mod router;
 mod run;
 mod sockets;
+mod speeds;
 mod trace;
 mod transfer;
 mod trust;
