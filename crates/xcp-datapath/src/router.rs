@@ -22,7 +22,7 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, device, error, ethtool, features, link, object, qdisc, wire, Error, Result, Term,
+    bpffs, device, error, ethtool, features, layout, link, object, qdisc, wire, Error, Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -53,6 +53,9 @@ const MAPS: [(&str, &str); 4] = [
     (".data.link", "state"),
     ("trace", trace::PIN),
 ];
+
+/// What commands read of them.
+const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
@@ -420,8 +423,13 @@ fn find(device: &Device) -> Result<Option<PathBuf>> {
     Ok(folders().find(|dir| is_on(dir, device.index)))
 }
 
+/// The same, where its records are laid out as in this build.
 fn readable(device: &Device) -> Result<PathBuf> {
-    find(device)?.ok_or_else(|| no_router(&device.name))
+    let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
+    match layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
+        true => Ok(dir),
+        false => Err(object::other_version(&device.name)),
+    }
 }
 
 /// Gives the folder of a device's router its name, if the device has moved. A
@@ -600,6 +608,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     if let Some(shape) = options.shape() {
         shape::install(device, shape, dir)?;
     }
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
     bpffs::mark(&dir.join(COMPLETE).join(object::ROUTER.build()))
 }
 
@@ -636,6 +645,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
         Some(shape) => shape::install(device, shape, dir)?,
         None => shape::remove(device, dir)?,
     };
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
     let complete = dir.join(COMPLETE);
     let others = fs::read_dir(&complete).into_iter().flatten().flatten();
     let others: Vec<PathBuf> = others.map(|entry| entry.path()).collect();
@@ -694,6 +704,13 @@ pub(crate) fn call_another_build(device: &Device) -> Result<()> {
     let complete = readable(device)?.join(COMPLETE);
     let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
     bpffs::mark(&complete.join("another"))
+}
+
+/// For tests: its records are laid out in another way.
+pub(crate) fn call_another_layout(device: &Device) -> Result<()> {
+    let dir = readable(device)?;
+    call_another_build(device)?;
+    layout::mark(&dir, &object::ROUTER, &["config"])
 }
 
 /// What the router of a device keeps of its link.
