@@ -16,8 +16,8 @@ use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, error, features, link, netns, object, peers, socket, Cgroup, Cure,
-    Error, Prefix, Result, Spoken, Wire,
+    bpffs, cgroup, device, error, features, layout, link, netns, object, peers, socket, Cgroup,
+    Cure, Error, Prefix, Result, Spoken, Wire,
 };
 
 const PART: &str = "host";
@@ -327,6 +327,7 @@ fn load_into(dir: &Path) -> Result<()> {
     }
     pin_programs(&option, dir)?;
     device::create_table(dir)?;
+    layout::mark(dir, &object::OPTION, &SHARED)?;
     bpffs::mark(&dir.join(BUILD).join(build()))?;
     register(&mut load_control(open_control(dir)?)?, dir)
 }
@@ -367,6 +368,9 @@ fn build() -> String {
 /// are go on. Their congestion control stays the one that they began with.
 fn renew() -> Result<()> {
     let dir = bpffs::dir(PART);
+    if !layout::is_ours(&dir, &object::OPTION, &SHARED)? {
+        return Err(object::other_version("records of connections"));
+    }
     let mut open = object::open(&object::OPTION)?;
     object::reuse(&mut open, &SHARED, &dir)?;
     let option = object::load(&object::OPTION, open)?;
@@ -407,6 +411,12 @@ pub(crate) fn call_another_build() -> Result<()> {
     let build = bpffs::dir(PART).join(BUILD);
     let _ = fs::remove_dir_all(&build);
     bpffs::mark(&build.join("another"))
+}
+
+/// For tests of it: the maps are of a build that lays them out in another way.
+pub(crate) fn call_another_layout() -> Result<()> {
+    call_another_build()?;
+    layout::mark(&bpffs::dir(PART), &object::OPTION, &[CONFIG])
 }
 
 /// Loads the congestion control, with the hooks that this kernel has.

@@ -12,6 +12,7 @@ mod ethtool;
 pub mod features;
 pub mod host;
 pub mod intf;
+mod layout;
 mod link;
 pub mod medium;
 mod named_bits;

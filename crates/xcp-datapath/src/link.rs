@@ -111,17 +111,24 @@ fn create_with(
     owned(fd, "attaching the program")
 }
 
-/// The programs of a device, by their numbers in the kernel, the first one
-/// first.
-pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<u32>> {
-    let mut ids = [0; PROGRAMS_MAX];
+/// A program on a device, and its link, by their numbers in the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Attached {
+    pub program: u32,
+    pub link: u32,
+}
+
+/// The programs of a device of this network namespace, the first one first.
+pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<Attached>> {
+    let (mut programs, mut links) = ([0; PROGRAMS_MAX], [0; PROGRAMS_MAX]);
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
-        prog_ids: ids.as_mut_ptr(),
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
         ..Default::default()
     };
-    options.__bindgen_anon_1.count = ids.len() as u32;
-    // SAFETY: the array has room for as many as the options say, and both live
+    options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
+    // SAFETY: the arrays have room for as many as the options say, and all live
     // through the call.
     let rc =
         unsafe { libbpf_sys::bpf_prog_query_opts(device as i32, direction.kind(), &mut options) };
@@ -130,7 +137,17 @@ pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<u32>> {
     }
     // SAFETY: the kernel has filled in the number.
     let count = unsafe { options.__bindgen_anon_1.count } as usize;
-    Ok(ids.into_iter().take(count).collect())
+    let all = programs.into_iter().zip(links).take(count);
+    Ok(all
+        .map(|(program, link)| Attached { program, link })
+        .collect())
+}
+
+/// The device that a tcx link is on, by its number in the network namespace
+/// where it is; 0 if it is gone.
+pub fn device_of(info: &libbpf_sys::bpf_link_info) -> u32 {
+    // SAFETY: the kernel fills this member for tcx links.
+    unsafe { info.__bindgen_anon_1.tcx.ifindex }
 }
 
 /// Has a link run another program from now on: no packet passes without one.

@@ -25,14 +25,25 @@ pub struct Image {
 }
 
 impl Image {
-    /// Tells this build of it from others, in letters and digits (FNV-1a).
+    /// Tells this build of it from others.
     pub fn build(&self) -> String {
-        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        format!(
-            "{:016x}",
-            self.bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
-        )
+        hash(self.bytes)
     }
+
+    pub(crate) fn bytes(&self) -> &'static [u8] {
+        self.bytes
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with(&self, bytes: &'static [u8]) -> Self {
+        Self { bytes, ..*self }
+    }
+}
+
+/// Tells bytes from others, in letters and digits (FNV-1a).
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix))
 }
 
 macro_rules! image {
@@ -145,7 +156,7 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
         .ok_or_else(|| missing(name))
 }
 
-fn missing(name: &str) -> Error {
+pub(crate) fn missing(name: &str) -> Error {
     Error::new(
         name,
         "not in the BPF object",

@@ -12,7 +12,7 @@ use crate::intf::{Queue, QueueConfig, QueueKey, Record};
 use crate::router::{Framing, Limits};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
-use crate::{bpffs, features, object, Error, Result};
+use crate::{bpffs, features, layout, object, Error, Result};
 
 /// The name by which `tc` knows it.
 pub const KIND: &str = "xcp";
@@ -22,6 +22,7 @@ pub(crate) const RECORDS: &str = "queues";
 const CONFIGS: &str = "queue_configs";
 const INDEX: &str = "queue_index";
 const MEDIA: &str = "media";
+const MAPS: [&str; 4] = [RECORDS, CONFIGS, INDEX, MEDIA];
 /// The link by which it is registered; pinned last.
 const LINK: &str = "link";
 
@@ -73,7 +74,14 @@ pub(crate) fn is_registered() -> bool {
 
 fn register_now() -> Result<()> {
     if is_registered() {
-        return Ok(());
+        return match layout::is_ours(&bpffs::dir(PART), &object::QDISC, &MAPS)? {
+            true => Ok(()),
+            false => Err(Error::new(
+                "queue discipline xcp",
+                "put there by another version of xcp, whose records are different",
+                "take off all routers that use it: xcp router del DEV",
+            )),
+        };
     }
     bpffs::create(PART)?;
     // what a command that was killed has left half done
@@ -95,9 +103,10 @@ fn register_now() -> Result<()> {
 fn load() -> Result<()> {
     let dir = bpffs::dir(PART);
     let mut loaded = object::load(&object::QDISC, object::open(&object::QDISC)?)?;
-    for map in [RECORDS, CONFIGS, INDEX, MEDIA] {
+    for map in MAPS {
         object::pin_map(&mut loaded, map, &dir.join(map))?;
     }
+    layout::mark(&dir, &object::QDISC, &MAPS)?;
     let failure = |e| object::failure("queue discipline xcp", &e);
     object::map_mut(&mut loaded, KIND)?
         .attach_struct_ops()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The XCP router on an output link: one program instance per device, pinned
-//! in `router/NETNS-IFINDEX`.
+//! in `router/NETNS-IFINDEX`. A device that moves to another network namespace
+//! takes its router along; the folder gets its new name with the next command
+//! that changes something.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -20,7 +22,7 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, device, error, ethtool, features, link, object, qdisc, wire, Error, Result, Term,
+    bpffs, device, error, ethtool, features, layout, link, object, qdisc, wire, Error, Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -51,6 +53,9 @@ const MAPS: [(&str, &str); 4] = [
     (".data.link", "state"),
     ("trace", trace::PIN),
 ];
+
+/// What commands read of them.
+const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
@@ -330,6 +335,8 @@ pub struct Status {
     /// The device's speed when the router was added, bits per second, where only
     /// measuring tells the capacity, which is never more.
     pub speed_bps: Option<u64>,
+    /// The device's speed now, where that is another: [`add`] goes by it.
+    pub new_speed_bps: Option<u64>,
     /// Less is handed out where the link is found to carry less.
     pub measure: bool,
     /// What is handed out of in the present control interval, bits per second;
@@ -386,6 +393,67 @@ fn part(ifindex: u32) -> Result<String> {
     Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
 }
 
+/// The link by which the router of a folder is attached to its device.
+fn link_of(dir: &Path) -> Option<libbpf_sys::bpf_link_info> {
+    link::info(link::open(&dir.join("link")).ok()?.as_fd()).ok()
+}
+
+/// Whether the router of a folder is on the device of this network namespace
+/// with this number. A device elsewhere may have the same.
+fn is_on(dir: &Path, ifindex: u32) -> bool {
+    let on_device = |id| {
+        link::tcx_programs(ifindex, Direction::Egress)
+            .is_ok_and(|all| all.iter().any(|attached| attached.link == id))
+    };
+    link_of(dir).is_some_and(|info| link::device_of(&info) == ifindex && on_device(info.id))
+}
+
+/// The folders of all routers of the system.
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(bpffs::dir("router"));
+    entries.into_iter().flatten().flatten().map(|e| e.path())
+}
+
+/// The folder of a device's router, whose name may be of where it was before.
+fn find(device: &Device) -> Result<Option<PathBuf>> {
+    let named = bpffs::dir(&part(device.index)?);
+    if is_on(&named, device.index) {
+        return Ok(Some(named));
+    }
+    Ok(folders().find(|dir| is_on(dir, device.index)))
+}
+
+/// The same, where its records are laid out as in this build.
+fn readable(device: &Device) -> Result<PathBuf> {
+    let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
+    match layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
+        true => Ok(dir),
+        false => Err(object::other_version(&device.name)),
+    }
+}
+
+/// Gives the folder of a device's router its name, if the device has moved. A
+/// router that has that name and is not here any more is taken off.
+fn settle(device: &Device) -> Result<()> {
+    let part = part(device.index)?;
+    let named = bpffs::dir(&part);
+    let found = find(device)?;
+    if found.as_ref() == Some(&named) {
+        return Ok(());
+    }
+    if object::exists(&named.join("link")) {
+        link::detach(link::open(&named.join("link"))?.as_fd());
+        bpffs::remove(&part)?;
+    }
+    let Some(found) = found else {
+        return Ok(());
+    };
+    // its queue discipline stayed behind, so `add` is to set all up anew
+    let _ = fs::remove_dir(found.join(COMPLETE).join(object::ROUTER.build()));
+    let _ = fs::remove_dir_all(&named);
+    fs::rename(&found, &named).map_err(|e| Error::io(named.display().to_string(), &e))
+}
+
 fn no_router(dev: &str) -> Error {
     Error::new(
         dev,
@@ -439,6 +507,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     refuse_unmeasurable(&device, options)?;
+    settle(&device)?;
     let options = options.over(&device);
     if object::exists(&dir.join(COMPLETE)) {
         return match object::exists(&dir.join(COMPLETE).join(object::ROUTER.build())) {
@@ -532,6 +601,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     if let Some(shape) = options.shape() {
         shape::install(device, shape, dir)?;
     }
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
     bpffs::mark(&dir.join(COMPLETE).join(object::ROUTER.build()))
 }
 
@@ -575,6 +645,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
         Some(shape) => shape::install(device, shape, dir)?,
         None => shape::remove(device, dir)?,
     };
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
     bpffs::mark(&complete.join(object::ROUTER.build()))
 }
 
@@ -584,6 +655,7 @@ pub fn del(dev: &str) -> Result<()> {
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     sweep();
+    settle(&device)?;
     if !object::exists(&bpffs::dir(&part(device.index)?)) {
         return Err(no_router(dev));
     }
@@ -603,16 +675,9 @@ fn take_down(device: &Device) -> Result<()> {
 
 /// Removes what devices that are gone have left pinned.
 fn sweep() {
-    let Ok(entries) = fs::read_dir(bpffs::dir("router")) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let gone = link::open(&entry.path().join("link"))
-            .and_then(|fd| link::info(fd.as_fd()))
-            // SAFETY: the kernel fills this member for tcx links, which ours are.
-            .is_ok_and(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } == 0);
-        if gone {
-            let name = entry.file_name();
+    for dir in folders() {
+        if link_of(&dir).is_some_and(|info| link::device_of(&info) == 0) {
+            let name = dir.file_name().unwrap_or_default();
             let _ = bpffs::remove(&format!("router/{}", name.to_string_lossy()));
             let _ = qdisc::tidy();
         }
@@ -623,24 +688,27 @@ fn sweep() {
 pub fn show(dev: &str) -> Result<Status> {
     error::require_root("xcp router show")?;
     let device = Device::find(dev)?;
-    let dir = bpffs::dir(&part(device.index)?);
-    if !object::exists(&dir) {
-        return Err(no_router(dev));
-    }
-    status(device.name, device.index, &dir)
+    let dir = readable(&device)?;
+    status(&device, &dir)
 }
 
 /// For tests of [`renew`].
 pub(crate) fn call_another_build(device: &Device) -> Result<()> {
-    let complete = bpffs::dir(&part(device.index)?).join(COMPLETE);
+    let complete = readable(device)?.join(COMPLETE);
     let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
     bpffs::mark(&complete.join("another"))
 }
 
+/// For tests: its records are laid out in another way.
+pub(crate) fn call_another_layout(device: &Device) -> Result<()> {
+    let dir = readable(device)?;
+    call_another_build(device)?;
+    layout::mark(&dir, &object::ROUTER, &["config"])
+}
+
 /// What the router of a device keeps of its link.
 pub(crate) fn link(device: &Device) -> Result<RouterLink> {
-    let dir = bpffs::dir(&part(device.index)?);
-    object::read_record(&object::pinned_map(&dir.join("state"))?, 0)
+    object::read_record(&object::pinned_map(&readable(device)?.join("state"))?, 0)
 }
 
 /// Reads the control intervals of a device's router from now on. Only one at
@@ -648,37 +716,29 @@ pub(crate) fn link(device: &Device) -> Result<RouterLink> {
 pub fn trace(dev: &str) -> Result<Trace> {
     error::require_root("xcp router trace")?;
     let device = Device::find(dev)?;
-    let dir = bpffs::dir(&part(device.index)?);
-    if !object::exists(&dir) {
-        return Err(no_router(dev));
-    }
+    let dir = readable(&device)?;
     Trace::open(&device, dir)
 }
 
 /// All routers of this network namespace.
 pub fn list() -> Result<Vec<Status>> {
     error::require_root("xcp router show")?;
-    let prefix = format!("{}-", rtnl::netns()?);
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(bpffs::dir("router"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|e| {
-            let name = e.file_name().into_string().ok()?;
-            Some((name.strip_prefix(&prefix)?.parse().ok()?, e.path()))
-        })
+    let mut found: Vec<(u32, PathBuf)> = folders()
+        .filter_map(|dir| Some((link::device_of(&link_of(&dir)?), dir)))
+        .filter(|(index, dir)| is_on(dir, *index))
         .collect();
     found.sort();
     found
         .into_iter()
         // one that is half there is told by no one, and `add` or `del` ends it
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
-        .filter_map(|(index, dir)| Some((rtnl::name_of(index)?, index, dir)))
-        .map(|(name, index, dir)| status(name, index, &dir))
+        .filter_map(|(index, _)| rtnl::name_of(index))
+        .map(|name| show(&name))
         .collect()
 }
 
-fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
+fn status(device: &Device, dir: &Path) -> Result<Status> {
+    let index = device.index;
     let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
     let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
@@ -687,9 +747,12 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
     let has_queue = config.queue > 0;
     let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
     Ok(Status {
-        device,
+        device: device.name.clone(),
         capacity_bps: set(config.params.capacity_Bps * 8),
         speed_bps: set(config.params.most_Bps * 8),
+        new_speed_bps: ethtool::speed(&device.name)
+            .filter(|now_Bps| config.params.capacity_Bps == 0 && *now_Bps != config.params.most_Bps)
+            .map(|now_Bps| now_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),
         link_bps: set(link.state.capacity.link_Bps * 8).filter(|_| config.measure != 0),
@@ -699,7 +762,7 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
         qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
         qdisc_replaced: has_queue && !is_shared,
         programs_before: programs_before(index, dir)?,
-        shape_bps: shape::rate(dir).map(|rate| rate * 8),
+        shape_bps: shape::rate(device, dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.seen.backlog_B,
@@ -721,7 +784,8 @@ fn status(device: String, index: u32, dir: &Path) -> Result<Status> {
 fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
     let ours = link::info(link::open(&dir.join("link"))?.as_fd())?.prog_id;
     let all = link::tcx_programs(index, Direction::Egress)?;
-    let before: Vec<u32> = all.into_iter().take_while(|id| *id != ours).collect();
+    let all = all.into_iter().map(|attached| attached.program);
+    let before: Vec<u32> = all.take_while(|id| *id != ours).collect();
     if before.is_empty() {
         return Ok(Vec::new());
     }

@@ -216,7 +216,10 @@ pub(crate) fn remove(device: &Device, dir: &Path) -> Result<bool> {
 }
 
 /// The rate that a router's device is held to, bytes per second.
-pub(crate) fn rate(dir: &Path) -> Option<u64> {
+pub(crate) fn rate(device: &Device, dir: &Path) -> Option<u64> {
+    if !is_ours(device) {
+        return None;
+    }
     let name = mark(dir)?.file_name()?.to_str()?.to_owned();
     name.split('-').next()?.parse().ok()
 }

@@ -416,6 +416,16 @@ pub fn call_host_another_version() -> Result<()> {
     host::call_another_build()
 }
 
+/// The same, and that its maps hold records of another layout.
+pub fn call_host_another_layout() -> Result<()> {
+    host::call_another_layout()
+}
+
+/// Has the router of a device say that its records have another layout.
+pub fn call_another_layout(dev: &str) -> Result<()> {
+    router::call_another_layout(&Device::find(dev)?)
+}
+
 /// What the router of a device keeps of its link.
 pub fn router_link(dev: &str) -> Result<RouterLink> {
     router::link(&Device::find(dev)?)

@@ -159,6 +159,18 @@ fn capacity(bps: Option<u64>) -> String {
     bps.map_or_else(|| "auto".into(), |bps| units::rate(bps as f64))
 }
 
+/// The same, and what the device has become since.
+fn limit(status: &Status) -> String {
+    let set = capacity(status.capacity_bps);
+    match status.new_speed_bps {
+        Some(bps) => format!(
+            "{set}; the device has another speed now, {}: add the router again",
+            units::rate(bps as f64)
+        ),
+        None => set,
+    }
+}
+
 fn framing(framing: &Framing) -> String {
     let mut text = format!("{} B per packet", framing.overhead_bytes);
     if framing.mpu_bytes > 0 {
@@ -231,7 +243,7 @@ fn share(status: &Status) -> String {
 fn describe(status: &Status, style: &Style) -> String {
     let head = style.bold(&status.device);
     let rows = [
-        ("capacity", capacity(status.capacity_bps)),
+        ("capacity", limit(status)),
         (
             "capacity in use",
             status
@@ -282,6 +294,7 @@ mod tests {
             device: "eth0".into(),
             capacity_bps: Some(10_000_000),
             speed_bps: Some(1_000_000_000),
+            new_speed_bps: None,
             measure: true,
             capacity_in_use_bps: Some(8_200_000),
             link_bps: Some(8_100_000),

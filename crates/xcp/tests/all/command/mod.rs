@@ -156,6 +156,16 @@ impl Space {
         self.tool(&format!("ip link {action}"));
     }
 
+    /// `ip tuntap` in there.
+    pub fn tuntap(&self, action: &str) {
+        self.tool(&format!("ip tuntap {action}"));
+    }
+
+    /// Moves a device to another namespace.
+    pub fn move_to(&self, device: &str, other: &Self) {
+        self.device(&format!("set {device} netns {}", other.name));
+    }
+
     /// `ip addr` and `ip neigh` in there.
     pub fn address(&self, action: &str) {
         self.tool(&format!("ip addr {action}"));

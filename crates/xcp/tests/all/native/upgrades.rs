@@ -101,3 +101,36 @@ fn a_hosts_programs_are_replaced_under_traffic() {
         assert_eq!(control(&a), "xcp", "{wire}");
     }
 }
+
+/// Records of one size may mean something else.
+#[test]
+fn records_of_another_layout_are_not_read() {
+    let _turn = turn();
+    if !can_run("records of another layout") {
+        return;
+    }
+    let net = Net::new("y");
+    let options = router::Options {
+        capacity_bytes_per_s: LINK_BPS,
+        ..router::Options::default()
+    };
+    let reason = "written by another version of xcp";
+    net.within("r", || {
+        router::add("s", options).unwrap();
+        testing::call_another_layout("s").unwrap();
+        assert_eq!(router::show("s").unwrap_err().reason, reason);
+        assert_eq!(router::list().unwrap_err().reason, reason);
+        // its own records take the place of those
+        assert_eq!(router::add("s", options).unwrap(), Change::Changed);
+        router::show("s").unwrap();
+    });
+
+    let _host = HostOn::new();
+    testing::call_host_another_layout().unwrap();
+    let refused = host::on(&host::Options::default()).unwrap_err();
+    assert_eq!(refused.reason, reason);
+    assert!(host::is_on(), "what runs goes on");
+    host::off().unwrap();
+    let on = host::on(&host::Options::default()).unwrap();
+    assert_eq!(on.change, Change::Added);
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A device takes its router along to another network namespace, where `xcp
+//! router` finds it.
+
+use std::net::UdpSocket;
+
+use crate::command::{Space, Traces};
+use crate::common::turn;
+use serde_json::{json, Value};
+use xcp_datapath::testing::can_run;
+
+/// Two namespaces, and a router on w0 of the first.
+fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {
+    let _turn = turn();
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let (home, away) = (Space::new("home"), Space::new("away"));
+    home.device("set v0 name w0");
+    home.xcp(add).ok();
+    body(&home, &away);
+    before.gone();
+}
+
+fn routers(space: &Space) -> Value {
+    space.xcp("router show --json").ok().json()
+}
+
+fn shown(space: &Space) -> Value {
+    space.xcp("router show w0 --json").ok().json()
+}
+
+fn change(space: &Space, args: &str) -> Value {
+    let ran = space.xcp(&format!("router add {args} --json")).ok();
+    ran.json()["change"].clone()
+}
+
+fn index_of(space: &Space, device: &str) -> u32 {
+    let name = std::ffi::CString::new(device).unwrap();
+    // SAFETY: the argument is a C string.
+    space.within(|| unsafe { libc::if_nametoindex(name.as_ptr()) })
+}
+
+/// What passes w0 is counted by its router; moved devices are down and have no
+/// addresses.
+fn assert_counts(space: &Space) {
+    space.device("set w0 up");
+    space.address("replace 10.78.0.1/24 dev w0");
+    space.neighbour("replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev w0");
+    let count = || shown(space)["other_packets"].as_u64().unwrap();
+    let before = count();
+    space.within(|| {
+        let socket = UdpSocket::bind("10.78.0.1:0").unwrap();
+        for _ in 0..10 {
+            socket.send_to(b"x", ("10.78.0.2", 9)).unwrap();
+        }
+    });
+    assert!(count() >= before + 10);
+}
+
+#[test]
+fn a_router_goes_with_its_device_and_comes_back() {
+    moves(
+        "router moved",
+        "router add w0 --capacity 10mbit",
+        |home, away| {
+            home.device("set v1 up");
+            assert_counts(home);
+            let packets = shown(home)["other_packets"].as_u64();
+            let number = index_of(home, "w0");
+
+            home.move_to("w0", away);
+            assert_ne!(index_of(away, "w0"), number, "another has that number");
+            assert_eq!(routers(home), json!([]));
+            assert_eq!(routers(away), json!([shown(away)]));
+            assert_eq!(shown(away)["capacity_bps"], 10_000_000);
+            assert!(shown(away)["other_packets"].as_u64() >= packets);
+            assert_counts(away);
+            away.xcp("router show v0").failed(
+                1,
+                "xcp: v0: no XCP router on this device\n  \
+             help: add one: xcp router add v0 --capacity 10mbit\n",
+            );
+            assert_eq!(change(away, "w0 --capacity 20mbit"), "changed");
+            assert_eq!(change(away, "w0 --capacity 20mbit"), "unchanged");
+            assert_counts(away);
+
+            away.move_to("w0", home);
+            assert_eq!(routers(away), json!([]));
+            assert_eq!(shown(home)["capacity_bps"], 20_000_000);
+            assert_counts(home);
+            home.xcp("router del w0").ok();
+            assert_eq!(routers(home), json!([]));
+        },
+    );
+}
+
+#[test]
+fn a_router_is_taken_off_where_its_device_is() {
+    moves(
+        "router moved, taken off",
+        "router add w0 --capacity 10mbit",
+        |home, away| {
+            home.move_to("w0", away);
+            assert_eq!(home.xcp("router del w0").code, Some(1));
+            away.xcp("router del w0").ok();
+            assert_eq!(routers(away), json!([]));
+        },
+    );
+}
+
+/// The kernel takes queue disciplines off a device that moves.
+#[test]
+fn a_moved_device_is_not_said_to_be_shaped() {
+    let add = "router add w0 --capacity 10mbit --shape";
+    moves("router moved, shaped", add, |home, away| {
+        let shaped = |space: &Space| {
+            let shown = shown(space);
+            shown["shape_bps"] == 10_000_000
+                || (shown["qdisc"] == "xcp" && shown["qdisc_replaced"] == false)
+        };
+        assert!(shaped(home), "{}", shown(home));
+        home.move_to("w0", away);
+        assert!(!shaped(away), "{}", shown(away));
+        assert_eq!(change(away, "w0 --capacity 10mbit --shape"), "changed");
+        assert!(shaped(away), "{}", shown(away));
+        away.xcp("router del w0").ok();
+    });
+}
+
+#[test]
+fn another_device_with_its_number_is_another() {
+    moves(
+        "router moved, number taken",
+        "router add w0 --capacity 10mbit",
+        |home, away| {
+            let number = index_of(home, "w0");
+            home.move_to("w0", away);
+            home.device(&format!("add w0 index {number} type veth peer name w1"));
+            assert_eq!(index_of(home, "w0"), number);
+            assert_eq!(home.xcp("router show w0").code, Some(1));
+            assert_eq!(home.xcp("router del w0").code, Some(1));
+            assert_eq!(change(home, "w0 --capacity 20mbit"), "added");
+            assert_eq!(shown(home)["capacity_bps"], 20_000_000);
+            home.xcp("router del w0").ok();
+        },
+    );
+}

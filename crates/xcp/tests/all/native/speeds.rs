@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A device's link gets another speed.
+
+use std::io;
+
+use crate::command::{Space, Traces};
+use crate::common::turn;
+use serde_json::json;
+use xcp_datapath::testing::{can_run, skipped};
+
+#[test]
+fn a_router_tells_of_another_speed_and_goes_by_it() {
+    let _turn = turn();
+    let test = "speed of a device";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("speed");
+    // a driver that takes what it is told
+    space.tuntap("add t0 mode tap");
+    let set = |mbit| space.within(|| set_speed("t0", mbit));
+    if let Err(e) = set(100) {
+        return skipped(test, &format!("tap devices take no speed here: {e}"));
+    }
+    let add = |args: &str| {
+        let ran = space.xcp(&format!("router add t0 {args} --json")).ok();
+        ran.json()["change"].clone()
+    };
+    let speeds = || {
+        let shown = space.xcp("router show t0 --json").ok().json();
+        (shown["speed_bps"].clone(), shown["new_speed_bps"].clone())
+    };
+    let text = || space.xcp("router show t0").ok().out;
+
+    assert_eq!(add("--capacity auto"), "added");
+    assert_eq!(speeds(), (json!(100_000_000), json!(null)));
+    assert!(
+        text().contains("\n  capacity             auto\n"),
+        "{}",
+        text()
+    );
+
+    set(1000).unwrap();
+    assert_eq!(speeds(), (json!(100_000_000), json!(1_000_000_000)));
+    let told = "auto; the device has another speed now, 1.0 Gb/s: add the router again\n";
+    assert!(text().contains(told), "{}", text());
+    assert_eq!(add("--capacity auto"), "changed");
+    assert_eq!(speeds(), (json!(1_000_000_000), json!(null)));
+    assert_eq!(add("--capacity auto"), "unchanged");
+
+    // a capacity that was given goes before it
+    add("--capacity 10mbit");
+    set(10).unwrap();
+    assert_eq!(speeds(), (json!(null), json!(null)));
+    space.xcp("router del t0").ok();
+    before.gone();
+}
+
+/// What `ethtool -s DEVICE speed MBIT` does.
+fn set_speed(device: &str, mbit: u32) -> io::Result<()> {
+    const GSET: u32 = 1;
+    const SSET: u32 = 2;
+    const SPEED: usize = 3;
+    const SPEED_HIGH: usize = 7;
+    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the
+    // size of the kernel's; the socket is closed at the end.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let mut settings = [0u32; 11];
+        let record = settings.as_mut_ptr();
+        request.ifr_ifru.ifru_data = record.cast();
+        let ask = |request: &mut libc::ifreq| match libc::ioctl(
+            socket,
+            libc::SIOCETHTOOL as _,
+            request,
+        ) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        *record = GSET;
+        let done = ask(&mut request).and_then(|()| {
+            *record = SSET;
+            *record.add(SPEED) = *record.add(SPEED) & 0xffff_0000 | mbit & 0xffff;
+            *record.add(SPEED_HIGH) = *record.add(SPEED_HIGH) & 0xffff_0000 | mbit >> 16;
+            ask(&mut request)
+        });
+        libc::close(socket);
+        done
+    }
+}
