@@ -24,14 +24,13 @@
  *   d       = sum_rtt_x / sum_x
  *   y       = input_traffic / elapsed
  *   a       = G + G' / 2              granted, and not seen in y yet
- *   b       = min(Q / (C d), 1)       a deep queue counts up to twice
- *   F       = alpha (C - y - a) - beta (1 + b) Q / d  aggregate change, B/s
+ *   F       = alpha (C - y - a) - beta Q / d    aggregate change, B/s
  *   shuffle = max(0, gamma y - |F|)                   gamma: core/xcp_flows.h
  *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
  *
  * G is what headers left with in the interval, G' in the one before, at most
  * size / RTT a packet, and at least -size / max(RTT, d): nobody gives back more
- * than he has been seen to send. The published law has a = b = 0. It decides
+ * than he has been seen to send. The published law has a = 0. It decides
  * again what it has decided and does not see yet, so its alpha must be small:
  * then a link that varies needs pushes and cuts beside it, which this one does
  * not (docs/law.md).
@@ -94,10 +93,9 @@ enum xcp_law_term {
 	XCP_LAW_GAINS = 1, /* alpha and beta; else 0.4 and 0.226 */
 	XCP_LAW_GRANTED = 2, /* G in a */
 	XCP_LAW_BEFORE = 4, /* G' in a */
-	XCP_LAW_DEEP = 8, /* b */
-	XCP_LAW_EXPECT = 16, /* expected; else input_traffic */
-	XCP_LAW_PASS_ON = 32, /* the second case of a departure */
-	XCP_LAW_SHUFFLE = 64, /* gamma by the flows; else 0.1 */
+	XCP_LAW_EXPECT = 8, /* expected; else input_traffic */
+	XCP_LAW_PASS_ON = 16, /* the second case of a departure */
+	XCP_LAW_SHUFFLE = 32, /* gamma by the flows; else 0.1 */
 };
 
 struct xcp_router_params {
@@ -416,19 +414,6 @@ XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
 	return ahead < least ? least : ahead;
 }
 
-/* (1 + b) Q / d */
-XCP_INLINE struct xcp_num xcp_router_drain(const struct xcp_router_state *s,
-					   uint32_t without,
-					   struct xcp_num drain)
-{
-	uint64_t deep =
-		xcp_num_fixed(xcp_num_div(drain, xcp_num_of(s->capacity_Bps)),
-			      31, 1ULL << 31);
-
-	deep *= xcp_router_has(without, XCP_LAW_DEEP);
-	return xcp_num_mul(drain, xcp_num_scaled((1ULL << 31) + deep, -31));
-}
-
 /*
  * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.
  * Writes the next law and returns true; after an interval without XCP packets
@@ -492,7 +477,6 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 			  gains * (XCP_BETA_Q32 - XCP_BETA_PUBLISHED_Q32));
 	ahead = xcp_router_ahead(s, without, granted_Bps);
 	s->granted_Bps = granted_Bps;
-	drain_num = xcp_router_drain(s, without, drain_num);
 
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),

@@ -79,9 +79,8 @@ const PUBLISHED: u32 = crate::Params::PUBLISHED;
 const GAINS: u32 = 1;
 const GRANTED: u32 = 2;
 const BEFORE: u32 = 4;
-const DEEP: u32 = 8;
-const EXPECT: u32 = 16;
-const PASS_ON: u32 = 32;
+const EXPECT: u32 = 8;
+const PASS_ON: u32 = 16;
 
 /// What waits to be passed on is at most this part of the pool.
 const PASSED_ON: f64 = 1.0 / 16.0;
@@ -312,11 +311,8 @@ impl Model {
         }
         self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
         self.interval_s = self.d_s;
-        let (mut coming_Bps, mut drain_Bps) = (self.y_Bps, self.queue_B / self.d_s);
-        coming_Bps = (coming_Bps + ahead_Bps).max(0.0);
-        if has(DEEP) {
-            drain_Bps *= 1.0 + (drain_Bps / capacity_Bps).min(1.0);
-        }
+        let drain_Bps = self.queue_B / self.d_s;
+        let coming_Bps = (self.y_Bps + ahead_Bps).max(0.0);
         self.f_Bps = alpha * (capacity_Bps - coming_Bps) - beta * drain_Bps;
         let shuffle = (gamma * self.y_Bps - self.f_Bps.abs()).max(0.0);
         self.pos_Bps = self.f_Bps.max(0.0) + shuffle;

@@ -52,9 +52,9 @@ pub struct Params {
 
 impl Params {
     /// All bits of `enum xcp_law_term`: the published law.
-    pub const PUBLISHED: u32 = 127;
+    pub const PUBLISHED: u32 = 63;
     /// gamma by the flows.
-    const SHUFFLE: u32 = 64;
+    const SHUFFLE: u32 = 32;
 }
 
 /// Sums over arrivals; they only grow.

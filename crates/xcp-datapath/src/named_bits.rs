@@ -91,14 +91,12 @@ named_bits! {
         Granted = 2 "granted",
         /// So does half of what was granted in the one before.
         Before = 4 "before",
-        /// A deep queue is drained twice as fast.
-        Deep = 8 "deep",
         /// A cut falls on the bytes that will come.
-        Expect = 16 "expect",
+        Expect = 8 "expect",
         /// What a packet does not want goes to the next.
-        PassOn = 32 "pass-on",
+        PassOn = 16 "pass-on",
         /// Much is shuffled while flows come and go, and little otherwise.
-        Shuffle = 64 "shuffle",
+        Shuffle = 32 "shuffle",
     }
 }
 

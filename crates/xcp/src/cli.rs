@@ -216,9 +216,9 @@ pub struct RouterAdd {
     pub no_anticipate: bool,
     /// Leave parts of the law out, to see what they are for: gains (alpha 0.6
     /// and beta 0.4), granted (what was granted counts as come), before (and
-    /// half of what was before that), deep (a deep queue is drained faster),
-    /// expect (a cut falls on the bytes that will come), pass-on (what a packet
-    /// does not want goes to the next), shuffle (much while flows come and go)
+    /// half of what was before that), expect (a cut falls on the bytes that will
+    /// come), pass-on (what a packet does not want goes to the next), shuffle
+    /// (much while flows come and go)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::term)]
     #[arg(conflicts_with = "no_anticipate")]
     pub without: Vec<Term>,

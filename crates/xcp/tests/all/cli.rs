@@ -71,7 +71,7 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
     xcp("router add lo --capacity 1mbit --without calm").failed(
         2,
         "xcp: --without calm: no such part of the law\n  help: give some of gains, granted, \
-         before, deep, expect, pass-on, shuffle\n",
+         before, expect, pass-on, shuffle\n",
     );
 }
 
@@ -90,7 +90,7 @@ fn options_that_make_no_sense_together() {
     for args in [
         "router add lo --capacity 1mbit --atm --ptm",
         "router add lo --capacity 1mbit --shape --no-qdisc",
-        "router add lo --capacity 1mbit --no-anticipate --without deep",
+        "router add lo --capacity 1mbit --no-anticipate --without expect",
         "router trace lo --csv --json",
     ] {
         let ran = xcp(args);

@@ -80,7 +80,8 @@ fn all_options_are_told() {
         return;
     };
     let space = Space::new("opt");
-    let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33 --without deep,granted";
+    let set =
+        "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33 --without expect,granted";
     let added = space.xcp(&format!("router add v0 {set} --json"));
     assert_eq!(
         added.ok().json(),
@@ -110,7 +111,7 @@ fn all_options_are_told() {
         ("overhead_bytes", json!(-14)),
         ("mpu_bytes", json!(64)),
         ("cells", json!("atm")),
-        ("without", json!(["granted", "deep"])),
+        ("without", json!(["granted", "expect"])),
     ] {
         assert_eq!(told[name], value, "{name}");
     }
