@@ -19,7 +19,7 @@ use crate::machines::{side_by_side, workplace};
 use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::rig::Rig;
 use crate::run::{Progress, Tell};
-use crate::{house, interrupt, metrics, results, Error, Result};
+use crate::{house, interrupt, kept, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.
 const SEED: u64 = 1;
@@ -70,6 +70,11 @@ pub enum State {
     Judged(Box<Judged>),
     /// It could not be run.
     Failed { reason: String },
+    /// It is not kept, but the document has the row that it would give.
+    Written {
+        /// Of the kernel.
+        release: String,
+    },
     /// It is neither kept nor quick, and only quick ones were asked for.
     Unchecked,
 }
@@ -79,7 +84,7 @@ pub enum State {
 pub struct Judged {
     /// Release of the kernel.
     pub release: String,
-    /// Names the result: SHA-256 of all that can change it.
+    /// Names the row: SHA-256 of all that can change it.
     pub key: String,
     /// Not run this time.
     pub kept: bool,
@@ -111,7 +116,7 @@ impl State {
         match self {
             Self::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
             Self::Failed { .. } => false,
-            Self::Unchecked => true,
+            Self::Written { .. } | Self::Unchecked => true,
         }
     }
 }
@@ -133,7 +138,7 @@ impl Row {
     pub fn remarks(&self) -> impl Iterator<Item = &CheckResult> {
         let checks = match &self.state {
             State::Judged(judged) => &judged.result.checks[..],
-            State::Failed { .. } | State::Unchecked => &[],
+            State::Failed { .. } | State::Written { .. } | State::Unchecked => &[],
         };
         checks.iter().filter(|c| c.verdict != Verdict::Ok)
     }
@@ -154,17 +159,24 @@ impl Planned {
 
     /// Runs it, and compares its figures with the checks of the experiment.
     pub fn play(&self, rig: &Rig, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
-        let request = self.request()?;
-        let played = rig.play(&request, work, tell)?;
-        Ok(self.judge(rig.key(&request)?, false, played))
+        let played = rig.play(&self.request()?, work, tell)?;
+        Ok(self.judge(self.key(rig)?, false, played))
+    }
+
+    /// Of its row: of the result and of the checks that it is compared with.
+    pub fn key(&self, rig: &Rig) -> Result<String> {
+        let broken = |e: serde_json::Error| Error::new("checks", e.to_string(), "report this");
+        let checks = serde_json::to_string(&self.experiment.checks).map_err(broken)?;
+        let result = rig.key(&self.request()?)?;
+        Ok(kept::digest(format!("{result}\n{checks}").as_bytes()).to_string())
     }
 
     /// The same of an earlier run, if it is kept.
     fn find(&self, rig: &Rig) -> Result<Option<Judged>> {
-        let request = self.request()?;
-        let key = rig.key(&request)?;
-        let found = rig.find(&request)?;
-        Ok(found.map(|played| self.judge(key, true, played)))
+        let Some(played) = rig.find(&self.request()?)? else {
+            return Ok(None);
+        };
+        Ok(Some(self.judge(self.key(rig)?, true, played)))
     }
 
     fn judge(&self, key: String, kept: bool, played: Played) -> Judged {
@@ -240,11 +252,21 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     let say = |step: &str| progress(Progress::Step(step));
     let planned = plan()?;
     let rigs = rigs(planned.iter(), options.fresh, &say);
+    let before = options.results.as_ref().map(fs::read_to_string);
+    let before = before.and_then(|text| text.ok()).unwrap_or_default();
+    let written = results::read(&before);
     let mut states = Vec::new();
     for one in &planned {
+        let is_written = |key: &str| {
+            let row = written.get(&one.case);
+            !options.fresh && row.is_some_and(|row| row.tells(key) && row.passes())
+        };
         states.push(match &rigs[one.case.kernel.as_str()] {
             Ok(rig) => match one.find(rig)? {
                 Some(judged) => State::Judged(Box::new(judged)),
+                None if is_written(&one.key(rig)?) => State::Written {
+                    release: rig.release().to_owned(),
+                },
                 None => State::Unchecked,
             },
             Err(e) => State::failed(e),
@@ -276,7 +298,6 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     let rows: Vec<Row> = rows.collect();
     if let Some(path) = &options.results {
         let name = path.display().to_string();
-        let before = fs::read_to_string(path).unwrap_or_default();
         let text = results::document(&rows, &before);
         fs::write(path, text).map_err(|e| Error::io(name, &e))?;
     }

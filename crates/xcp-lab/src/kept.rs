@@ -26,6 +26,7 @@ use tempfile::NamedTempFile;
 use crate::{kernel, Error, Result};
 use entry::Keep;
 pub use entry::Label;
+pub(crate) use key::digest;
 use key::Key;
 pub(crate) use session::Session;
 

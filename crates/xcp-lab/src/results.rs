@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The document of all results: one table, a row per case. A row that was not
-//! made anew stays, marked as stale.
+//! made anew stays, marked as stale if it would be another one now.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ Every experiment of the lab, on each kernel that it is shown on, as `./x experim
 --results docs/results.md`) wrote it. Its figures are those of `xcp lab run EXPERIMENT --variant
 VARIANT --kernel LINUX`; a variant without checks is there to compare with.
 
-The key names all that can change a result: the programs, the kernel, QEMU, the experiment. The same
+The key names all that can change a row: the programs, the kernel, QEMU, the experiment. The same
 key gives the same row, to the byte; `xcp lab verify` draws some rows and runs them again. Another
 compiler or kernel gives another key and may give other figures. A row that says *stale* is of an
 earlier build.
@@ -40,6 +40,8 @@ const COLUMNS: [&str; 12] = [
 
 /// What the key of a row is followed by if the row was not made anew.
 const STALE: &str = ", stale";
+/// A check that is missed, a case that could not be run.
+const FAILED: &str = "FAILED: ";
 /// So many of a key's digits are enough to tell results apart.
 const KEY_DIGITS: usize = 12;
 
@@ -49,6 +51,18 @@ pub(crate) struct Written {
     /// Its first digits; empty if there is none.
     pub key: String,
     pub line: String,
+}
+
+impl Written {
+    /// Whether it is the row with this key.
+    pub fn tells(&self, key: &str) -> bool {
+        self.key == short(key)
+    }
+
+    /// Whether all its checks are met, or known gaps.
+    pub fn passes(&self) -> bool {
+        !self.line.contains(FAILED)
+    }
 }
 
 /// The document with these rows. Of those not judged, what the document said
@@ -63,7 +77,11 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
                 releases.insert(&case.kernel, &judged.release);
                 lines.push(line(case, judged));
             }
-            State::Failed { reason } => lines.push(bare(case, &format!("FAILED: {reason}"))),
+            State::Failed { reason } => lines.push(bare(case, &format!("{FAILED}{reason}"))),
+            State::Written { release } => {
+                releases.insert(&case.kernel, release);
+                lines.extend(before.get(case).map(|written| written.line.clone()));
+            }
             State::Unchecked => lines.push(match before.get(case) {
                 Some(written) => stale(written),
                 None => bare(case, "not run"),
@@ -172,8 +190,10 @@ fn checks(result: &VariantResult) -> String {
 /// What is to be said of a check that is not simply met.
 fn remark(check: &CheckResult) -> String {
     let CheckResult { name, measured, .. } = check;
-    let note = check.note().map_or("FAILED".into(), |note| note);
-    format!("{note}: {name}, measured {measured}")
+    match check.note() {
+        Some(note) => format!("{note}: {name}, measured {measured}"),
+        None => format!("{FAILED}{name}, measured {measured}"),
+    }
 }
 
 #[cfg(test)]
@@ -251,6 +271,11 @@ mod tests {
             ]),
             "",
         );
+        let written = || State::Written {
+            release: "6.18.5".into(),
+        };
+        let same = rows([("a", written()), ("b", written()), ("c", State::Unchecked)]);
+        assert_eq!(document(&same, &first), first);
         let again = rows([
             ("a", State::Unchecked),
             ("b", judged(0.75, None)),

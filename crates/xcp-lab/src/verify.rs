@@ -67,7 +67,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             continue;
         };
         match &rigs[case.kernel.as_str()] {
-            Ok(rig) if written.key == results::short(&rig.key(&planned.request()?)?) => {
+            Ok(rig) if written.tells(&planned.key(rig)?) => {
                 current.push(Current {
                     planned,
                     rig,

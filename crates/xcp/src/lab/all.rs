@@ -64,12 +64,16 @@ fn numbers(all: &All) -> String {
     let number = |wanted: fn(&State) -> bool| all.rows.iter().filter(|r| wanted(&r.state)).count();
     let kept = number(|s| matches!(s, State::Judged(judged) if judged.kept));
     let run = number(|s| matches!(s, State::Judged(judged) if !judged.kept));
+    let written = number(|s| matches!(s, State::Written { .. }));
     let unchecked = number(|s| matches!(s, State::Unchecked));
     let failed = all.rows.iter().filter(|r| !r.ok()).count();
     let mut text = format!(
         "{}: {run} run, {kept} kept from earlier runs, {failed} failed\n",
         count(all.rows.len(), "case")
     );
+    if written > 0 {
+        text += &format!("{written} stand in the document as they would be written now\n");
+    }
     if unchecked > 0 {
         text += &format!(
             "{unchecked} not checked, for they are not quick and not kept: \
