@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The messages of XCP-i, version 1. Integers are big-endian.
+//!
+//! ```text
+//!  0  magic "XCPi"
+//!  4  version, 1
+//!  5  kind
+//!  6  length of the message with padding and tag, u16
+//!  8  stream, u64: one conversation
+//! 16  sequence, u64
+//! 24  what the kind has
+//! -16 tag: the first 16 bytes of HMAC-SHA256 over all before it
+//! ```
+//!
+//! [`Message::parse`] accepts exactly the bytes that [`Message::build`] makes.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// UDP port of both ends: "XC".
+pub const PORT: u16 = 0x5843;
+/// Version of the format.
+pub const VERSION: u8 = 1;
+/// Most bytes of a message: a jumbo frame of 9,000 B without IPv6 and UDP.
+pub const MAX_LENGTH: u16 = 8_952;
+/// Fewest bytes of a probe.
+pub const MIN_PROBE_LENGTH: u16 = (HEAD + PROBE + TAG) as u16;
+/// Most corrections in a report, which then has 570 B: less than any link cuts.
+pub const MAX_CORRECTIONS: usize = 64;
+/// Fewest bytes of a key: 128 bits, as much as a tag has.
+pub const MIN_KEY: usize = 16;
+/// A probe's number when it belongs to no train.
+pub const SINGLE: u16 = 0xffff;
+
+const MAGIC: &[u8; 4] = b"XCPi";
+const HEAD: usize = 24;
+const TAG: usize = 16;
+const PROBE: usize = 12;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not a message of XCP-i.
+    #[error("no message of XCP-i: it does not begin with \"XCPi\"")]
+    Magic,
+    /// Another version.
+    #[error("XCP-i version {0} is unknown (this is version {VERSION})")]
+    Version(u8),
+    /// Too short, too long, or not as long as it says.
+    #[error("the message does not have the length that it should have")]
+    Length,
+    /// Not made with this key.
+    #[error("the message was not made with this key, or was changed")]
+    Tag,
+    /// Another kind.
+    #[error("message kind {0} is unknown")]
+    Kind(u8),
+    /// A field has a value that it cannot have.
+    #[error("{0} has a value that it cannot have")]
+    Value(&'static str),
+}
+
+/// A shared key is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the shared key has {0} bytes; it needs at least {MIN_KEY}")]
+pub struct ShortKey(pub usize);
+
+/// A key for HMAC-SHA256.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    /// A key of at least [`MIN_KEY`] bytes.
+    ///
+    /// # Errors
+    /// The key is shorter.
+    pub fn new(key: &[u8]) -> Result<Self, ShortKey> {
+        if key.len() < MIN_KEY {
+            return Err(ShortKey(key.len()));
+        }
+        let mac = Hmac::new_from_slice(key).map_err(|_| ShortKey(key.len()))?;
+        Ok(Key(mac))
+    }
+
+    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        self.0.clone().chain_update(bytes)
+    }
+
+    /// The first 16 bytes of the HMAC.
+    pub(crate) fn tag(&self, bytes: &[u8]) -> [u8; TAG] {
+        let mac = self.mac(bytes).finalize().into_bytes();
+        std::array::from_fn(|i| mac[i])
+    }
+
+    /// Whether that is `tag`, in constant time.
+    pub(crate) fn verify(&self, bytes: &[u8], tag: &[u8; TAG]) -> bool {
+        self.mac(bytes).verify_truncated_left(tag).is_ok()
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The conversation, chosen at random by the asker.
+    pub stream: u64,
+    /// Each end numbers what it sends in a stream. An acknowledgement has the
+    /// number of the request that it answers.
+    pub sequence: u64,
+    /// What the kind has.
+    pub body: Body,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Asker to answerer: please measure.
+    Request(Request),
+    /// Answerer to asker: what was granted.
+    Acknowledgement(Acknowledgement),
+    /// Answerer to asker: its way is what is measured.
+    Probe(Probe),
+    /// Answerer to asker: what was sent.
+    Report(Report),
+    /// The stream is over. It names its sender, so that it cannot be sent back
+    /// to it as the other end's.
+    Bye(Role),
+}
+
+/// An end of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The downstream edge, which estimates.
+    Asker,
+    /// The upstream edge, which sends probes.
+    Answerer,
+}
+
+/// The addresses of both ends, IPv4 as in `::ffff:192.0.2.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The asker's.
+    pub asker: Ipv6Addr,
+    /// The answerer's.
+    pub answerer: Ipv6Addr,
+}
+
+impl Path {
+    /// Between these.
+    #[must_use]
+    pub fn new(asker: IpAddr, answerer: IpAddr) -> Self {
+        let wide = |ip| match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        Path {
+            asker: wide(asker),
+            answerer: wide(answerer),
+        }
+    }
+}
+
+/// What the asker wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Time between two single probes, us; 0 for none.
+    pub interval_us: u32,
+    /// Length of a single probe's message, B.
+    pub size_B: u16,
+    /// The train to send once.
+    pub train: Train,
+    /// What the asker has estimated so far, B/s; 0 for nothing.
+    pub estimate_Bps: u64,
+}
+
+/// A chirp: the gaps between packets shrink geometrically.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Train {
+    /// Packets, 0 for no train.
+    pub packets: u16,
+    /// Length of a packet's message, B.
+    pub size_B: u16,
+    /// Rate of the first gap, B/s.
+    pub lowest_Bps: u64,
+    /// Rate of the last gap, B/s.
+    pub highest_Bps: u64,
+}
+
+/// A cookie: the proof that the asker gets what is sent to its address.
+pub type Cookie = [u8; 16];
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks whom: no other router with the same key answers it, or sends
+    /// probes to another address.
+    pub path: Path,
+    /// What the last acknowledgement gave; 0 in a stream's first request.
+    pub cookie: Cookie,
+    /// What is wanted.
+    pub ask: Ask,
+}
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Probes will come.
+    Accepted,
+    /// The cookie is not good: ask again with this one.
+    CookieNeeded,
+    /// There are too many requests or askers: ask again later.
+    Busy,
+    /// This router does not answer now.
+    Refused,
+}
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The answer.
+    pub status: Status,
+    /// The cookie for the next request, 0 if there is none.
+    pub cookie: Cookie,
+    /// What was granted.
+    pub grant: Grant,
+}
+
+/// What the answerer will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Time between two single probes, us; 0 for none.
+    pub interval_us: u32,
+    /// Packets of the train.
+    pub train_packets: u16,
+}
+
+/// A probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// When it was sent, by the answerer's clock, ns.
+    pub sent_ns: u64,
+    /// Its number in its train, or [`SINGLE`].
+    pub number: u16,
+    /// The train.
+    pub train: u16,
+    /// Length of its message, B: zeros fill it up.
+    pub length: u16,
+}
+
+/// A report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Bytes of XCP packets sent towards the asker since the stream began.
+    pub xcp_B: u64,
+    /// Probes sent since the stream began.
+    pub probes: u64,
+    /// Better times of probes, at most [`MAX_CORRECTIONS`].
+    pub corrections: Vec<Correction>,
+}
+
+/// When the kernel has really sent a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Correction {
+    /// The report's sequence number less the probe's.
+    pub behind: u32,
+    /// What to add to the probe's time, ns.
+    pub offset_ns: i32,
+}
+
+/// Takes fields from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(Error::Length)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    fn u8(&mut self) -> Result<u8, Error> {
+        self.take().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, Error> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Error> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Error> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+impl Message {
+    /// Reads a message. No field is believed before the tag is verified: magic,
+    /// version and length only say where the tag is.
+    ///
+    /// # Errors
+    /// The bytes are not exactly one message made with this key.
+    pub fn parse(bytes: &[u8], key: &Key) -> Result<Self, Error> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Error::Magic);
+        }
+        let version = *bytes.get(MAGIC.len()).ok_or(Error::Length)?;
+        if version != VERSION {
+            return Err(Error::Version(version));
+        }
+        let (signed, tag) = bytes.split_last_chunk::<TAG>().ok_or(Error::Length)?;
+        if bytes.len() < HEAD + TAG || bytes.len() > usize::from(MAX_LENGTH) {
+            return Err(Error::Length);
+        }
+        if !key.verify(signed, tag) {
+            return Err(Error::Tag);
+        }
+        let mut reader = Reader(&signed[MAGIC.len() + 1..]);
+        let kind = reader.u8()?;
+        let length = reader.u16()?;
+        if usize::from(length) != bytes.len() {
+            return Err(Error::Length);
+        }
+        let (stream, sequence) = (reader.u64()?, reader.u64()?);
+        let body = Body::parse(kind, length, &mut reader)?;
+        if !reader.0.is_empty() {
+            return Err(Error::Length);
+        }
+        Ok(Message {
+            stream,
+            sequence,
+            body,
+        })
+    }
+
+    /// Writes a message. A probe's length and the number of corrections are cut
+    /// to what the format has room for.
+    #[must_use]
+    pub fn build(&self, key: &Key) -> Vec<u8> {
+        let mut out = Vec::with_capacity(usize::from(MIN_PROBE_LENGTH) * 2);
+        out.extend(MAGIC);
+        out.extend([VERSION, self.body.kind(), 0, 0]);
+        out.extend(self.stream.to_be_bytes());
+        out.extend(self.sequence.to_be_bytes());
+        self.body.build(&mut out);
+        let length = (out.len() + TAG) as u16; // at most MAX_LENGTH
+        out[6..8].copy_from_slice(&length.to_be_bytes());
+        let tag = key.tag(&out);
+        out.extend(tag);
+        out
+    }
+}
+
+impl Body {
+    fn kind(&self) -> u8 {
+        match self {
+            Body::Request(_) => 1,
+            Body::Acknowledgement(_) => 2,
+            Body::Probe(_) => 3,
+            Body::Report(_) => 4,
+            Body::Bye(_) => 5,
+        }
+    }
+
+    fn parse(kind: u8, length: u16, r: &mut Reader) -> Result<Self, Error> {
+        Ok(match kind {
+            1 => Body::Request(Request {
+                path: Path {
+                    asker: r.take().map(Ipv6Addr::from)?,
+                    answerer: r.take().map(Ipv6Addr::from)?,
+                },
+                cookie: r.take()?,
+                ask: Ask::parse(r)?,
+            }),
+            2 => Body::Acknowledgement(Acknowledgement {
+                status: Status::parse(r.u8()?)?,
+                cookie: r.take()?,
+                grant: Grant {
+                    interval_us: r.u32()?,
+                    train_packets: r.u16()?,
+                },
+            }),
+            3 => Body::Probe(Probe::parse(length, r)?),
+            4 => Body::Report(Report::parse(r)?),
+            5 => Body::Bye(match r.u8()? {
+                1 => Role::Asker,
+                2 => Role::Answerer,
+                _ => return Err(Error::Value("the sender's role")),
+            }),
+            _ => return Err(Error::Kind(kind)),
+        })
+    }
+
+    fn build(&self, out: &mut Vec<u8>) {
+        let from = out.len();
+        match self {
+            Body::Request(request) => {
+                out.extend(request.path.asker.octets());
+                out.extend(request.path.answerer.octets());
+                out.extend(request.cookie);
+                let ask = &request.ask;
+                out.extend(ask.interval_us.to_be_bytes());
+                out.extend(ask.size_B.to_be_bytes());
+                out.extend(ask.train.packets.to_be_bytes());
+                out.extend(ask.train.size_B.to_be_bytes());
+                out.extend(ask.train.lowest_Bps.to_be_bytes());
+                out.extend(ask.train.highest_Bps.to_be_bytes());
+                out.extend(ask.estimate_Bps.to_be_bytes());
+            }
+            Body::Acknowledgement(a) => {
+                out.push(a.status.number());
+                out.extend(a.cookie);
+                out.extend(a.grant.interval_us.to_be_bytes());
+                out.extend(a.grant.train_packets.to_be_bytes());
+            }
+            Body::Probe(probe) => {
+                out.extend(probe.sent_ns.to_be_bytes());
+                out.extend(probe.number.to_be_bytes());
+                out.extend(probe.train.to_be_bytes());
+                let length = probe.length.clamp(MIN_PROBE_LENGTH, MAX_LENGTH);
+                out.resize(from + usize::from(length) - HEAD - TAG, 0);
+            }
+            Body::Report(report) => {
+                let count = report.corrections.len().min(MAX_CORRECTIONS);
+                out.extend(report.xcp_B.to_be_bytes());
+                out.extend(report.probes.to_be_bytes());
+                out.extend((count as u16).to_be_bytes());
+                for correction in &report.corrections[..count] {
+                    out.extend(correction.behind.to_be_bytes());
+                    out.extend(correction.offset_ns.to_be_bytes());
+                }
+            }
+            Body::Bye(Role::Asker) => out.push(1),
+            Body::Bye(Role::Answerer) => out.push(2),
+        }
+    }
+}
+
+impl Ask {
+    fn parse(r: &mut Reader) -> Result<Self, Error> {
+        let ask = Ask {
+            interval_us: r.u32()?,
+            size_B: r.u16()?,
+            train: Train {
+                packets: r.u16()?,
+                size_B: r.u16()?,
+                lowest_Bps: r.u64()?,
+                highest_Bps: r.u64()?,
+            },
+            estimate_Bps: r.u64()?,
+        };
+        ask.check()?;
+        Ok(ask)
+    }
+
+    /// Whether this can be asked. What describes probes that are not wanted may
+    /// have any value.
+    ///
+    /// # Errors
+    /// A size that no probe has, or rates that do not rise.
+    pub fn check(&self) -> Result<(), Error> {
+        let sizes = MIN_PROBE_LENGTH..=MAX_LENGTH;
+        if self.interval_us > 0 && !sizes.contains(&self.size_B) {
+            return Err(Error::Value("the probes' size"));
+        }
+        let train = &self.train;
+        if train.packets == 0 {
+            return Ok(());
+        }
+        if !sizes.contains(&train.size_B) {
+            return Err(Error::Value("the train's packet size"));
+        }
+        if train.lowest_Bps == 0 || train.lowest_Bps > train.highest_Bps {
+            return Err(Error::Value("the train's rates"));
+        }
+        Ok(())
+    }
+}
+
+impl Status {
+    fn number(self) -> u8 {
+        match self {
+            Status::Accepted => 1,
+            Status::CookieNeeded => 2,
+            Status::Busy => 3,
+            Status::Refused => 4,
+        }
+    }
+
+    fn parse(number: u8) -> Result<Self, Error> {
+        Ok(match number {
+            1 => Status::Accepted,
+            2 => Status::CookieNeeded,
+            3 => Status::Busy,
+            4 => Status::Refused,
+            _ => return Err(Error::Value("the status")),
+        })
+    }
+}
+
+impl Probe {
+    fn parse(length: u16, r: &mut Reader) -> Result<Self, Error> {
+        let probe = Probe {
+            sent_ns: r.u64()?,
+            number: r.u16()?,
+            train: r.u16()?,
+            length,
+        };
+        let padding = std::mem::take(&mut r.0);
+        if padding.iter().any(|byte| *byte != 0) {
+            return Err(Error::Value("the padding"));
+        }
+        Ok(probe)
+    }
+}
+
+impl Report {
+    fn parse(r: &mut Reader) -> Result<Self, Error> {
+        let (xcp_B, probes, count) = (r.u64()?, r.u64()?, r.u16()?);
+        if usize::from(count) > MAX_CORRECTIONS {
+            return Err(Error::Value("the number of corrections"));
+        }
+        let corrections = (0..count)
+            .map(|_| {
+                Ok(Correction {
+                    behind: r.u32()?,
+                    offset_ns: r.u32()?.cast_signed(),
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Report {
+            xcp_B,
+            probes,
+            corrections,
+        })
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! XCP-i: its messages.
+
+#![allow(non_snake_case)] // units in names
+
+mod cases;
+mod dissector;
+mod golden;
+mod messages;
+
+use xcp_edge::message::Key;
+
+/// The key of the golden packets.
+fn key() -> Key {
+    Key::new(b"a shared key of the tests").unwrap()
+}
