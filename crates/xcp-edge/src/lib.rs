@@ -5,7 +5,8 @@
 //! Two XCP routers, edges, have a cloud of other routers between them. The
 //! downstream edge, the asker, sees the upstream edge's packets and asks it to
 //! send probes; the upstream edge, the answerer, sends probes and reports.
-//! [`message`] is the format of what they send over UDP.
+//! [`message`] is the format of what they send over UDP, [`conversation`] is
+//! what each of them does. docs/xcp-i.md describes both.
 //!
 //! Nothing here does I/O or has a clock: a message is a slice of bytes, time is
 //! an argument in ns, and random numbers come from the caller.
@@ -13,4 +14,5 @@
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
 
+pub mod conversation;
 pub mod message;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i: its messages.
+//! XCP-i: its messages and its conversations.
 
 #![allow(non_snake_case)] // units in names
 
 mod cases;
+mod conversations;
 mod dissector;
 mod golden;
 mod messages;
+mod storm;
 
 use xcp_edge::message::Key;
 
