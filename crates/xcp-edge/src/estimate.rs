@@ -125,7 +125,7 @@ impl Estimate {
         self.asked += 1;
         let times = match self.seen.len() {
             1..=CHANGED => FEW,
-            _ if number % 4 == 0 => WIDE,
+            _ if number.is_multiple_of(4) => WIDE,
             _ => NARROW,
         };
         let (lowest_Bps, highest_Bps) = match self.trains_Bps(now_ns) {
