@@ -6,7 +6,9 @@
 //! downstream edge, the asker, sees the upstream edge's packets and asks it to
 //! send probes; the upstream edge, the answerer, sends probes and reports.
 //! [`message`] is the format of what they send over UDP, [`conversation`] is
-//! what each of them does. docs/xcp-i.md describes both.
+//! what each of them does. From the probes, [`delay`] tells the queueing delay,
+//! [`train`] what one train has found, and [`estimate`] what the cloud has free.
+//! docs/xcp-i.md describes all of it.
 //!
 //! Nothing here does I/O or has a clock: a message is a slice of bytes, time is
 //! an argument in ns, and random numbers come from the caller.
@@ -15,4 +17,7 @@
 #![deny(missing_docs)]
 
 pub mod conversation;
+pub mod delay;
+pub mod estimate;
 pub mod message;
+pub mod train;

@@ -109,6 +109,14 @@ impl Asker {
         Ok(())
     }
 
+    /// Asks for the next train at this time, if that is before the grant is
+    /// refreshed. More than a few in [`super::REFRESH_NS`] are refused.
+    pub fn refresh_at(&mut self, now_ns: u64) {
+        if let State::Granted { refresh_ns, .. } = &mut self.state {
+            *refresh_ns = now_ns.min(*refresh_ns);
+        }
+    }
+
     /// A packet of any flow came from the answerer.
     pub fn packet_seen(&mut self, now_ns: u64) {
         self.packet_seen_ns = now_ns;

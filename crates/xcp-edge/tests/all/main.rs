@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i: its messages and its conversations.
+//! XCP-i: its messages, its conversations and its estimates.
 
 #![allow(non_snake_case)] // units in names
 
 mod cases;
 mod conversations;
 mod dissector;
+mod estimates;
 mod golden;
 mod messages;
+mod simulated;
 mod storm;
 
 use xcp_edge::message::Key;

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Queueing delay from single probes: how long a probe took beyond the fastest.
+//!
+//! ```text
+//!   d(t)  received less sent, by two clocks          ns
+//!   b(t)  base: the line below all d of the window   ns
+//!   q     queueing delay, d - b                      ns
+//! ```
+//!
+//! The clocks differ by an offset and a drift, so the base is a line. It is the
+//! edge of the lower convex hull of the probes over the middle of the window
+//! (Moon, Skelly and Towsley 1999). Each slot of the window keeps its lowest
+//! probe. A probe far below the base is a shorter route: the window starts
+//! again. A longer route is believed once the window has no probe of the old
+//! one. A queue that stands as long is taken for one.
+
+use std::collections::VecDeque;
+
+/// Time that one slot covers.
+const SLOT_NS: u64 = 2_500_000_000;
+/// Slots in the window: 40 s.
+const SLOTS: usize = 16;
+/// Slots with a probe before the base is known: a drift needs some seconds to
+/// be larger than the noise.
+const KNOWN: usize = 4;
+/// Most drift of two clocks: each may be wrong by 100 ppm.
+const MAX_DRIFT: f64 = 200e-6;
+/// A probe that is further below the base than noise and drift explain.
+const FALL_NS: f64 = 1e6;
+
+/// A probe, relative to the first one.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    time_ns: f64,
+    delay_ns: f64,
+}
+
+/// The base of the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    drift: f64,
+    /// At time 0.
+    delay_ns: f64,
+}
+
+impl Line {
+    fn above_ns(self, point: Point) -> f64 {
+        point.delay_ns - self.delay_ns - self.drift * point.time_ns
+    }
+}
+
+/// The queueing delay on the way of the probes.
+#[derive(Clone, Debug, Default)]
+pub struct Delay {
+    /// When the first probe was sent and received.
+    first_ns: Option<(u64, u64)>,
+    slots: VecDeque<(u64, Point)>,
+    base: Line,
+    last: Option<Point>,
+    lowest: Option<Point>,
+}
+
+impl Delay {
+    /// A single probe has come. Times are by the answerer's and by this clock.
+    pub fn on_probe(&mut self, sent_ns: u64, received_ns: u64) {
+        let (first_sent_ns, first_received_ns) =
+            *self.first_ns.get_or_insert((sent_ns, received_ns));
+        let since_ns = |first_ns, now_ns: u64| now_ns.wrapping_sub(first_ns).cast_signed() as f64;
+        let time_ns = since_ns(first_received_ns, received_ns);
+        let point = Point {
+            time_ns,
+            delay_ns: time_ns - since_ns(first_sent_ns, sent_ns),
+        };
+        if self.is_known() && self.base.above_ns(point) < -FALL_NS {
+            self.slots.clear();
+            self.lowest = None;
+        }
+        self.keep(received_ns / SLOT_NS, point);
+        self.base = self.fit();
+        let base = self.base;
+        self.last = Some(point);
+        let lower = |other: &Point| base.above_ns(*other) <= base.above_ns(point);
+        self.lowest = self.lowest.filter(lower).or(Some(point));
+    }
+
+    /// Whether there were enough probes to tell the base.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.slots.len() >= KNOWN
+    }
+
+    /// The queueing delay of the last probe, ns.
+    #[must_use]
+    pub fn last_ns(&self) -> Option<u64> {
+        self.queue_ns(self.last?)
+    }
+
+    /// The least queueing delay since this was last called, ns. None without a
+    /// probe, or while the base is not known.
+    pub fn take_least_ns(&mut self) -> Option<u64> {
+        let lowest = self.lowest.take()?;
+        self.queue_ns(lowest)
+    }
+
+    fn queue_ns(&self, point: Point) -> Option<u64> {
+        let above_ns = self.base.above_ns(point).max(0.0);
+        self.is_known().then_some(above_ns as u64)
+    }
+
+    fn keep(&mut self, number: u64, point: Point) {
+        match self.slots.back_mut() {
+            Some((last, kept)) if number <= *last => {
+                if self.base.above_ns(point) < self.base.above_ns(*kept) {
+                    *kept = point;
+                }
+            }
+            _ => self.slots.push_back((number, point)),
+        }
+        let oldest = number.saturating_sub(SLOTS as u64);
+        while self.slots.front().is_some_and(|(slot, _)| *slot < oldest) {
+            self.slots.pop_front();
+        }
+    }
+
+    /// The line through two slots' probes that is highest at the middle of the
+    /// window and below all others. A hull too steep for clocks is a change of
+    /// the route: the drift stays.
+    fn fit(&self) -> Line {
+        let points: Vec<Point> = self.slots.iter().map(|(_, point)| *point).collect();
+        let count = points.len().max(1) as f64;
+        let middle_ns = points.iter().map(|point| point.time_ns).sum::<f64>() / count;
+        let mut best: Option<(f64, f64)> = None;
+        for (i, left) in points.iter().enumerate() {
+            for right in &points[i + 1..] {
+                if left.time_ns > middle_ns || right.time_ns <= middle_ns {
+                    continue;
+                }
+                let drift = (right.delay_ns - left.delay_ns) / (right.time_ns - left.time_ns);
+                let at_middle_ns = left.delay_ns + drift * (middle_ns - left.time_ns);
+                // of all such lines the hull's edge is the lowest here
+                if best.is_none_or(|(lowest_ns, _)| at_middle_ns < lowest_ns) {
+                    best = Some((at_middle_ns, drift));
+                }
+            }
+        }
+        let steepness = best.map(|(_, drift)| drift).filter(|_| self.is_known());
+        let drift = steepness
+            .filter(|drift| drift.abs() <= MAX_DRIFT)
+            .unwrap_or(self.base.drift);
+        let offsets = points.iter().map(|p| p.delay_ns - drift * p.time_ns);
+        Line {
+            drift,
+            delay_ns: offsets.fold(f64::INFINITY, f64::min),
+        }
+    }
+}
