@@ -26,6 +26,12 @@ pub const REFRESH_NS: u64 = LIFETIME_NS / 3;
 /// After how long without a packet from the answerer an asker is removed.
 pub const IDLE_NS: u64 = 2 * LIFETIME_NS;
 
+/// Probes may take one part in this many of the estimated rate, 2 %: one half
+/// single probes, one trains.
+pub const PROBING_SHARE: u64 = 50;
+/// Probes may always take this rate: 2 % of 5 Mb/s.
+pub const FLOOR_BPS: u64 = 12_500;
+
 /// Why a message was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {

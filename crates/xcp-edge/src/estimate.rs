@@ -4,30 +4,28 @@
 //! All trains together tell what the bottleneck carries. With that each of them
 //! tells what is free, and the estimate is the mean of the middle half of them.
 //! Trains that were slower than that only say that their rate is free, so they
-//! do not count. If three trains in a row lie far on the same side, or find no end, the
-//! older ones are forgotten. Between trains, a queue that stands for an interval says that
-//! nothing is free.
+//! do not count. If four trains in a row lie far on the same side, or find no
+//! end, the older ones are forgotten. Between trains, a queue that stands for an
+//! interval says that nothing is free.
 
 use std::collections::VecDeque;
 
-use crate::message;
+use crate::conversation::{FLOOR_BPS, PROBING_SHARE, REFRESH_NS};
+use crate::message::{self, OVERHEAD_B};
 use crate::train::{fit, Found, Train};
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Trains that are kept.
 const TRAINS: usize = 24;
 /// Trains that say that the path has changed.
 const CHANGED: usize = 4;
 /// After how long without a train there is no estimate: what three refreshes
 /// take, so two lost trains do no harm.
-const STALE_NS: u64 = 30 * SECOND_NS;
+const STALE_NS: u64 = 3 * REFRESH_NS;
 /// A queue stands if no probe of an interval took less than this beyond the
 /// base: more than one full packet takes at 10 Mb/s.
 const STANDING_NS: u64 = 2_000_000;
 /// Message length of a train's packets: 1,400 B with IPv6, which tunnels carry.
 const SIZE_B: u16 = 1_352;
-/// What a probe has beside its message: IPv6 and UDP.
-const OVERHEAD_B: u16 = 48;
 /// The first train: from what the slowest link carries to what the fastest does.
 const FIRST_BPS: (f64, f64) = (50e3, 2e9);
 /// Rates of the next trains, in parts of the estimate: of the first ones,
@@ -145,20 +143,21 @@ impl Estimate {
     /// saves for 128 packets, but not more often than it accepts requests.
     #[must_use]
     pub fn next_train_after_ns(&self, now_ns: u64) -> u64 {
-        let budget_Bps = (self.trains_Bps(now_ns).unwrap_or(0.0) / 100.0).max(6_250.0);
+        let estimate_Bps = self.trains_Bps(now_ns).unwrap_or(0.0);
+        let budget_Bps = (estimate_Bps / PROBING_SHARE as f64).max(FLOOR_BPS as f64) / 2.0;
         let needed_s = 128.0 * f64::from(SIZE_B + OVERHEAD_B) / budget_Bps;
         (needed_s.clamp(2.5, 10.0) * 1e9) as u64
     }
 
     fn trains_Bps(&self, now_ns: u64) -> Option<f64> {
-        let known = !self.seen.is_empty() && !self.is_stale(now_ns);
-        if self.seen.len() <= CHANGED {
-            return self
-                .found
-                .filter(|_| known)
-                .map(|found| found.available_Bps);
+        if self.is_stale(now_ns) {
+            return None;
         }
-        known.then(|| middle(&self.sorted()))
+        match self.seen.len() {
+            0 => None,
+            1..=CHANGED => self.found.map(|found| found.available_Bps),
+            _ => Some(middle(&self.sorted())),
+        }
     }
 
     fn is_stale(&self, now_ns: u64) -> bool {

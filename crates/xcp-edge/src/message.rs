@@ -25,6 +25,8 @@ pub const PORT: u16 = 0x5843;
 pub const VERSION: u8 = 1;
 /// Most bytes of a message: a jumbo frame of 9,000 B without IPv6 and UDP.
 pub const MAX_LENGTH: u16 = 8_952;
+/// What a message has around it: IPv6 and UDP.
+pub const OVERHEAD_B: u16 = 48;
 /// Fewest bytes of a probe.
 pub const MIN_PROBE_LENGTH: u16 = (HEAD + PROBE + TAG) as u16;
 /// Most corrections in a report, which then has 570 B: less than any link cuts.

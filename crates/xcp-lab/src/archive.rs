@@ -154,11 +154,10 @@ fn newest_of(found: &str, flavour: &str, series: Option<&str>) -> Option<String>
 }
 
 /// The packages that a kernel's image package needs of the same version and
-/// flavour, by
-/// `apt-cache show`: 7.2 has its files in linux-binary-*, linux-modules-* and
-/// linux-base-*, 6.18 has all in linux-image-*. Only those that are `there`, as
-/// apt-cache found them: in trixie-backports 6.18 asks for a linux-base-* that
-/// the suite does not have, and nothing here needs.
+/// flavour, by `apt-cache show`: 7.2 has its files in linux-binary-*,
+/// linux-modules-* and linux-base-*, 6.18 has all in linux-image-*. Only those
+/// that are `there`, as apt-cache found them: in trixie-backports 6.18 asks for
+/// a linux-base-* that the suite does not have, and nothing here needs.
 fn parts_of(about: &str, version: &str, there: &str) -> Vec<String> {
     let is_there = |name: &&str| {
         let mut names = there

@@ -3,17 +3,13 @@
 //! twins say.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
+use crate::tshark::{self, installed, Captured};
 use crate::wire::{
     self,
     cases::{self, Case},
 };
 use serde_json::Value;
-use xcp_datapath::testing;
-
-const TEST: &str = "dissector";
 
 /// Wireshark's level of expert information from which on something is wrong.
 const WARNING: u32 = 0x0060_0000;
@@ -66,85 +62,8 @@ const FIELDS: [(&str, &[&str]); 28] = [
     ("xcp.seen_xcp_ttl_mod_15", &["/header/xcp_ttl_mod_15"]),
 ];
 
-/// A packet as a capture has it.
-struct Captured {
-    bytes: Vec<u8>,
-    /// Its length before the capture cut it.
-    length: usize,
-}
-
-impl Captured {
-    fn whole(bytes: Vec<u8>) -> Self {
-        let length = bytes.len();
-        Captured { bytes, length }
-    }
-}
-
-/// A capture file: Ethernet, one packet a second.
-fn pcap(packets: &[Captured]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0x0004_0000, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for (second, packet) in packets.iter().enumerate() {
-        let (kept, length) = (packet.bytes.len() as u32, packet.length as u32);
-        for word in [second as u32, 0, kept, length] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(&packet.bytes);
-    }
-    file
-}
-
-/// What tshark, given these preferences, says of these fields of each packet.
 fn dissect(packets: &[Captured], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("golden.pcap");
-    fs::write(&file, pcap(packets)).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
-    let mut tshark = Command::new("tshark");
-    tshark
-        .arg("-X")
-        .arg(format!("lua_script:{}", script.display()))
-        .args(["-T", "fields", "-E", "separator=/t", "-r"])
-        .arg(&file)
-        .args(["-e", "_ws.expert.message"]);
-    for preference in preferences {
-        tshark.args(["-o", preference]);
-    }
-    for field in fields {
-        tshark.args(["-e", field]);
-    }
-    let out = tshark.env("HOME", dir.path()).output().unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{errors}");
-    assert!(!errors.contains("Lua"), "{errors}");
-    let text = String::from_utf8(out.stdout).unwrap();
-    let seen: Vec<Vec<String>> = text
-        .lines()
-        .map(|line| line.split('\t').map(String::from).collect())
-        .collect();
-    assert_eq!(seen.len(), packets.len());
-    seen.into_iter()
-        .map(|mut line| {
-            let message = line.remove(0);
-            assert!(!message.contains("Lua"), "{message}");
-            line
-        })
-        .collect()
-}
-
-fn installed() -> bool {
-    let found = Command::new("tshark")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok();
-    if !found {
-        testing::skipped(TEST, "tshark is not installed");
-    }
-    found
+    tshark::dissect("xcp.lua", packets, preferences, fields)
 }
 
 fn twin(case: &Case) -> Value {

@@ -16,4 +16,6 @@ mod refused;
 mod super_packets;
 mod support;
 mod trace;
+#[path = "../../../../wireshark/tshark.rs"]
+mod tshark;
 mod wire;

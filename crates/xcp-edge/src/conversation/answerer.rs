@@ -12,10 +12,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Counters, Ignored, Window, LIFETIME_NS, REFRESH_NS, SECOND_NS};
+use super::{
+    Counters, Ignored, Window, FLOOR_BPS, LIFETIME_NS, PROBING_SHARE, REFRESH_NS, SECOND_NS,
+};
 use crate::message::{
     Acknowledgement, Ask, Body, Cookie, Grant, Key, Message, Path, Request, Role, Status,
-    MAX_LENGTH,
+    MAX_LENGTH, OVERHEAD_B,
 };
 
 /// Most askers at a time: together they get at most 0.8 MB/s of probes before
@@ -27,14 +29,8 @@ const COOKIES_PER_S: u64 = 100;
 /// Requests that one asker may make at once, and per [`REFRESH_NS`]. A refresh
 /// takes one, with all its tries and a cookie for each at most six.
 const REQUESTS: u64 = 8;
-/// Probes may take one part in this many of the estimated rate: 2 %.
-const PROBING_SHARE: u64 = 50;
-/// Probes may always take this rate: 2 % of 5 Mb/s.
-const FLOOR_BPS: u64 = 12_500;
 /// Most packets of a train: a chirp with gaps by 1.05 spans a factor of 10^5.
 const MAX_TRAIN: u16 = 256;
-/// What a probe has beside its message: IPv6 and UDP.
-const OVERHEAD_B: u16 = 48;
 
 /// A token bucket whose tokens are ns: stores when it will be full.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,10 +113,8 @@ impl Answerer {
 
     /// The open streams: the asker's address, what it asked for, what was granted.
     pub fn streams(&self, now_ns: u64) -> impl Iterator<Item = (SocketAddr, &Ask, Grant)> {
-        let open = move |(_, peer): &(&SocketAddr, &Peer)| {
-            peer.state == State::Open && now_ns < peer.until_ns
-        };
-        let streams = self.peers.iter().filter(open);
+        let streams = self.peers.iter();
+        let streams = streams.filter(move |(_, peer)| peer.is_open(now_ns));
         streams.map(|(addr, peer)| (*addr, &peer.ask, peer.grant))
     }
 
@@ -149,8 +143,7 @@ impl Answerer {
     /// its stream. None without an open stream, or for another kind.
     pub fn measurement(&mut self, now_ns: u64, to: SocketAddr, body: Body) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(&to)?;
-        let open = peer.state == State::Open && now_ns < peer.until_ns;
-        if !open || !matches!(body, Body::Probe(_) | Body::Report(_)) {
+        if !peer.is_open(now_ns) || !matches!(body, Body::Probe(_) | Body::Report(_)) {
             return None;
         }
         Some(peer.message(body).build(&self.key))
@@ -316,12 +309,15 @@ impl Answerer {
 }
 
 impl Peer {
+    fn is_open(&self, now_ns: u64) -> bool {
+        self.state == State::Open && now_ns < self.until_ns
+    }
+
     fn accept(&mut self, now_ns: u64, ask: &Ask) {
         self.state = State::Open;
         self.accepted += 1;
         self.until_ns = now_ns.saturating_add(LIFETIME_NS);
         self.ask = *ask;
-        // one half for single probes, one for trains
         let rate_Bps = (ask.estimate_Bps / PROBING_SHARE).max(FLOOR_BPS) / 2;
         let time_ns = |size_B: u16| {
             let ns = u64::from(size_B + OVERHEAD_B) * SECOND_NS;

@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use xcp_edge::conversation::{Answerer, Asker};
 use xcp_edge::delay::Delay;
 use xcp_edge::estimate::{Estimate, Source, Wrong};
-use xcp_edge::message::{self, Ask, Key, PORT};
+use xcp_edge::message::{self, Ask, Key, OVERHEAD_B, PORT};
 use xcp_edge::train::{fit, Packet, Train};
 
 use crate::key;
-use crate::simulated::{Cross, Path, Random};
+use crate::random::Random;
+use crate::simulated::{Cross, Path};
 
 const UP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const OVERHEAD_B: u16 = 48;
 const SECOND: u64 = 1_000_000_000;
 
 struct Outcome {

@@ -9,8 +9,11 @@ mod dissector;
 mod estimates;
 mod golden;
 mod messages;
+mod random;
 mod simulated;
 mod storm;
+#[path = "../../../../wireshark/tshark.rs"]
+mod tshark;
 
 use xcp_edge::message::Key;
 

@@ -2,25 +2,7 @@
 //! A path in virtual time: a fast hop, a FIFO bottleneck with other traffic and
 //! a buffer, a fast hop. The sender's clock is off by seconds and drifts.
 
-/// splitmix64
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let a = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let b = (a ^ a >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        b ^ b >> 31
-    }
-
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
-    }
-}
+use crate::random::Random;
 
 /// How the other traffic comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,37 +7,15 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use xcp_edge::conversation::{Answerer, Asker, Heard, Ignored, IDLE_NS, LIFETIME_NS, TRIES};
-use xcp_edge::message::{
-    Ask, Body, Key, Message, Path, Probe, Report, Status, Train, PORT, SINGLE,
-};
+use xcp_edge::message::{Ask, Body, Message, Path, Probe, Report, Status, Train, PORT, SINGLE};
 
 use crate::key;
+use crate::random::Random;
 
 const MESSAGES: u32 = 10_000;
 const MILLISECOND: u64 = 1_000_000;
 /// A round trip on a clean path.
 const DELAY_NS: u64 = 20 * MILLISECOND;
-
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let a = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let b = (a ^ a >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        b ^ b >> 31
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn key(&mut self) -> Key {
-        let bytes: Vec<u8> = (0..4).flat_map(|_| self.next().to_be_bytes()).collect();
-        Key::new(&bytes).unwrap()
-    }
-}
 
 /// Who can receive: an answerer, or an asker of one answerer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

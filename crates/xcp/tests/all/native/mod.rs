@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 mod conservation;
 mod devices;
+mod ethtool;
 mod experiments;
 mod fallback;
 mod formats;

@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
+use super::ethtool::set_queues;
 use crate::command::Space;
 use crate::common::{turn, wait_until};
 use serde_json::Value;
@@ -148,44 +149,15 @@ fn other_queues_are_no_traffic() {
     space.within(|| {
         // the first look
         send(1);
-        set_queues("m0", 1);
+        set_queues("m0", 1).unwrap();
         thread::sleep(LOOK);
         send(1);
         let few = seen();
-        set_queues("m0", QUEUES as u32);
+        set_queues("m0", QUEUES as u32).unwrap();
         thread::sleep(LOOK);
         send(1);
         let more = seen() - few;
         assert!(more <= 2 * PACKET_B, "{more} B came back with the queues");
     });
     space.xcp("router del m0").ok();
-}
-
-/// What `ethtool -L DEVICE tx N` does.
-fn set_queues(device: &str, count: u32) {
-    const GCHANNELS: u32 = 0x3c;
-    const SCHANNELS: u32 = 0x3d;
-    const TX_COUNT: usize = 6;
-    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the
-    // size of the kernel's; the socket is closed at the end.
-    unsafe {
-        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
-            *to = from as libc::c_char;
-        }
-        let mut channels = [0u32; 9];
-        let record = channels.as_mut_ptr();
-        request.ifr_ifru.ifru_data = record.cast();
-        *record = GCHANNELS;
-        let ask = |request: &mut libc::ifreq| {
-            let rc = libc::ioctl(socket, libc::SIOCETHTOOL as _, request);
-            assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
-        };
-        ask(&mut request);
-        *record = SCHANNELS;
-        *record.add(TX_COUNT) = count;
-        ask(&mut request);
-        libc::close(socket);
-    }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A device's link gets another speed.
 
-use std::io;
-
+use super::ethtool::set_speed;
 use crate::command::{Space, Traces};
 use crate::common::turn;
 use serde_json::json;
@@ -57,41 +56,4 @@ fn a_router_tells_of_another_speed_and_goes_by_it() {
     assert_eq!(speeds(), (json!(null), json!(null)));
     space.xcp("router del t0").ok();
     before.gone();
-}
-
-/// What `ethtool -s DEVICE speed MBIT` does.
-fn set_speed(device: &str, mbit: u32) -> io::Result<()> {
-    const GSET: u32 = 1;
-    const SSET: u32 = 2;
-    const SPEED: usize = 3;
-    const SPEED_HIGH: usize = 7;
-    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the
-    // size of the kernel's; the socket is closed at the end.
-    unsafe {
-        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
-            *to = from as libc::c_char;
-        }
-        let mut settings = [0u32; 11];
-        let record = settings.as_mut_ptr();
-        request.ifr_ifru.ifru_data = record.cast();
-        let ask = |request: &mut libc::ifreq| match libc::ioctl(
-            socket,
-            libc::SIOCETHTOOL as _,
-            request,
-        ) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        };
-        *record = GSET;
-        let done = ask(&mut request).and_then(|()| {
-            *record = SSET;
-            *record.add(SPEED) = *record.add(SPEED) & 0xffff_0000 | mbit & 0xffff;
-            *record.add(SPEED_HIGH) = *record.add(SPEED_HIGH) & 0xffff_0000 | mbit >> 16;
-            ask(&mut request)
-        });
-        libc::close(socket);
-        done
-    }
 }
