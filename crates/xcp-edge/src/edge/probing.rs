@@ -35,10 +35,12 @@ enum State {
     /// Single probes only.
     Resting,
     /// A train is on its way: no single probes, which would be in it.
+    /// A packet that is late delays those behind it: without its gap they would
+    /// find a queue that they have made themselves.
     Sending {
         train: Train,
-        start_ns: u64,
         times_ns: Vec<u64>,
+        next_ns: u64,
     },
     /// Reports follow, from this time on.
     Reporting { from_ns: u64 },
@@ -82,9 +84,7 @@ impl Probing {
     pub(super) fn next_ns(&self) -> u64 {
         match &self.state {
             State::Resting => self.single_ns,
-            State::Sending {
-                start_ns, times_ns, ..
-            } => start_ns + times_ns[self.sent.len()],
+            State::Sending { next_ns, .. } => *next_ns,
             State::Reporting { from_ns } => *from_ns,
         }
     }
@@ -124,8 +124,8 @@ impl Probing {
         self.sent.clear();
         self.state = State::Sending {
             train,
-            start_ns: now_ns,
             times_ns: train.times_ns(packets, overhead_B(self.local)),
+            next_ns: now_ns,
         };
     }
 
@@ -156,19 +156,24 @@ impl Probing {
         to: SocketAddr,
         answerer: &mut Answerer,
     ) -> Option<Datagram> {
+        let sent = self.sent.len();
         let State::Sending {
-            train, times_ns, ..
-        } = &self.state
+            train,
+            times_ns,
+            next_ns,
+        } = &mut self.state
         else {
             return None;
         };
+        let next = times_ns.get(sent + 1);
+        let is_last = next.is_none();
+        *next_ns = time.now_ns + next.map_or(0, |at_ns| at_ns - times_ns[sent]);
         let probe = Probe {
             sent_ns: time.wall_ns,
-            number: self.sent.len() as u16,
+            number: sent as u16,
             train: self.trains,
             length: train.size_B,
         };
-        let is_last = self.sent.len() + 1 == times_ns.len();
         let sequence = answerer.next_sequence(to)?;
         self.sent.push(Sent {
             sequence,
