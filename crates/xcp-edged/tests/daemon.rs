@@ -2,6 +2,7 @@
 //! Two daemons with a router between them, in network namespaces of this host.
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -116,12 +117,21 @@ impl Net {
         command
     }
 
+    /// As systemd does.
     fn start(&self, node: &str, args: &[&str]) -> Daemon {
+        let place = self.path("notify");
+        let told = UnixDatagram::bind(&place).unwrap();
+        told.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut command = self.command(node, args);
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        command.env("NOTIFY_SOCKET", &place).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
         let path = self.path(node);
         let daemon = Daemon { child, path };
-        daemon.wait_until("it answers", |_| true);
+        let mut text = [0; 64];
+        let length = told.recv(&mut text).unwrap();
+        assert_eq!(&text[..length], b"READY=1");
+        fs::remove_file(place).unwrap();
+        assert!(daemon.shown().is_some());
         daemon
     }
 }
