@@ -18,6 +18,7 @@
 
 pub mod conversation;
 pub mod delay;
+pub mod edge;
 pub mod estimate;
 pub mod message;
 pub mod train;

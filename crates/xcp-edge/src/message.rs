@@ -27,6 +27,27 @@ pub const VERSION: u8 = 1;
 pub const MAX_LENGTH: u16 = 8_952;
 /// What a message has around it: IPv6 and UDP.
 pub const OVERHEAD_B: u16 = 48;
+/// Bytes of IP and UDP headers around a message between such addresses.
+#[must_use]
+pub fn overhead_B(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => OVERHEAD_B - 20,
+        IpAddr::V6(_) => OVERHEAD_B,
+    }
+}
+
+/// Which end would read these bytes. Nothing is verified yet: it only says who
+/// does that.
+#[must_use]
+pub fn addressee(bytes: &[u8]) -> Role {
+    let byte = |at: usize| bytes.get(at).copied();
+    match byte(MAGIC.len() + 1) {
+        Some(2..=4) => Role::Asker,
+        Some(5) if byte(HEAD) == Some(2) => Role::Asker,
+        _ => Role::Answerer,
+    }
+}
+
 /// Fewest bytes of a probe.
 pub const MIN_PROBE_LENGTH: u16 = (HEAD + PROBE + TAG) as u16;
 /// Most corrections in a report, which then has 570 B: less than any link cuts.
@@ -90,6 +111,11 @@ impl Key {
         }
         let mac = Hmac::new_from_slice(key).map_err(|_| ShortKey(key.len()))?;
         Ok(Key(mac))
+    }
+
+    /// A key of its own for each text.
+    pub(crate) fn derived(&self, text: &[u8]) -> Self {
+        Key::new(&self.mac(text).finalize().into_bytes()).unwrap_or_else(|_| self.clone())
     }
 
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
@@ -193,6 +219,26 @@ pub struct Train {
     pub lowest_Bps: u64,
     /// Rate of the last gap, B/s.
     pub highest_Bps: u64,
+}
+
+impl Train {
+    /// When each of this many packets is sent after the first one, ns, if what
+    /// is around a message has `overhead_B`.
+    #[must_use]
+    pub fn times_ns(&self, packets: u16, overhead_B: u16) -> Vec<u64> {
+        let size_B = f64::from(self.size_B) + f64::from(overhead_B);
+        let lowest_Bps = self.lowest_Bps.max(1) as f64;
+        let ratio = self.highest_Bps.max(1) as f64 / lowest_Bps;
+        let last = f64::from(packets.max(3) - 2);
+        let mut at_ns = 0.0;
+        let mut times_ns = vec![0];
+        for gap in 0..packets.max(1) - 1 {
+            let rate_Bps = lowest_Bps * ratio.powf(f64::from(gap) / last);
+            at_ns += size_B / rate_Bps * 1e9;
+            times_ns.push(at_ns as u64);
+        }
+        times_ns
+    }
 }
 
 /// A cookie: the proof that the asker gets what is sent to its address.

@@ -16,7 +16,7 @@ use super::{
     Counters, Ignored, Window, FLOOR_BPS, LIFETIME_NS, PROBING_SHARE, REFRESH_NS, SECOND_NS,
 };
 use crate::message::{
-    Acknowledgement, Ask, Body, Cookie, Grant, Key, Message, Path, Request, Role, Status,
+    Acknowledgement, Ask, Body, Cookie, Grant, Key, Message, Path, Request, Role, Status, Train,
     MAX_LENGTH, OVERHEAD_B,
 };
 
@@ -82,6 +82,8 @@ struct Peer {
     trains: Bucket,
     ask: Ask,
     grant: Grant,
+    /// The granted train has not been begun.
+    train_due: bool,
 }
 
 /// Answers askers.
@@ -128,6 +130,21 @@ impl Answerer {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// The train that was granted last to this asker, and how many packets of it
+    /// were; each grant gives it once.
+    pub fn take_train(&mut self, now_ns: u64, to: SocketAddr) -> Option<(Train, u16)> {
+        let peer = self.peers.get_mut(&to)?;
+        let is_due = std::mem::take(&mut peer.train_due) && peer.is_open(now_ns);
+        let packets = peer.grant.train_packets;
+        (is_due && packets > 0).then_some((peer.ask.train, packets))
+    }
+
+    /// The sequence number of the next message to this asker.
+    #[must_use]
+    pub fn next_sequence(&self, to: SocketAddr) -> Option<u64> {
+        Some(self.peers.get(&to)?.sequence + 1)
     }
 
     /// Forgets streams whose lifetime is over.
@@ -342,6 +359,7 @@ impl Peer {
             interval_us,
             train_packets,
         };
+        self.train_due = true;
     }
 
     fn message(&mut self, body: Body) -> Message {

@@ -24,25 +24,11 @@ struct Outcome {
     highest_Bps: f64,
 }
 
-/// Gaps that shrink geometrically: when the packets of a train are sent.
-fn times_s(train: &message::Train, packets: u16) -> Vec<f64> {
-    let size_B = f64::from(train.size_B + OVERHEAD_B);
-    let (lowest, highest) = (train.lowest_Bps as f64, train.highest_Bps as f64);
-    let last = f64::from(packets.max(3) - 2);
-    let mut at_s = 0.0;
-    let mut times = vec![at_s];
-    for gap in 0..packets - 1 {
-        let rate_Bps = lowest * (highest / lowest).powf(f64::from(gap) / last);
-        at_s += size_B / rate_Bps;
-        times.push(at_s);
-    }
-    times
-}
-
 fn send_train(path: &mut Path, from_s: f64, train: &message::Train, packets: u16) -> Vec<Packet> {
     let size_B = f64::from(train.size_B + OVERHEAD_B);
     let mut arrived = Vec::new();
-    for (number, after_s) in (0..).zip(times_s(train, packets)) {
+    for (number, after_ns) in (0..).zip(train.times_ns(packets, OVERHEAD_B)) {
+        let after_s = after_ns as f64 / 1e9;
         if let Some(received_s) = path.send(from_s + after_s, size_B) {
             arrived.push(Packet {
                 number,

@@ -6,6 +6,7 @@
 mod cases;
 mod conversations;
 mod dissector;
+mod edges;
 mod estimates;
 mod golden;
 mod messages;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A router as an edge of clouds: it asks the upstream edges that it knows, and
+//! answers all that have the key.
+//!
+//! [`probing`] is what it does as an answerer, [`cloud`] what it learns as an
+//! asker. Whoever has the sockets and the clocks gives it what has arrived, and
+//! sends what [`Edge::poll`] gives.
+
+mod cloud;
+mod probing;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+pub use cloud::{Cloud, State};
+use probing::Probing;
+
+use crate::conversation::{Answerer, Counters, Ignored};
+use crate::message::{addressee, Error, Key, Role, PORT};
+
+/// Now, by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// For timers: it never goes back.
+    pub now_ns: u64,
+    /// The one by which the kernel tells when packets were sent and received.
+    pub wall_ns: u64,
+}
+
+/// A message to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The address that it is sent from.
+    pub from: IpAddr,
+    /// Where to.
+    pub to: SocketAddr,
+    /// The message.
+    pub bytes: Vec<u8>,
+    /// If this is not None, [`Edge::transmitted`] wants to know when it left.
+    pub stamp: Option<Stamp>,
+}
+
+/// A packet of a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    to: SocketAddr,
+    sequence: u64,
+}
+
+/// A message that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// Its source.
+    pub from: SocketAddr,
+    /// Its destination, an address of this router.
+    pub to: IpAddr,
+    /// Its TTL or hop limit, if the kernel told.
+    pub ttl: Option<u8>,
+    /// When the kernel received it, by the wall clock.
+    pub wall_ns: u64,
+    /// The message.
+    pub bytes: &'a [u8],
+}
+
+/// Both ends of a router.
+#[derive(Debug)]
+pub struct Edge {
+    key: Key,
+    seed: Key,
+    asked: u64,
+    answerer: Answerer,
+    probing: BTreeMap<SocketAddr, Probing>,
+    clouds: BTreeMap<IpAddr, Cloud>,
+    unasked: u64,
+}
+
+impl Edge {
+    /// An edge that asks nobody yet. `seed` is random, another one after each
+    /// start.
+    #[must_use]
+    pub fn new(key: Key, seed: Key) -> Self {
+        Edge {
+            answerer: Answerer::new(key.clone(), seed.clone()),
+            key,
+            seed,
+            asked: 0,
+            probing: BTreeMap::new(),
+            clouds: BTreeMap::new(),
+            unasked: 0,
+        }
+    }
+
+    /// Asks this upstream edge, from this address, until [`Edge::forget`].
+    ///
+    /// # Errors
+    /// A request cannot be made.
+    pub fn ask(&mut self, now_ns: u64, local: IpAddr, upstream: IpAddr) -> Result<(), Error> {
+        self.asked += 1;
+        let seed = self.seed.derived(&self.asked.to_be_bytes());
+        let cloud = Cloud::new(self.key.clone(), seed, local, upstream, now_ns)?;
+        self.clouds.insert(upstream, cloud);
+        Ok(())
+    }
+
+    /// Asks this upstream edge no more. Returns the bye to send.
+    pub fn forget(&mut self, now_ns: u64, upstream: IpAddr) -> Option<Datagram> {
+        let mut cloud = self.clouds.remove(&upstream)?;
+        Some(plain(
+            cloud.local(),
+            (upstream, PORT).into(),
+            cloud.bye(now_ns),
+        ))
+    }
+
+    /// The clouds, by the upstream edge's address.
+    pub fn clouds(&self) -> impl Iterator<Item = (IpAddr, &Cloud)> {
+        self.clouds.iter().map(|(ip, cloud)| (*ip, cloud))
+    }
+
+    /// Who is answered now.
+    pub fn askers(&self, now_ns: u64) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.answerer.streams(now_ns).map(|(to, _, _)| to)
+    }
+
+    /// What was ignored of what askers sent.
+    #[must_use]
+    pub fn ignored(&self) -> Counters {
+        self.answerer.counters()
+    }
+
+    /// Answers from addresses that were not asked.
+    #[must_use]
+    pub fn unasked(&self) -> u64 {
+        self.unasked
+    }
+
+    /// The next message to send now, until there is none.
+    pub fn poll(&mut self, time: Time) -> Option<Datagram> {
+        let answerer = &mut self.answerer;
+        self.probing
+            .retain(|to, probing| probing.is_wanted(time.now_ns, *to, answerer));
+        let probes = self.probing.iter_mut();
+        let mut probes = probes.filter_map(|(to, p)| p.poll(time, *to, answerer));
+        if let Some(probe) = probes.next() {
+            return Some(probe);
+        }
+        let mut clouds = self.clouds.iter_mut();
+        clouds.find_map(|(upstream, cloud)| {
+            let request = cloud.poll(time.now_ns)?;
+            Some(plain(cloud.local(), (*upstream, PORT).into(), request))
+        })
+    }
+
+    /// When [`Edge::poll`] has something to do, unless something arrives.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        let probing = self.probing.values().map(Probing::next_ns);
+        let clouds = self.clouds.values().map(Cloud::next_ns);
+        probing.chain(clouds).min()
+    }
+
+    /// Takes a message. Returns the answer to send at once.
+    ///
+    /// # Errors
+    /// Why it was ignored, which is counted too.
+    pub fn receive(
+        &mut self,
+        now_ns: u64,
+        arrived: &Arrived<'_>,
+    ) -> Result<Option<Datagram>, Ignored> {
+        let Arrived {
+            from, to, bytes, ..
+        } = *arrived;
+        let answer = if addressee(bytes) == Role::Answerer {
+            let answer = self.answerer.receive(now_ns, from, to, bytes)?;
+            let is_open = self.askers(now_ns).any(|asker| asker == from);
+            if is_open && !self.probing.contains_key(&from) {
+                self.probing.insert(from, Probing::new(to, now_ns));
+            }
+            answer
+        } else {
+            let cloud = self.clouds.get_mut(&from.ip());
+            let Some(cloud) = cloud.filter(|cloud| cloud.local() == to && from.port() == PORT)
+            else {
+                self.unasked += 1;
+                return Err(Ignored::Unexpected);
+            };
+            cloud.receive(now_ns, arrived)?
+        };
+        Ok(answer.map(|bytes| plain(to, from, bytes)))
+    }
+
+    /// The kernel tells when a packet of a train really left.
+    pub fn transmitted(&mut self, stamp: Stamp, wall_ns: u64) {
+        if let Some(probing) = self.probing.get_mut(&stamp.to) {
+            probing.transmitted(stamp.sequence, wall_ns);
+        }
+    }
+
+    /// Ends all conversations. Returns the byes to send.
+    pub fn stop(&mut self, now_ns: u64) -> Vec<Datagram> {
+        let upstream: Vec<IpAddr> = self.clouds.keys().copied().collect();
+        let mut byes: Vec<_> = upstream
+            .into_iter()
+            .filter_map(|ip| self.forget(now_ns, ip))
+            .collect();
+        let probing = std::mem::take(&mut self.probing);
+        for (to, bye) in self.answerer.stop() {
+            if let Some(probing) = probing.get(&to) {
+                byes.push(plain(probing.local(), to, bye));
+            }
+        }
+        byes
+    }
+}
+
+fn plain(from: IpAddr, to: SocketAddr, bytes: Vec<u8>) -> Datagram {
+    Datagram {
+        from,
+        to,
+        bytes,
+        stamp: None,
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What an edge sends one asker: single probes, trains, and after each train a
+//! report of when its packets really left.
+//!
+//! ```text
+//!            a train was granted           its last packet is sent
+//!   Resting --------------------> Sending -------------------------+
+//!      ^                                                           v
+//!      +---------------------------------------------------- Reporting
+//!                 all that is known has been told
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Datagram, Stamp, Time};
+use crate::conversation::Answerer;
+use crate::message::{overhead_B, Body, Correction, Probe, Report, Train, MAX_CORRECTIONS, SINGLE};
+
+/// How long after a train the kernel has told when its packets left: a full
+/// queue of 10 ms here.
+const SETTLED_NS: u64 = 20_000_000;
+/// A time that is further from the probe's own is of another clock.
+const MOST_NS: i64 = 1_000_000_000;
+
+/// A packet of the last train.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    sequence: u64,
+    sent_ns: u64,
+    offset_ns: Option<i32>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Single probes only.
+    Resting,
+    /// A train is on its way: no single probes, which would be in it.
+    /// A packet that is late delays those behind it: without its gap they would
+    /// find a queue that they have made themselves.
+    Sending {
+        train: Train,
+        times_ns: Vec<u64>,
+        next_ns: u64,
+    },
+    /// Reports follow, from this time on.
+    Reporting { from_ns: u64 },
+}
+
+/// What one asker gets.
+#[derive(Debug)]
+pub(super) struct Probing {
+    local: IpAddr,
+    state: State,
+    /// When the next single probe is due.
+    single_ns: u64,
+    trains: u16,
+    probes: u64,
+    /// The last train's.
+    sent: Vec<Sent>,
+}
+
+impl Probing {
+    /// Sends from this address.
+    pub(super) fn new(local: IpAddr, now_ns: u64) -> Self {
+        Probing {
+            local,
+            state: State::Resting,
+            single_ns: now_ns,
+            trains: 0,
+            probes: 0,
+            sent: Vec::new(),
+        }
+    }
+
+    pub(super) fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// Whether the stream is open.
+    pub(super) fn is_wanted(&self, now_ns: u64, to: SocketAddr, answerer: &Answerer) -> bool {
+        answerer.streams(now_ns).any(|(asker, _, _)| asker == to)
+    }
+
+    pub(super) fn next_ns(&self) -> u64 {
+        match &self.state {
+            State::Resting => self.single_ns,
+            State::Sending { next_ns, .. } => *next_ns,
+            State::Reporting { from_ns } => *from_ns,
+        }
+    }
+
+    pub(super) fn transmitted(&mut self, sequence: u64, wall_ns: u64) {
+        let sent = self.sent.iter_mut().find(|sent| sent.sequence == sequence);
+        let Some(sent) = sent else { return };
+        let offset_ns = wall_ns.wrapping_sub(sent.sent_ns).cast_signed();
+        if offset_ns.abs() < MOST_NS {
+            sent.offset_ns = Some(offset_ns as i32);
+        }
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        time: Time,
+        to: SocketAddr,
+        answerer: &mut Answerer,
+    ) -> Option<Datagram> {
+        if matches!(self.state, State::Resting) {
+            if let Some((train, packets)) = answerer.take_train(time.now_ns, to) {
+                self.begin(train, packets, time.now_ns);
+            }
+        }
+        if time.now_ns < self.next_ns() {
+            return None;
+        }
+        match &self.state {
+            State::Resting => self.single(time, to, answerer),
+            State::Sending { .. } => self.of_train(time, to, answerer),
+            State::Reporting { .. } => self.report(time, to, answerer),
+        }
+    }
+
+    fn begin(&mut self, train: Train, packets: u16, now_ns: u64) {
+        self.trains = self.trains.wrapping_add(1);
+        self.sent.clear();
+        self.state = State::Sending {
+            train,
+            times_ns: train.times_ns(packets, overhead_B(self.local)),
+            next_ns: now_ns,
+        };
+    }
+
+    fn single(&mut self, time: Time, to: SocketAddr, answerer: &mut Answerer) -> Option<Datagram> {
+        let found = answerer
+            .streams(time.now_ns)
+            .find(|(asker, _, _)| *asker == to);
+        let (length, interval_us) = found.map(|(_, ask, grant)| (ask.size_B, grant.interval_us))?;
+        if interval_us == 0 {
+            // asked for none: looks again when a grant may have changed that
+            self.single_ns = time.now_ns + SETTLED_NS;
+            return None;
+        }
+        let interval_ns = u64::from(interval_us) * 1_000;
+        self.single_ns = time.now_ns + interval_ns;
+        let probe = Probe {
+            sent_ns: time.wall_ns,
+            number: SINGLE,
+            train: self.trains,
+            length,
+        };
+        self.send(time, to, answerer, Body::Probe(probe))
+    }
+
+    fn of_train(
+        &mut self,
+        time: Time,
+        to: SocketAddr,
+        answerer: &mut Answerer,
+    ) -> Option<Datagram> {
+        let sent = self.sent.len();
+        let State::Sending {
+            train,
+            times_ns,
+            next_ns,
+        } = &mut self.state
+        else {
+            return None;
+        };
+        let next = times_ns.get(sent + 1);
+        let is_last = next.is_none();
+        *next_ns = time.now_ns + next.map_or(0, |at_ns| at_ns - times_ns[sent]);
+        let probe = Probe {
+            sent_ns: time.wall_ns,
+            number: sent as u16,
+            train: self.trains,
+            length: train.size_B,
+        };
+        let sequence = answerer.next_sequence(to)?;
+        self.sent.push(Sent {
+            sequence,
+            sent_ns: time.wall_ns,
+            offset_ns: None,
+        });
+        if is_last {
+            let from_ns = time.now_ns + SETTLED_NS;
+            self.state = State::Reporting { from_ns };
+        }
+        let datagram = self.send(time, to, answerer, Body::Probe(probe))?;
+        Some(Datagram {
+            stamp: Some(Stamp { to, sequence }),
+            ..datagram
+        })
+    }
+
+    fn report(&mut self, time: Time, to: SocketAddr, answerer: &mut Answerer) -> Option<Datagram> {
+        let sequence = answerer.next_sequence(to)?;
+        self.sent.retain(|sent| sent.offset_ns.is_some());
+        let count = self.sent.len().min(MAX_CORRECTIONS);
+        let corrections = self.sent.drain(..count).filter_map(|sent| {
+            Some(Correction {
+                behind: u32::try_from(sequence - sent.sequence).ok()?,
+                offset_ns: sent.offset_ns?,
+            })
+        });
+        let report = Report {
+            xcp_B: 0,
+            probes: self.probes,
+            corrections: corrections.collect(),
+        };
+        if self.sent.is_empty() {
+            self.state = State::Resting;
+        }
+        self.send(time, to, answerer, Body::Report(report))
+    }
+
+    fn send(
+        &mut self,
+        time: Time,
+        to: SocketAddr,
+        answerer: &mut Answerer,
+        body: Body,
+    ) -> Option<Datagram> {
+        self.probes += u64::from(matches!(body, Body::Probe(_)));
+        let bytes = answerer.measurement(time.now_ns, to, body)?;
+        Some(super::plain(self.local, to, bytes))
+    }
+}

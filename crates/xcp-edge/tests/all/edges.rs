@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Two edges with a simulated cloud between them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use xcp_edge::conversation::{Ignored, IDLE_NS};
+use xcp_edge::edge::{Arrived, Cloud, Datagram, Edge, State, Time};
+use xcp_edge::estimate::Source;
+use xcp_edge::message::{overhead_B, Key, PORT};
+
+use crate::key;
+use crate::simulated::{Cross, Path};
+
+const UP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+const SECOND: u64 = 1_000_000_000;
+/// The way back is free.
+const BACK_NS: u64 = 20_000_000;
+/// Three routers.
+const TTL: u8 = 252;
+
+fn seed(number: u8) -> Key {
+    Key::new(&[number; 32]).unwrap()
+}
+
+/// What arrives when, in the order in which it was sent.
+type Flight = Reverse<(u64, u64, bool, Vec<u8>)>;
+
+struct Net {
+    up: Edge,
+    down: Edge,
+    path: Path,
+    now_ns: u64,
+    flights: BinaryHeap<Flight>,
+    sent: u64,
+    /// Whether the answerer's kernel tells when packets leave.
+    stamps: bool,
+    /// How much later than asked for the programs get every 4th turn, at most.
+    late_ns: u64,
+    probed_B: u64,
+}
+
+impl Net {
+    fn new(path: Path) -> Self {
+        let mut down = Edge::new(key(), seed(2));
+        down.ask(0, DOWN, UP).unwrap();
+        Net {
+            up: Edge::new(key(), seed(1)),
+            down,
+            path,
+            now_ns: 0,
+            flights: BinaryHeap::new(),
+            sent: 0,
+            stamps: true,
+            late_ns: 0,
+            probed_B: 0,
+        }
+    }
+
+    fn cloud(&self) -> &Cloud {
+        self.down.clouds().next().unwrap().1
+    }
+
+    fn estimate_Bps(&self) -> Option<f64> {
+        self.cloud().estimate().estimate_Bps(self.now_ns)
+    }
+
+    /// The answerer's clock is another one, and the kernel sends a packet up to
+    /// a millisecond after that was read.
+    fn up_time(&self) -> (Time, u64) {
+        let wall_ns = self.path.sender_ns(self.now_ns as f64 / 1e9);
+        let late_ns = self.sent * 7_919 % 1_000_000;
+        let time = Time {
+            now_ns: self.now_ns,
+            wall_ns: wall_ns - late_ns,
+        };
+        (time, wall_ns)
+    }
+
+    fn fly_down(&mut self, datagram: Datagram) {
+        assert_eq!((datagram.from, datagram.to), (UP, (DOWN, PORT).into()));
+        let size_B = datagram.bytes.len() as f64 + f64::from(overhead_B(UP));
+        self.probed_B += size_B as u64;
+        self.sent += 1;
+        if let Some(at_s) = self.path.send(self.now_ns as f64 / 1e9, size_B) {
+            let at_ns = (at_s * 1e9) as u64;
+            self.flights
+                .push(Reverse((at_ns, self.sent, true, datagram.bytes)));
+        }
+    }
+
+    fn fly_up(&mut self, datagram: Datagram) {
+        assert_eq!((datagram.from, datagram.to), (DOWN, (UP, PORT).into()));
+        self.sent += 1;
+        let at_ns = self.now_ns + BACK_NS;
+        self.flights
+            .push(Reverse((at_ns, self.sent, false, datagram.bytes)));
+    }
+
+    /// All that is due now.
+    fn step(&mut self) {
+        loop {
+            let (time, wall_ns) = self.up_time();
+            let Some(datagram) = self.up.poll(time) else {
+                break;
+            };
+            if let Some(stamp) = datagram.stamp.filter(|_| self.stamps) {
+                self.up.transmitted(stamp, wall_ns);
+            }
+            self.fly_down(datagram);
+        }
+        let time = Time {
+            now_ns: self.now_ns,
+            wall_ns: self.now_ns,
+        };
+        while let Some(datagram) = self.down.poll(time) {
+            self.fly_up(datagram);
+        }
+        while let Some(Reverse((at_ns, ..))) = self.flights.peek() {
+            if *at_ns > self.now_ns {
+                break;
+            }
+            let Some(Reverse((at_ns, _, is_down, bytes))) = self.flights.pop() else {
+                break;
+            };
+            self.land(at_ns, is_down, &bytes);
+        }
+    }
+
+    fn land(&mut self, at_ns: u64, is_down: bool, bytes: &[u8]) {
+        let (from, to) = if is_down { (UP, DOWN) } else { (DOWN, UP) };
+        let arrived = Arrived {
+            from: SocketAddr::from((from, PORT)),
+            to,
+            ttl: Some(TTL),
+            wall_ns: at_ns,
+            bytes,
+        };
+        let edge = if is_down {
+            &mut self.down
+        } else {
+            &mut self.up
+        };
+        if let Ok(Some(answer)) = edge.receive(self.now_ns, &arrived) {
+            if is_down {
+                self.fly_up(answer);
+            } else {
+                self.fly_down(answer);
+            }
+        }
+    }
+
+    fn run(&mut self, seconds: u64) {
+        let end_ns = self.now_ns + seconds * SECOND;
+        while self.now_ns < end_ns {
+            self.step();
+            let flight_ns = self.flights.peek().map(|Reverse((at_ns, ..))| *at_ns);
+            let edges = [self.up.next_ns(), self.down.next_ns(), flight_ns];
+            let next_ns = edges.into_iter().flatten().min().unwrap_or(end_ns);
+            let late_ns = match self.late_ns {
+                most_ns if most_ns > 0 && self.path.random.below(4) == 0 => {
+                    self.path.random.below(most_ns)
+                }
+                _ => 0,
+            };
+            self.now_ns = (next_ns + late_ns).clamp(self.now_ns, end_ns);
+        }
+    }
+}
+
+fn path(load: f64) -> Path {
+    Path::new(1, 12.5e6, load, Cross::Poisson)
+}
+
+#[test]
+fn an_edge_finds_what_its_cloud_has_free() {
+    let mut net = Net::new(path(0.3));
+    assert_eq!(net.cloud().state(0), State::Asking);
+    net.run(60);
+    assert_eq!(net.cloud().state(net.now_ns), State::Probed);
+    assert_eq!(net.cloud().routers(), Some(3));
+    let error = net.estimate_Bps().unwrap() / net.path.truth_Bps() - 1.0;
+    println!(
+        "{:+.1} % after a minute, {} trains, {} probes, {} B/s",
+        error * 100.0,
+        net.cloud().trains(),
+        net.cloud().probes(),
+        net.probed_B / 60
+    );
+    assert!(error.abs() < 0.1, "{error}");
+    assert!(net.cloud().queue_ns().unwrap() < 5_000_000);
+    assert!(net.probed_B / 60 < 12_500_000 / 50);
+    assert_eq!(net.up.askers(net.now_ns).count(), 1);
+}
+
+/// The packets of a train are timed by when they really left.
+#[test]
+fn times_of_the_kernel_are_better_than_those_of_the_program() {
+    let error = |stamps| {
+        let mut net = Net::new(path(0.3));
+        net.stamps = stamps;
+        net.run(60);
+        (net.estimate_Bps().unwrap_or(0.0) / net.path.truth_Bps() - 1.0).abs()
+    };
+    let (with, without) = (error(true), error(false));
+    println!("error {with:.3} with them, {without:.3} without");
+    assert!(with < 0.1 && without > 2.0 * with);
+}
+
+/// Other programs use the processors.
+#[test]
+fn edges_that_are_late_find_it_too() {
+    let mut net = Net::new(path(0.3));
+    net.late_ns = 2_000_000;
+    net.run(60);
+    let error = net.estimate_Bps().unwrap() / net.path.truth_Bps() - 1.0;
+    println!(
+        "{:+.1} % where one in 4 turns is up to 2 ms late",
+        error * 100.0
+    );
+    assert!(error.abs() < 0.1, "{error}");
+}
+
+#[test]
+fn a_bye_ends_the_estimate_and_a_new_start_brings_it_back() {
+    let mut net = Net::new(path(0.0));
+    net.run(30);
+    assert!(net.estimate_Bps().is_some());
+    for bye in net.up.stop(net.now_ns) {
+        net.fly_down(bye);
+    }
+    net.run(5);
+    assert_eq!(net.cloud().state(net.now_ns), State::Broken);
+    assert_eq!(net.up.askers(net.now_ns).count(), 0);
+    // another start of the same program
+    net.up = Edge::new(key(), seed(3));
+    net.run(60);
+    assert_eq!(net.cloud().state(net.now_ns), State::Probed);
+    assert!(net.cloud().estimate().age_ns(net.now_ns).unwrap() < 15 * SECOND);
+}
+
+#[test]
+fn without_an_answerer_the_path_is_broken_and_the_estimate_ends() {
+    let mut net = Net::new(path(0.0));
+    net.run(30);
+    net.up = Edge::new(Key::new(b"another key, not the same").unwrap(), seed(3));
+    net.run(40);
+    assert_ne!(net.cloud().state(net.now_ns), State::Probed);
+    assert_eq!(net.estimate_Bps(), None);
+    assert!(net.up.ignored().of(Ignored::BadTag) > 0);
+}
+
+#[test]
+fn an_asker_that_is_gone_is_forgotten() {
+    let mut net = Net::new(path(0.0));
+    net.run(10);
+    assert_eq!(net.up.askers(net.now_ns).count(), 1);
+    assert!(net.down.forget(net.now_ns, UP).is_some());
+    net.run(IDLE_NS / SECOND);
+    assert_eq!(net.up.askers(net.now_ns).count(), 0);
+    assert_eq!(net.up.next_ns(), None);
+    assert_eq!(net.down.next_ns(), None);
+}
+
+/// An answer from an address that was not asked, or to one that did not ask, is
+/// no cloud's.
+#[test]
+fn nobody_answers_who_was_not_asked() {
+    let mut net = Net::new(path(0.0));
+    net.run(3);
+    let bytes = [b"XCPi\x01\x02".as_slice(), &[0; 57]].concat();
+    for (from, to) in [((DOWN, PORT), DOWN), ((UP, PORT), UP), ((UP, 7), DOWN)] {
+        let arrived = Arrived {
+            from: from.into(),
+            to,
+            ttl: None,
+            wall_ns: 0,
+            bytes: &bytes,
+        };
+        let before = net.down.unasked();
+        let heard = net.down.receive(net.now_ns, &arrived);
+        assert_eq!(heard, Err(Ignored::Unexpected));
+        assert_eq!(net.down.unasked(), before + 1);
+    }
+}

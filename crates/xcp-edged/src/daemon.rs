@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The daemon's loop: waits for messages, timers and readers, one thread for
+//! all.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{clock_gettime, ClockId};
+use xcp_edge::edge::{Arrived, Datagram, Edge, Time};
+use xcp_edge::message::{Key, PORT};
+
+use crate::desk::Desk;
+use crate::socket::{Family, Socket, BUFFER_B};
+use crate::status::Status;
+use crate::{notify, secret, Error, Result};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// How often routes to the upstream edges are looked at.
+const ROUTES_NS: u64 = 10 * SECOND_NS;
+/// A wait that is shorter than this is not given up to the scheduler: it would
+/// come back late, in the middle of a train.
+const SPIN_NS: u64 = 100_000;
+/// Messages that are read before timers are looked at again.
+const BATCH: usize = 64;
+
+/// What the daemon is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The shared key.
+    pub key: Key,
+    /// The upstream edges to ask.
+    pub upstream: Vec<IpAddr>,
+    /// Where [`crate::desk`] is.
+    pub socket: PathBuf,
+}
+
+struct Daemon {
+    edge: Edge,
+    sockets: Vec<Socket>,
+    upstream: Vec<IpAddr>,
+    unreachable: Vec<IpAddr>,
+    routes_ns: u64,
+    unsent: u64,
+}
+
+/// Runs until `stop` says so, which is asked at least once a second and after
+/// each signal. Calls `ready` when other edges and readers can be served.
+///
+/// # Errors
+/// The port or the desk's place is in use or not permitted.
+pub fn run(options: &Options, ready: impl FnOnce(), stop: &dyn Fn() -> bool) -> Result<()> {
+    let sockets: Vec<Socket> = [Family::V4, Family::V6]
+        .into_iter()
+        .filter_map(|family| Socket::open(family).transpose())
+        .collect::<Result<_>>()?;
+    let desk = Desk::open(&options.socket)?;
+    let mut daemon = Daemon {
+        edge: Edge::new(options.key.clone(), secret::seed()?),
+        sockets,
+        upstream: options.upstream.clone(),
+        unreachable: Vec::new(),
+        routes_ns: 0,
+        unsent: 0,
+    };
+    notify::tell("READY=1");
+    ready();
+    while !stop() {
+        daemon.turn(&desk)?;
+    }
+    notify::tell("STOPPING=1");
+    let byes = daemon.edge.stop(time()?.now_ns);
+    byes.iter().for_each(|bye| daemon.send(bye));
+    Ok(())
+}
+
+impl Daemon {
+    fn turn(&mut self, desk: &Desk) -> Result<()> {
+        let now = time()?;
+        if now.now_ns >= self.routes_ns {
+            self.routes_ns = now.now_ns + ROUTES_NS;
+            self.look_for_routes(now.now_ns);
+        }
+        // one at a time: each is stamped with its own time
+        while let Some(datagram) = self.edge.poll(time()?) {
+            self.send(&datagram);
+        }
+        self.wait(desk, now.now_ns)?;
+        for socket in &mut self.sockets {
+            while let Some((stamp, wall_ns)) = socket.transmitted() {
+                self.edge.transmitted(stamp, wall_ns);
+            }
+        }
+        self.receive()?;
+        let now_ns = time()?.now_ns;
+        desk.serve(|| Status::of(&self.edge, self.unreachable.clone(), self.unsent, now_ns));
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, desk: &Desk, began_ns: u64) -> Result<()> {
+        let next_ns = self.edge.next_ns().unwrap_or(u64::MAX).min(self.routes_ns);
+        let left_ns = next_ns
+            .min(began_ns + SECOND_NS)
+            .saturating_sub(time()?.now_ns);
+        let left_ns = if left_ns < SPIN_NS { 0 } else { left_ns };
+        let mut fds: Vec<_> = self
+            .sockets
+            .iter()
+            .map(Socket::as_fd)
+            .chain([desk.as_fd()])
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let timeout = TimeSpec::nanoseconds(left_ns.cast_signed());
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(e) => Err(Error::new("waiting for messages", e, "report this")),
+        }
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        let mut buffer = [0; BUFFER_B];
+        let mut answers = Vec::new();
+        for socket in &self.sockets {
+            for _ in 0..BATCH {
+                let received = match socket.receive(&mut buffer) {
+                    Ok(Some(received)) => received,
+                    Ok(None) => break,
+                    // one that cannot be read is gone
+                    Err(_) => continue,
+                };
+                let now = time()?;
+                let arrived = Arrived {
+                    from: received.from,
+                    to: received.to,
+                    ttl: received.ttl,
+                    wall_ns: received.wall_ns.unwrap_or(now.wall_ns),
+                    bytes: &buffer[..received.length.min(BUFFER_B)],
+                };
+                // what is ignored is counted
+                if let Ok(Some(answer)) = self.edge.receive(now.now_ns, &arrived) {
+                    answers.push(answer);
+                }
+            }
+        }
+        answers.iter().for_each(|answer| self.send(answer));
+        Ok(())
+    }
+
+    fn send(&mut self, datagram: &Datagram) {
+        let family = match datagram.to.ip() {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        };
+        let socket = self.sockets.iter_mut().find(|s| s.family() == family);
+        if socket.is_none_or(|socket| socket.send(datagram).is_err()) {
+            self.unsent += 1;
+        }
+    }
+
+    /// Asks upstream edges that can be reached now, from the address that the
+    /// route gives; again if that is another one than before.
+    fn look_for_routes(&mut self, now_ns: u64) {
+        self.unreachable.clear();
+        for upstream in self.upstream.clone() {
+            let local = local_address(upstream);
+            let asked = self.edge.clouds().find(|(ip, _)| *ip == upstream);
+            let asked = asked.map(|(_, cloud)| cloud.local());
+            if local.is_none() {
+                self.unreachable.push(upstream);
+            }
+            if asked == local {
+                continue;
+            }
+            if let Some(bye) = self.edge.forget(now_ns, upstream) {
+                self.send(&bye);
+            }
+            if let Some(local) = local {
+                // what is asked for first can always be asked for
+                let _ = self.edge.ask(now_ns, local, upstream);
+            }
+        }
+    }
+}
+
+/// The address that messages to this one are sent from.
+fn local_address(upstream: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match upstream {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((upstream, PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn time() -> Result<Time> {
+    let read = |clock: ClockId| {
+        let time = clock_gettime(clock).map_err(|e| Error::new("clock", e, "report this"))?;
+        Ok(u64::try_from(time.num_nanoseconds()).unwrap_or(0))
+    };
+    Ok(Time {
+        now_ns: read(ClockId::CLOCK_MONOTONIC)?,
+        wall_ns: read(ClockId::CLOCK_REALTIME)?,
+    })
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Where people ask the daemon: a Unix socket that says what the daemon knows,
+//! as JSON, and closes.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::status::Status;
+use crate::{Error, Result};
+
+/// The socket's usual place.
+pub const PATH: &str = "/run/xcp/edged.sock";
+/// A reader that is slower is left alone.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long the daemon may take to answer: it may be sending a train.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The daemon's end.
+pub(crate) struct Desk {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Desk {
+    /// Takes the place of a daemon that is gone.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let failed = |e: std::io::Error| Error::file(path, &e);
+        if UnixStream::connect(path).is_ok() {
+            return Err(Error::new(
+                path.display().to_string(),
+                "another daemon answers there",
+                "stop it, or name another place with --socket",
+            ));
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Tells everyone who has come.
+    pub(crate) fn serve(&self, status: impl Fn() -> Status) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let text = serde_json::to_vec(&status()).unwrap_or_default();
+            let _ = stream.set_write_timeout(Some(PATIENCE));
+            let _ = stream.write_all(&text);
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What the daemon at this place knows.
+///
+/// # Errors
+/// There is none, or it does not answer.
+pub fn ask(path: &Path) -> Result<Status> {
+    let thing = path.display().to_string();
+    let mut stream = UnixStream::connect(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::new(
+            &thing,
+            "no daemon answers there",
+            "start it: xcp-edged run --key FILE",
+        ),
+        _ => Error::file(path, &e),
+    })?;
+    let mut text = Vec::new();
+    stream
+        .set_read_timeout(Some(ANSWER))
+        .and_then(|()| stream.read_to_end(&mut text))
+        .map_err(|e| Error::file(path, &e))?;
+    serde_json::from_slice(&text).map_err(|e| {
+        Error::new(
+            &thing,
+            format!("what the daemon said is not understood: {e}"),
+            "is it of another version? Start it again",
+        )
+    })
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! XCP-i's daemon: the sockets, clocks and files around `xcp_edge::edge`.
+//!
+//! [`daemon`] is its loop, [`socket`] how it speaks to other edges, [`status`]
+//! what it tells people, over [`desk`], a Unix socket. [`secret`] is the shared
+//! key, [`notify`] how systemd learns that it is ready.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
+#![deny(missing_docs)]
+
+pub mod daemon;
+pub mod desk;
+mod error;
+mod notify;
+pub mod secret;
+mod socket;
+pub mod status;
+
+pub use error::{Error, Result};

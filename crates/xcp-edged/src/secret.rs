@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The shared key, in a file that only its owner may read.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use xcp_edge::message::Key;
+
+use crate::{Error, Result};
+
+/// Bytes of a key that is made here: as many as HMAC-SHA256's tags have.
+const BYTES: usize = 32;
+/// Longest file that is read.
+const LONGEST: u64 = 4_096;
+
+/// Reads a key: the file's first line.
+///
+/// # Errors
+/// The file cannot be read, others may read it, or the key is too short.
+pub fn read(path: &Path) -> Result<Key> {
+    let failed = |e: &std::io::Error| Error::file(path, e);
+    let file = File::open(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::new(
+            path.display().to_string(),
+            "there is no such file",
+            format!("make a key with: xcp-edged key {}", path.display()),
+        ),
+        _ => failed(&e),
+    })?;
+    let mode = file.metadata().map_err(|e| failed(&e))?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Error::new(
+            path.display().to_string(),
+            format!("others than its owner may use it (mode {:o})", mode & 0o777),
+            format!(
+                "chmod 600 {}, and make another key if someone has read it",
+                path.display()
+            ),
+        ));
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(|e| failed(&e))?;
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Key::new(line.trim_ascii()).map_err(|e| {
+        Error::new(
+            path.display().to_string(),
+            e,
+            "make a key with: xcp-edged key FILE",
+        )
+    })
+}
+
+/// Makes a random key in a new file.
+///
+/// # Errors
+/// The file exists already, or cannot be written.
+pub fn make(path: &Path) -> Result<()> {
+    let failed = |e: &std::io::Error| Error::file(path, e);
+    let mut hex = String::new();
+    for byte in random()? {
+        // writing to a string cannot fail
+        let _ = write!(hex, "{byte:02x}");
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => Error::new(
+                path.display().to_string(),
+                "it exists already",
+                "name a new file: the edges that have this key need it",
+            ),
+            _ => failed(&e),
+        })?;
+    writeln!(file, "{hex}").map_err(|e| {
+        let _ = fs::remove_file(path);
+        failed(&e)
+    })
+}
+
+/// A key that nobody knows.
+pub(crate) fn seed() -> Result<Key> {
+    Key::new(&random()?).map_err(|e| Error::new("random numbers", e, "report this"))
+}
+
+fn random() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    let path = Path::new("/dev/urandom");
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|e| Error::file(path, &e))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_made_can_be_read_and_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        make(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.trim_end().len(), 2 * BYTES);
+        read(&path).unwrap();
+        assert_eq!(make(&path).unwrap_err().reason, "it exists already");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        make(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(read(&path).unwrap_err().remedy.starts_with("chmod 600"));
+        }
+    }
+
+    #[test]
+    fn a_key_of_few_bytes_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        make(&path).unwrap();
+        fs::write(&path, "short\nbut this line is long enough for a key\n").unwrap();
+        assert!(read(&path).is_err());
+        assert!(read(&folder.path().join("none"))
+            .unwrap_err()
+            .remedy
+            .contains("xcp-edged key"));
+    }
+}
