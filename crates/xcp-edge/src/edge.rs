@@ -12,7 +12,7 @@ mod probing;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-pub use cloud::{Cloud, State};
+pub use cloud::{Cloud, State, FIRST_TTL};
 use probing::Probing;
 
 use crate::conversation::{Answerer, Counters, Ignored};
@@ -138,7 +138,7 @@ impl Edge {
     pub fn poll(&mut self, time: Time) -> Option<Datagram> {
         let answerer = &mut self.answerer;
         self.probing
-            .retain(|to, probing| probing.is_wanted(time.now_ns, *to, answerer));
+            .retain(|to, _| answerer.stream(time.now_ns, *to).is_some());
         let probes = self.probing.iter_mut();
         let mut probes = probes.filter_map(|(to, p)| p.poll(time, *to, answerer));
         if let Some(probe) = probes.next() {
@@ -173,9 +173,9 @@ impl Edge {
         } = *arrived;
         let answer = if addressee(bytes) == Role::Answerer {
             let answer = self.answerer.receive(now_ns, from, to, bytes)?;
-            let is_open = self.askers(now_ns).any(|asker| asker == from);
-            if is_open && !self.probing.contains_key(&from) {
-                self.probing.insert(from, Probing::new(to, now_ns));
+            if self.answerer.stream(now_ns, from).is_some() {
+                let probing = self.probing.entry(from);
+                probing.or_insert_with(|| Probing::new(to, now_ns));
             }
             answer
         } else {

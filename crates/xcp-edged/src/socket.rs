@@ -14,13 +14,11 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, TimestampingFlag,
 };
 use nix::sys::time::TimeSpec;
-use xcp_edge::edge::{Datagram, Stamp};
+use xcp_edge::edge::{Datagram, Stamp, FIRST_TTL};
 use xcp_edge::message::{MAX_LENGTH, PORT};
 
 use crate::{Error, Result};
 
-/// What every message starts with, so that its TTL tells the hops.
-const FIRST_TTL: i32 = 255;
 /// Room for what comes with a message: time stamps, an address, a TTL.
 const CONTROL_B: usize = 512;
 /// Stamps that are waited for: two trains.
@@ -77,13 +75,13 @@ impl Socket {
             Family::V4 => {
                 setsockopt(&fd, sockopt::Ipv4PacketInfo, &true)?;
                 setsockopt(&fd, sockopt::Ipv4RecvTtl, &true)?;
-                setsockopt(&fd, sockopt::Ipv4Ttl, &FIRST_TTL)?;
+                setsockopt(&fd, sockopt::Ipv4Ttl, &FIRST_TTL.into())?;
             }
             Family::V6 => {
                 setsockopt(&fd, sockopt::Ipv6V6Only, &true)?;
                 setsockopt(&fd, sockopt::Ipv6RecvPacketInfo, &true)?;
                 setsockopt(&fd, sockopt::Ipv6RecvHopLimit, &true)?;
-                setsockopt(&fd, sockopt::Ipv6Ttl, &FIRST_TTL)?;
+                setsockopt(&fd, sockopt::Ipv6Ttl, &FIRST_TTL.into())?;
             }
         }
         bind(

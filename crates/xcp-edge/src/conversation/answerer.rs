@@ -132,6 +132,13 @@ impl Answerer {
         self.counters
     }
 
+    /// What this asker asked for and was granted, while its stream is open.
+    #[must_use]
+    pub fn stream(&self, now_ns: u64, to: SocketAddr) -> Option<(&Ask, Grant)> {
+        let peer = self.peers.get(&to).filter(|peer| peer.is_open(now_ns))?;
+        Some((&peer.ask, peer.grant))
+    }
+
     /// The train that was granted last to this asker, and how many packets of it
     /// were; each grant gives it once.
     pub fn take_train(&mut self, now_ns: u64, to: SocketAddr) -> Option<(Train, u16)> {

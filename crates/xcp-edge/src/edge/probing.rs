@@ -76,11 +76,6 @@ impl Probing {
         self.local
     }
 
-    /// Whether the stream is open.
-    pub(super) fn is_wanted(&self, now_ns: u64, to: SocketAddr, answerer: &Answerer) -> bool {
-        answerer.streams(now_ns).any(|(asker, _, _)| asker == to)
-    }
-
     pub(super) fn next_ns(&self) -> u64 {
         match &self.state {
             State::Resting => self.single_ns,
@@ -130,10 +125,8 @@ impl Probing {
     }
 
     fn single(&mut self, time: Time, to: SocketAddr, answerer: &mut Answerer) -> Option<Datagram> {
-        let found = answerer
-            .streams(time.now_ns)
-            .find(|(asker, _, _)| *asker == to);
-        let (length, interval_us) = found.map(|(_, ask, grant)| (ask.size_B, grant.interval_us))?;
+        let (ask, grant) = answerer.stream(time.now_ns, to)?;
+        let (length, interval_us) = (ask.size_B, grant.interval_us);
         if interval_us == 0 {
             // asked for none: looks again when a grant may have changed that
             self.single_ns = time.now_ns + SETTLED_NS;
