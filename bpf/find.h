@@ -18,7 +18,8 @@
 /* What is behind a packet's IP header, and its XCP header or option. */
 struct found {
 	enum xcp_kind kind;
-	__u32 l4; /* offset in the packet */
+	__u32 ip; /* offset in the packet */
+	__u32 l4;
 	__u32 l4_len;
 	__u32 option; /* offset of the option in the TCP header */
 	__u8 protocol; /* TCP or that of XCP headers */
@@ -55,6 +56,7 @@ static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 
 	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
 		return XCP_MALFORMED;
+	f->ip = at;
 	header = (ip[0] & 15) * 4;
 	total = (__u32)ip[2] << 8 | ip[3];
 	if (ip[0] >> 4 != 4 || header < IPV4_LEN)
@@ -82,6 +84,7 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 
 	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
 		return XCP_MALFORMED;
+	f->ip = at;
 	left = (__u32)ip[4] << 8 | ip[5];
 	if (ip[0] >> 4 != 6)
 		return XCP_MALFORMED;

@@ -2,14 +2,14 @@
 /*
  * The router's clocks: looking at the link, and ending control intervals and
  * queue estimates. What several CPUs share is here, and written by the one
- * that has claimed it. Whoever includes this has options.cpus.
+ * that has claimed it. Whoever includes this has options.cpus and defines what
+ * it means to see the link.
  */
 #ifndef XCP_BPF_INTERVAL_H
 #define XCP_BPF_INTERVAL_H
 
 #include "kernel.h"
 #include "intf.h"
-#include "link.h"
 
 /*
  * The link is looked at this often by all CPUs together: 20 times at least in
@@ -253,41 +253,10 @@ out:
 }
 
 /*
- * What the link holds and has sent, in bytes on the link. Returns the backlog
- * that XCP's packets wait behind.
+ * What the link holds and has sent, in bytes on the link, for link.seen and
+ * link.look_ns. Returns the backlog that XCP's packets wait behind.
  */
-static __always_inline __u64 see(const struct net_device *dev, __u64 now)
-{
-	struct xcp_capacity_interval *seen = &link.seen;
-	struct xcp_queue *queue = queue_record();
-	struct link_reading r = {};
-	__u64 backlog_B, other_B = 0;
-
-	read_link(dev, &r);
-	/* other queues or queue disciplines begin with other counts */
-	if (r.queues == link.seen_queues &&
-	    r.sent_packets - link.seen_packets < 1ULL << 32)
-		seen->sent_B +=
-			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
-					r.sent_packets - link.seen_packets);
-	link.seen_B = r.sent_B;
-	link.seen_packets = r.sent_packets;
-	link.seen_queues = r.queues;
-	link.has_classes = queue != NULL;
-	backlog_B = r.backlog_B;
-	if (queue) {
-		other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
-		backlog_B = queue->class[XCP_CLASS_XCP].backlog_B;
-		link.other.other_min_backlog_B =
-			xcp_min(link.other.other_min_backlog_B, other_B);
-	}
-	xcp_capacity_look(seen, now, seen->sent_B, backlog_B + other_B);
-	link.fell =
-		config.measure && xcp_capacity_fell(&link.state.capacity, seen,
-						    link.state.interval_ns);
-	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
-	return backlog_B;
-}
+static __u64 see(const struct net_device *dev, __u64 now);
 
 /* Looks at the link, and ends the queue estimate if it is due. */
 __noinline int look(struct __sk_buff *skb, __u64 now)

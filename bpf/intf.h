@@ -6,6 +6,7 @@
 #ifndef XCP_BPF_INTF_H
 #define XCP_BPF_INTF_H
 
+#include "../core/xcp_cloud.h"
 #include "../core/xcp_frame.h"
 #include "../core/xcp_loss.h"
 #include "../core/xcp_receiver.h"
@@ -22,7 +23,7 @@ struct xcp_router_config {
 			 */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t unused; /* two records are compared as bytes */
+	uint32_t edge; /* what to write into last_xcp_router; 0: nothing */
 };
 
 /* What one CPU saw on one link. */

@@ -40,13 +40,42 @@ const volatile struct {
 #include "interval.h"
 #include "segments.h"
 #include "find.h"
+#include "grant.h"
+#include "link.h"
 
-/* A wire packet of a super-packet: one of n, all alike. */
-struct share {
-	__u32 n;
-	__u32 unused;
-	__u64 bytes; /* of all n */
-};
+/* As counted by the queue disciplines, or by the queue discipline `xcp`. */
+static __u64 see(const struct net_device *dev, __u64 now)
+{
+	struct xcp_capacity_interval *seen = &link.seen;
+	struct xcp_queue *queue = queue_record();
+	struct link_reading r = {};
+	__u64 backlog_B, other_B = 0;
+
+	read_link(dev, &r);
+	/* other queues or queue disciplines begin with other counts */
+	if (r.queues == link.seen_queues &&
+	    r.sent_packets - link.seen_packets < 1ULL << 32)
+		seen->sent_B +=
+			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
+					r.sent_packets - link.seen_packets);
+	link.seen_B = r.sent_B;
+	link.seen_packets = r.sent_packets;
+	link.seen_queues = r.queues;
+	link.has_classes = queue != NULL;
+	backlog_B = r.backlog_B;
+	if (queue) {
+		other_B = queue->class[XCP_CLASS_OTHER].backlog_B;
+		backlog_B = queue->class[XCP_CLASS_XCP].backlog_B;
+		link.other.other_min_backlog_B =
+			xcp_min(link.other.other_min_backlog_B, other_B);
+	}
+	xcp_capacity_look(seen, now, seen->sent_B, backlog_B + other_B);
+	link.fell =
+		config.measure && xcp_capacity_fell(&link.state.capacity, seen,
+						    link.state.interval_ns);
+	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	return backlog_B;
+}
 
 /*
  * Address resolution, in IPv4 and IPv6: goes with XCP's packets. Behind some
@@ -76,33 +105,6 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			bpf_ktime_get_ns());
 	release(&link.sampler.busy);
 	return 0;
-}
-
-/* Step 4: sums, delta and counters of a forward header. */
-static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
-				   const struct xcp_forward *h, __u32 n,
-				   __u64 bytes)
-{
-	struct xcp_router_law *law = law_in_force(cpu);
-	struct xcp_claim c;
-	__s32 delta;
-
-	if (n > 1)
-		bytes /= n;
-	c = xcp_router_claim(law, bytes, h->x, h->rtt);
-	if (c.rtt)
-		xcp_router_arrival_xcp(&cpu->sums, n, &c);
-	delta = xcp_router_departure(law, &cpu->pool, n, &c, h->delta);
-	cpu->counters.xcp_packets += n;
-	xcp_router_granted(law, &cpu->sums, n, &c, delta);
-	cpu->counters.granted_Bps += (__s64)delta * n;
-	return delta;
-}
-
-__noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
-			    struct share *s)
-{
-	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
 }
 
 /* The length of one of the n packets. */
@@ -203,6 +205,17 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
+/* An option at `offset` of a TCP header; what its checksum changes by. */
+static __always_inline __u32 edit_option(__u8 *option, __u32 offset,
+					 __s32 delta, __u8 ttl)
+{
+	__u32 sum = xcp_edit_forward(option, offset, delta, ttl);
+
+	if (XCP_UNLIKELY(config.edge))
+		sum += xcp_edit_last_router(option, offset, config.edge);
+	return sum;
+}
+
 __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			   struct share *s)
 {
@@ -237,7 +250,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		h = xcp_parse_forward(option);
 		classify(skb, f.kind, h.rtt);
 		h.delta = grant_slowly(cpu, &h, s);
-		sum = xcp_edit_forward(option, f.option, h.delta, f.ttl);
+		sum = edit_option(option, f.option, h.delta, f.ttl);
 		length = sizeof(copy.option);
 	} else {
 		classify(skb, f.kind, 0);
@@ -280,7 +293,7 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 		h = xcp_parse_forward(tcp + 32);
 		classify(skb, XCP_FORWARD, h.rtt);
 		h.delta = grant(cpu, &h, s->n, s->bytes);
-		sum = xcp_edit_forward(tcp + 32, 32, h.delta, ttl);
+		sum = edit_option(tcp + 32, 32, h.delta, ttl);
 	} else if (tcp + 32 + XCP_2005_FORWARD_LEN <= end &&
 		   xcp_2005_at_32(tcp, header)) {
 		h2005 = xcp_2005_parse(tcp + 32);

@@ -193,13 +193,18 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 		xcp_capacity_raise(c, most_Bps, d_ns);
 }
 
+/* e of a link. */
+XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
+				      uint64_t d_ns)
+{
+	return xcp_min(c->link_Bps / 64, xcp_rate(XCP_CAPACITY_OVER_B, d_ns));
+}
+
 /* C: what the link carries and e, at most what is configured. */
 XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
-				     uint64_t configured_Bps, uint64_t d_ns)
+				     uint64_t configured_Bps, uint64_t over_Bps)
 {
-	uint64_t use =
-		c->link_Bps +
-		xcp_min(c->link_Bps / 64, xcp_rate(XCP_CAPACITY_OVER_B, d_ns));
+	uint64_t use = c->link_Bps + over_Bps;
 
 	c->measured = !configured_Bps || use < configured_Bps;
 	return c->measured ? use : configured_Bps;

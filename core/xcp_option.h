@@ -19,6 +19,9 @@
  *     feedback is a running total (core/xcp_receiver.h)
  *   xcp_ttl: the sender's IP TTL, lowered with it by XCP routers only, so
  *     xcp_ttl - TTL counts the other routers
+ *   last_xcp_router: that the packet has passed, where it is the edge of a
+ * cloud (core/xcp_cloud.h): its IPv4 address, or the exclusive or of the four
+ *     words of its IPv6 address, 1 where that is 0; 0 = none
  *
  * Data segments carry forward or both, pure ACKs return, SYNs the handshake.
  * 28 bytes after 12 of timestamps are all that TCP has.
@@ -191,24 +194,19 @@ XCP_INLINE struct xcp_return xcp_parse_return(const uint8_t *o,
 }
 
 /*
- * The router's edit of a forward option at `offset` of a TCP header: the new
- * delta, one XCP hop more, and xcp_ttl lowered towards the packet's TTL.
- * Returns what to add to the one's-complement checksum (RFC 1624), in the
- * byte order of the packet's words as the machine loads them.
+ * Writes the fields of a forward option at `offset` of a TCP header that
+ * routers change. Returns what to add to the one's-complement checksum (RFC
+ * 1624), in the byte order of the packet's words as the machine loads them.
  */
-XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
-				     uint8_t ip_ttl)
+XCP_INLINE uint32_t xcp_rewrite_forward(uint8_t *o, uint32_t offset,
+					uint8_t flags, uint8_t ttl,
+					int32_t delta)
 {
 	uint32_t old_delta = xcp_get32(o + XCP_OPT_DELTA);
 	uint32_t new_delta = (uint32_t)delta;
-	uint8_t flags = o[XCP_OPT_FLAGS], ttl = o[XCP_OPT_TTL];
-	uint32_t old_word = (uint32_t)flags << 8 | ttl, new_word, sum;
+	uint32_t old_word = (uint32_t)o[XCP_OPT_FLAGS] << 8 | o[XCP_OPT_TTL];
+	uint32_t new_word = (uint32_t)flags << 8 | ttl, sum;
 
-	if ((flags & 15) != 15)
-		flags++;
-	if (ttl > ip_ttl)
-		ttl--;
-	new_word = (uint32_t)flags << 8 | ttl;
 	o[XCP_OPT_FLAGS] = flags;
 	o[XCP_OPT_TTL] = ttl;
 	xcp_put32(o + XCP_OPT_DELTA, new_delta);
@@ -217,6 +215,50 @@ XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
 	      xcp_sum_change(old_delta >> 16, new_delta >> 16) +
 	      xcp_sum_change(old_delta & 0xffff, new_delta & 0xffff);
 	return xcp_sum_at(sum, offset);
+}
+
+/*
+ * The router's edit: the new delta, one XCP hop more, and xcp_ttl lowered
+ * towards the packet's TTL.
+ */
+XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
+				     uint8_t ip_ttl)
+{
+	uint8_t flags = o[XCP_OPT_FLAGS], ttl = o[XCP_OPT_TTL];
+
+	if ((flags & 15) != 15)
+		flags++;
+	if (ttl > ip_ttl)
+		ttl--;
+	return xcp_rewrite_forward(o, offset, flags, ttl, delta);
+}
+
+/*
+ * The edit of a virtual router, for a cloud that the packet has crossed: the
+ * cloud's routers count as XCP routers do, since it speaks for them. It is no
+ * XCP hop of its own.
+ */
+XCP_INLINE uint32_t xcp_edit_forward_cloud(uint8_t *o, uint32_t offset,
+					   int32_t delta, uint8_t ip_ttl,
+					   uint8_t routers)
+{
+	uint8_t ttl = o[XCP_OPT_TTL];
+
+	if (ttl > ip_ttl)
+		ttl = (uint8_t)xcp_max(xcp_excess(ttl, routers), ip_ttl);
+	return xcp_rewrite_forward(o, offset, o[XCP_OPT_FLAGS], ttl, delta);
+}
+
+/* Writes last_xcp_router; the sum as above. */
+XCP_INLINE uint32_t xcp_edit_last_router(uint8_t *o, uint32_t offset,
+					 uint32_t router)
+{
+	uint32_t old = xcp_get32(o + XCP_OPT_LAST_ROUTER);
+
+	xcp_put32(o + XCP_OPT_LAST_ROUTER, router);
+	return xcp_sum_at(xcp_sum_change(old >> 16, router >> 16) +
+				  xcp_sum_change(old & 0xffff, router & 0xffff),
+			  offset);
 }
 
 #endif

@@ -157,6 +157,7 @@ struct xcp_router_state {
 	struct xcp_sharing sharing;
 	struct xcp_flows flows;
 	uint64_t capacity_Bps; /* C, as it is handed out */
+	uint64_t over_Bps; /* e of a cloud; 0: that of a link */
 	uint32_t by_departures; /* F of what left, if all of it is XCP's */
 	uint32_t unused;
 	/* the last interval's */
@@ -370,14 +371,18 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 {
 	uint64_t elapsed_ns =
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
+	uint64_t over_Bps;
 
 	xcp_flows_end(&s->flows, sums->sum_x - s->last.sum_x, elapsed_ns);
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
 				     params->most_Bps, s->interval_ns);
+		over_Bps = s->over_Bps ? s->over_Bps
+				       : xcp_capacity_over(&s->capacity,
+							   s->interval_ns);
 		s->capacity_Bps = xcp_capacity_use(
-			&s->capacity, params->capacity_Bps, s->interval_ns);
+			&s->capacity, params->capacity_Bps, over_Bps);
 	}
 	if (other) {
 		s->capacity_Bps =

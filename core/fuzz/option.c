@@ -40,32 +40,72 @@ static void check_rebuilt(const uint8_t *o, enum xcp_kind kind)
 	free(again);
 }
 
-void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset)
+/* What the router made of a forward option, by `sum`; `want` is in it now. */
+static void check_edit(const struct input *in, enum xcp_kind kind,
+		       uint32_t offset, uint8_t *tcp, uint32_t sum,
+		       struct xcp_forward want)
+{
+	uint8_t *o = tcp + offset;
+
+	CHECK(forward_equal(xcp_parse_forward(o), want));
+	CHECK(o[XCP_OPT_FLAGS] >> 4 == XCP_OPT_VERSION);
+	CHECK(!memcmp(o + XCP_OPT_RTT, in->packet + offset + XCP_OPT_RTT,
+		      XCP_OPT_DELTA - XCP_OPT_RTT));
+	check_edited(in, tcp, sum, offset + XCP_OPT_FLAGS,
+		     offset + XCP_OPT_FORWARD_LEN);
+	check_rebuilt(o, kind);
+}
+
+static void edit_forward(struct input *in, enum xcp_kind kind, uint32_t offset)
 {
 	uint8_t *tcp = copy_of(in->packet, in->packet_len);
 	uint8_t *o = tcp + offset;
 	int32_t delta = (int32_t)draw_signed(in);
 	uint8_t ip_ttl = (uint8_t)draw(in);
-	struct xcp_forward want;
+	struct xcp_forward want = xcp_parse_forward(o);
+	uint32_t router = want.last_xcp_router, sum;
+
+	want.delta = delta;
+	want.xcp_hops = xcp_saturate4(want.xcp_hops + 1U);
+	want.xcp_ttl -= want.xcp_ttl > ip_ttl;
+	sum = xcp_edit_forward(o, offset, delta, ip_ttl);
+	CHECK(xcp_parse_forward(o).last_xcp_router == router);
+	if (draw(in) & 1) {
+		/* the edge of a cloud: both in one checksum */
+		want.last_xcp_router = (uint32_t)draw(in);
+		sum += xcp_edit_last_router(o, offset, want.last_xcp_router);
+	}
+	check_edit(in, kind, offset, tcp, sum, want);
+	free(tcp);
+}
+
+static void edit_cloud(struct input *in, enum xcp_kind kind, uint32_t offset)
+{
+	uint8_t *tcp = copy_of(in->packet, in->packet_len);
+	uint8_t *o = tcp + offset;
+	int32_t delta = (int32_t)draw_signed(in);
+	uint8_t ip_ttl = (uint8_t)draw(in), routers = (uint8_t)draw(in);
+	struct xcp_forward want = xcp_parse_forward(o);
 	uint32_t sum;
 
-	check_rebuilt(o, kind);
-	if (kind == XCP_FORWARD || kind == XCP_BOTH) {
-		want = xcp_parse_forward(o);
-		want.delta = delta;
-		want.xcp_hops = xcp_saturate4(want.xcp_hops + 1U);
-		want.xcp_ttl -= want.xcp_ttl > ip_ttl;
-		sum = xcp_edit_forward(o, offset, delta, ip_ttl);
-		CHECK(forward_equal(xcp_parse_forward(o), want));
-		CHECK(o[XCP_OPT_FLAGS] >> 4 == XCP_OPT_VERSION);
-		CHECK(!memcmp(o + XCP_OPT_RTT,
-			      in->packet + offset + XCP_OPT_RTT,
-			      XCP_OPT_DELTA - XCP_OPT_RTT));
-		check_edited(in, tcp, sum, offset + XCP_OPT_FLAGS,
-			     offset + XCP_OPT_LAST_ROUTER);
-		check_rebuilt(o, kind);
-	}
+	want.delta = delta;
+	if (want.xcp_ttl > ip_ttl)
+		want.xcp_ttl -= xcp_min(routers, want.xcp_ttl - ip_ttl);
+	sum = xcp_edit_forward_cloud(o, offset, delta, ip_ttl, routers);
+	check_edit(in, kind, offset, tcp, sum, want);
 	free(tcp);
+}
+
+void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset)
+{
+	uint8_t *tcp = copy_of(in->packet, in->packet_len);
+
+	check_rebuilt(tcp + offset, kind);
+	free(tcp);
+	if (kind != XCP_FORWARD && kind != XCP_BOTH)
+		return;
+	edit_forward(in, kind, offset);
+	edit_cloud(in, kind, offset);
 }
 
 /* What is built is read as it was, but for hops that 4 bits have no room for.

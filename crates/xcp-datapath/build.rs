@@ -5,8 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 8] = [
-    "cc", "device", "medium", "option", "qdisc", "router", "socket", "test_tc",
+const PROGRAMS: [&str; 9] = [
+    "cc", "cloud", "device", "medium", "option", "qdisc", "router", "socket", "test_tc",
 ];
 const OLDEST_CLANG: u32 = 16;
 const TARGET: [&str; 4] = ["-target", "bpf", "-mcpu=v3", "-ffreestanding"];

@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 
+#include "xcp_cloud.h"
 #include "xcp_receiver.h"
 #include "xcp_router.h"
 #include "xcp_loss.h"
@@ -32,8 +33,8 @@ struct layout {
 
 #define LAYOUT(type, field) {sizeof(struct type), offsetof(struct type, field)}
 
-extern const struct layout xcp_core_layout[23];
-const struct layout xcp_core_layout[23] = {
+extern const struct layout xcp_core_layout[25];
+const struct layout xcp_core_layout[25] = {
 	LAYOUT(xcp_num, e),
 	LAYOUT(xcp_share, shift),
 	LAYOUT(xcp_router_params, max_rtt),
@@ -57,6 +58,8 @@ const struct layout xcp_core_layout[23] = {
 	LAYOUT(packet, unused),
 	LAYOUT(xcp_2005, cwnd),
 	LAYOUT(xcp_header, length),
+	LAYOUT(xcp_cloud, unused),
+	LAYOUT(xcp_crowd, tries),
 };
 
 /* Declares and opens a function that other languages call. */
@@ -217,6 +220,42 @@ EXPORT(void, router_batch, const struct xcp_router_law *law,
 	}
 }
 
+/* Cloud */
+
+EXPORT(bool, cloud_known, const struct xcp_cloud *c, uint64_t now_ns,
+       uint64_t d_ns)
+{
+	return xcp_cloud_known(c, now_ns, d_ns);
+}
+
+EXPORT(uint64_t, cloud_least, const struct xcp_cloud *c, uint64_t link_Bps,
+       uint64_t d_ns)
+{
+	return xcp_cloud_least(c, link_Bps, d_ns);
+}
+
+EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,
+       uint64_t d_ns)
+{
+	return xcp_cloud_over(c, flows, d_ns);
+}
+
+EXPORT(void, crowd_look, struct xcp_crowd *c, uint64_t wait_ns, uint64_t now_ns,
+       uint64_t d_ns)
+{
+	xcp_crowd_look(c, wait_ns, now_ns, d_ns);
+}
+
+EXPORT(bool, crowd_aside, const struct xcp_crowd *c, uint64_t now_ns)
+{
+	return xcp_crowd_aside(c, now_ns);
+}
+
+EXPORT(uint64_t, cloud_backlog, const struct xcp_cloud *c, uint64_t link_Bps)
+{
+	return xcp_cloud_backlog(c, link_Bps);
+}
+
 /* Wire */
 
 EXPORT(uint32_t, option_at_32, const uint8_t *tcp, uint32_t header_len)
@@ -271,6 +310,17 @@ EXPORT(uint32_t, edit_forward, uint8_t *o, uint32_t offset, int32_t delta,
        uint8_t ip_ttl)
 {
 	return xcp_edit_forward(o, offset, delta, ip_ttl);
+}
+
+EXPORT(uint32_t, edit_forward_cloud, uint8_t *o, uint32_t offset, int32_t delta,
+       uint8_t ip_ttl, uint8_t routers)
+{
+	return xcp_edit_forward_cloud(o, offset, delta, ip_ttl, routers);
+}
+
+EXPORT(uint32_t, edit_last_router, uint8_t *o, uint32_t offset, uint32_t router)
+{
+	return xcp_edit_last_router(o, offset, router);
 }
 
 /* The format option-2005 */

@@ -2,6 +2,7 @@
 //! What csrc/core.c exports. Every record is integers in C order; the test
 //! below compares sizes and last offsets with what the C compiler says.
 
+use crate::cloud::{Cloud, Crowd};
 use crate::cubic::Cubic;
 use crate::loss::Loss;
 use crate::receiver::Receiver;
@@ -21,7 +22,7 @@ pub(crate) struct Layout(pub usize, pub usize);
 
 extern "C" {
     #[cfg(test)]
-    pub(crate) static xcp_core_layout: [Layout; 23];
+    pub(crate) static xcp_core_layout: [Layout; 25];
 
     pub(crate) fn xcp_core_ns_to_ticks(ns: u64) -> u64;
     pub(crate) fn xcp_core_ticks_to_ns(ticks: u64) -> u64;
@@ -92,6 +93,13 @@ extern "C" {
         count: usize,
     );
 
+    pub(crate) fn xcp_core_cloud_known(c: *const Cloud, now_ns: u64, d_ns: u64) -> bool;
+    pub(crate) fn xcp_core_cloud_least(c: *const Cloud, link_Bps: u64, d_ns: u64) -> u64;
+    pub(crate) fn xcp_core_cloud_over(c: *const Cloud, flows: u32, d_ns: u64) -> u64;
+    pub(crate) fn xcp_core_crowd_look(c: *mut Crowd, wait_ns: u64, now_ns: u64, d_ns: u64);
+    pub(crate) fn xcp_core_crowd_aside(c: *const Crowd, now_ns: u64) -> bool;
+    pub(crate) fn xcp_core_cloud_backlog(c: *const Cloud, link_Bps: u64) -> u64;
+
     pub(crate) fn xcp_core_option_at_32(tcp: *const u8, header_len: u32) -> u32;
     pub(crate) fn xcp_core_option_find(
         tcp: *const u8,
@@ -107,6 +115,14 @@ extern "C" {
     pub(crate) fn xcp_core_parse_return(o: *const u8, kind: u32, r: *mut Return);
     pub(crate) fn xcp_core_mend_checksum(check: u16, sum: u32) -> u16;
     pub(crate) fn xcp_core_edit_forward(o: *mut u8, offset: u32, delta: i32, ip_ttl: u8) -> u32;
+    pub(crate) fn xcp_core_edit_forward_cloud(
+        o: *mut u8,
+        offset: u32,
+        delta: i32,
+        ip_ttl: u8,
+        routers: u8,
+    ) -> u32;
+    pub(crate) fn xcp_core_edit_last_router(o: *mut u8, offset: u32, router: u32) -> u32;
 
     pub(crate) fn xcp_core_2005_value(feedback: u16) -> i64;
     pub(crate) fn xcp_core_2005_code(value: i64, whole: bool) -> u16;
@@ -243,6 +259,8 @@ mod tests {
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),
             Layout(size_of::<Option2005>(), offset_of!(Option2005, cwnd)),
             Layout(size_of::<Head>(), offset_of!(Head, length)),
+            Layout(size_of::<Cloud>(), offset_of!(Cloud, unused)),
+            Layout(size_of::<Crowd>(), offset_of!(Crowd, tries)),
         ];
         // SAFETY: a constant of C, never written.
         assert_eq!(ours, unsafe { xcp_core_layout });

@@ -13,6 +13,7 @@
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
 
+mod cloud;
 pub mod cubic;
 mod ffi;
 mod loss;
@@ -25,6 +26,7 @@ mod service;
 mod shaper;
 pub mod wire;
 
+pub use cloud::{Cloud, Crowd};
 pub use loss::Loss;
 pub use receiver::{total_change, Receiver};
 pub use router::{split, Other, Packet, Params, Pool, Router, Seen};

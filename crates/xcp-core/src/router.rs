@@ -138,6 +138,7 @@ pub(crate) struct State {
     pub sharing: Sharing,
     pub flows: Flows,
     pub capacity_Bps: u64,
+    pub over_Bps: u64,
     pub by_departures: u32,
     pub unused: u32,
     pub y_Bps: u64,

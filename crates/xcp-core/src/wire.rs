@@ -199,14 +199,45 @@ impl Forward {
 /// `delta` (B/s), counts the hop, and mends the TCP checksum. False, and
 /// nothing done, if the option is cut or overlaps the fixed header.
 pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
-    if !(HEADER_MIN..HEADER_MAX).contains(&offset) || offset + FORWARD_LEN > segment.len() {
+    edit_by(segment, offset, |option, offset| {
+        // SAFETY: changes FORWARD_LEN bytes, as many as there are.
+        unsafe { ffi::xcp_core_edit_forward(option.as_mut_ptr(), offset, delta, ip_ttl) }
+    })
+}
+
+/// The same of a virtual router, for a cloud of so many routers: they count as
+/// XCP routers in xcp_ttl, and no XCP hop is counted.
+pub fn edit_cloud(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8, routers: u8) -> bool {
+    edit_by(segment, offset, |option, offset| {
+        let o = option.as_mut_ptr();
+        // SAFETY: changes FORWARD_LEN bytes, as many as there are.
+        unsafe { ffi::xcp_core_edit_forward_cloud(o, offset, delta, ip_ttl, routers) }
+    })
+}
+
+/// Writes last_xcp_router of the forward option at `offset` of a TCP segment,
+/// in the same way.
+pub fn edit_last_router(segment: &mut [u8], offset: usize, router: u32) -> bool {
+    edit_by(segment, offset, |option, offset| {
+        // SAFETY: changes FORWARD_LEN bytes, as many as there are.
+        unsafe { ffi::xcp_core_edit_last_router(option.as_mut_ptr(), offset, router) }
+    })
+}
+
+/// Changes the option at `offset`, and the TCP checksum by what that returns.
+fn edit_by(
+    segment: &mut [u8],
+    offset: usize,
+    change: impl FnOnce(&mut [u8; FORWARD_LEN], u32) -> u32,
+) -> bool {
+    if !(HEADER_MIN..HEADER_MAX).contains(&offset) {
         return false;
     }
-    // SAFETY: changes FORWARD_LEN bytes from `offset` on, checked above.
-    let sum = unsafe {
-        let option = segment.as_mut_ptr().add(offset);
-        ffi::xcp_core_edit_forward(option, offset as u32, delta, ip_ttl)
+    let option = segment.get_mut(offset..).and_then(|o| o.first_chunk_mut());
+    let Some(option) = option else {
+        return false;
     };
+    let sum = change(option, offset as u32);
     let check = u16::from_ne_bytes([segment[CHECKSUM], segment[CHECKSUM + 1]]);
     // SAFETY: takes and returns integers.
     let check = unsafe { ffi::xcp_core_mend_checksum(check, sum) };

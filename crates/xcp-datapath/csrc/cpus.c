@@ -30,9 +30,8 @@
 #define STEP_NS 1000000ULL
 #define MIN_PACKETS 8 /* of each CPU in a step */
 
-/* In place of bpf/kernel.h and bpf/link.h. */
+/* In place of bpf/kernel.h. */
 #define XCP_BPF_KERNEL_H
-#define XCP_BPF_LINK_H
 #define SEC(name)
 #define __noinline __attribute__((noinline))
 #define __uint(name, value) int(*name)[value]
@@ -56,20 +55,11 @@ struct sk_buff {
 	struct net_device *dev;
 };
 
-struct link_reading {
-	__u64 sent_B;
-	__u64 sent_packets;
-	__u32 backlog_B;
-	__u32 records;
-	__u64 queues;
-};
-
 static const struct {
 	__u32 cpus;
 } options = {CPUS};
 
 static void *lookup(const void *map, const __u32 *key);
-static void read_link(const struct net_device *dev, struct link_reading *r);
 static void note(const void *record);
 
 #define link router_link /* unistd.h has another */
@@ -115,11 +105,16 @@ static void *lookup(const void *map, const __u32 *key)
 	return map == &cpus && *key < CPUS ? &records[*key] : NULL;
 }
 
-static void read_link(const struct net_device *dev, struct link_reading *r)
+/* As in the programs, of a link that sends, and has no queue. */
+static __u64 see(const struct net_device *dev, __u64 now)
 {
-	r->sent_B = link.seen_B + 1000;
-	r->sent_packets = link.seen_packets + 1;
-	r->records = 1;
+	link.seen.sent_B += 1000;
+	xcp_capacity_look(&link.seen, now, link.seen.sent_B, 0);
+	link.fell = config.measure &&
+		    xcp_capacity_fell(&link.state.capacity, &link.seen,
+				      link.state.interval_ns);
+	link.look_ns = now + XCP_LOOK_NS;
+	return 0;
 }
 
 /* An interval's end is told, by its claimer, behind its publication. */

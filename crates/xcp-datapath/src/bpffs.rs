@@ -54,7 +54,9 @@ pub fn remove(part: &str) -> Result<()> {
         }
         _ => {}
     }
-    let _ = fs::remove_dir(dir("router"));
+    for folder in ["router", "cloud"] {
+        let _ = fs::remove_dir(dir(folder));
+    }
     let only_the_mark = fs::read_dir(ROOT).is_ok_and(|entries| {
         entries
             .flatten()

@@ -78,7 +78,26 @@ record! {
         share: u32,
         ip_proto: u16,
         whole_feedback: u16,
+        edge: u32,
+    }
+
+    /// `struct xcp_cloud`.
+    struct Cloud {
+        told_ns: u64,
+        wait_ns: u64,
+        free_Bps: u64,
+        error_Bps: u64,
+        routers: u32,
         unused: u32,
+    }
+
+    /// `struct xcp_crowd`.
+    struct Crowd {
+        start_ns: u64,
+        min_wait_ns: u64,
+        aside_ns: u64,
+        full: u32,
+        tries: u32,
     }
 
     /// `struct xcp_router_sums`.
@@ -167,6 +186,7 @@ record! {
         sharing: Sharing,
         flows: Flows,
         capacity_Bps: u64,
+        over_Bps: u64,
         by_departures: u32,
         unused: u32,
         y_Bps: u64,

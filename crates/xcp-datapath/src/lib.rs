@@ -6,6 +6,8 @@
 
 mod bpffs;
 mod cgroup;
+mod clock;
+pub mod cloud;
 mod device;
 mod error;
 mod ethtool;
@@ -32,6 +34,7 @@ mod turn;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
+pub use clock::monotonic_ns;
 pub use error::{Error, Result};
 pub use named_bits::{Cure, Term};
 pub use object::set_verbose;

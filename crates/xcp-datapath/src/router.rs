@@ -5,12 +5,13 @@
 //! that changes something.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{MapCore, Object, ProgramMut};
+use libbpf_rs::{MapCore, Object, OpenObject, ProgramMut};
 use serde::Serialize;
 
 use crate::intf::{
@@ -22,7 +23,8 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, device, error, ethtool, features, layout, link, object, qdisc, wire, Error, Result, Term,
+    bpffs, cloud, device, error, ethtool, features, layout, link, object, qdisc, wire, Error,
+    Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -58,7 +60,7 @@ const MAPS: [(&str, &str); 4] = [
 const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
-const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
+pub(crate) const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
 
 /// What a router hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +277,7 @@ impl Options {
         config
     }
 
-    fn record(self) -> RouterConfig {
+    pub(crate) fn record(self) -> RouterConfig {
         RouterConfig {
             params: RouterParams {
                 capacity_Bps: self.capacity_bytes_per_s,
@@ -291,7 +293,7 @@ impl Options {
             share: self.xcp_share_percent.map_or(0, share),
             ip_proto: self.ip_proto.into(),
             whole_feedback: self.whole_feedback.into(),
-            unused: 0,
+            edge: 0,
         }
     }
 }
@@ -426,9 +428,15 @@ fn find(device: &Device) -> Result<Option<PathBuf>> {
 /// The same, where its records are laid out as in this build.
 fn readable(device: &Device) -> Result<PathBuf> {
     let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
-    match layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
-        true => Ok(dir),
-        false => Err(object::other_version(&device.name)),
+    ours(&dir, &device.name)?;
+    Ok(dir)
+}
+
+/// Fails where a folder's records are laid out otherwise than in this build.
+fn ours(dir: &Path, dev: &str) -> Result<()> {
+    match layout::is_ours(dir, &object::ROUTER, &RECORDS)? {
+        true => Ok(()),
+        false => Err(object::other_version(dev)),
     }
 }
 
@@ -482,20 +490,27 @@ fn load_over(
     if let Some(folder) = queues {
         object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
     }
-    object::open_map(&mut open, "cpus")?
-        .set_max_entries(cpus)
+    configure(&mut open, &[l2_len, cpus], config)?;
+    object::load(&object::ROUTER, open)
+}
+
+/// Sets the constants of an opened router program, of which the second is the
+/// number of processors, and its configuration.
+pub(crate) fn configure(
+    open: &mut OpenObject,
+    constants: &[u32],
+    config: RouterConfig,
+) -> Result<()> {
+    object::open_map(open, "cpus")?
+        .set_max_entries(constants[1])
         .map_err(|e| object::failure("map of CPUs", &e))?;
-    let constants: Vec<u8> = [l2_len, cpus]
-        .iter()
-        .flat_map(|v| v.to_ne_bytes())
-        .collect();
-    object::open_map(&mut open, ".rodata")?
+    let constants: Vec<u8> = constants.iter().flat_map(|v| v.to_ne_bytes()).collect();
+    object::open_map(open, ".rodata")?
         .set_initial_value(&constants)
         .map_err(|e| object::failure("constants", &e))?;
-    object::open_map(&mut open, ".data.config")?
+    object::open_map(open, ".data.config")?
         .set_initial_value(config.bytes())
-        .map_err(|e| object::failure("configuration", &e))?;
-    object::load(&object::ROUTER, open)
+        .map_err(|e| object::failure("configuration", &e))
 }
 
 /// Makes a device an XCP router's output, or changes its options.
@@ -550,6 +565,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
     let present: RouterConfig = object::read_record(&map, 0)?;
     let mut config = options.config(device);
+    config.edge = present.edge;
     let mut queue_changed = false;
     match (options.qdisc(), present.queue) {
         (None, 0) => {}
@@ -684,6 +700,34 @@ fn sweep() {
     }
 }
 
+/// Has all routers of this network namespace write an address into last_xcp_router
+/// ([`cloud::id`]), for the next XCP router behind a cloud. One that is added, or
+/// renewed, later does not.
+///
+/// # Errors
+/// A router's records cannot be written.
+pub fn set_edge(address: IpAddr) -> Result<()> {
+    let _turn = Turn::take()?;
+    let edge = cloud::id(address);
+    for dir in folders().filter(|dir| here(dir).is_some()) {
+        if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
+            continue; // another build's
+        }
+        let map = object::pinned_map(&dir.join("config"))?;
+        let config: RouterConfig = object::read_record(&map, 0)?;
+        if config.edge != edge {
+            object::write_record(&map, &RouterConfig { edge, ..config })?;
+        }
+    }
+    Ok(())
+}
+
+/// The device of a folder's router, if it is in this network namespace.
+fn here(dir: &Path) -> Option<u32> {
+    let index = link::device_of(&link_of(dir)?);
+    is_on(dir, index).then_some(index)
+}
+
 /// The router of a device.
 pub fn show(dev: &str) -> Result<Status> {
     error::require_root("xcp router show")?;
@@ -724,16 +768,20 @@ pub fn trace(dev: &str) -> Result<Trace> {
 pub fn list() -> Result<Vec<Status>> {
     error::require_root("xcp router show")?;
     let mut found: Vec<(u32, PathBuf)> = folders()
-        .filter_map(|dir| Some((link::device_of(&link_of(&dir)?), dir)))
-        .filter(|(index, dir)| is_on(dir, *index))
-        .collect();
-    found.sort();
-    found
-        .into_iter()
+        .filter_map(|dir| Some((here(&dir)?, dir)))
         // one that is half there is told by no one, and `add` or `del` ends it
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
-        .filter_map(|(index, _)| rtnl::name_of(index))
-        .map(|name| show(&name))
+        .collect();
+    found.sort();
+    let named = |(index, dir)| Some((rtnl::name_of(index)?, dir));
+    found
+        .into_iter()
+        .filter_map(named)
+        .map(|(name, dir)| {
+            let device = Device::find(&name)?;
+            ours(&dir, &name)?;
+            status(&device, &dir)
+        })
         .collect()
 }
 

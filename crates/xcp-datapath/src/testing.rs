@@ -22,19 +22,29 @@ use crate::rtnl::Device;
 use crate::trace::Interval;
 pub use crate::trace::Ring;
 use crate::{
-    device, features, host, link, netns, object, peers, router, socket, wire, Cgroup, Error,
+    cloud, device, features, host, link, netns, object, peers, router, socket, wire, Cgroup, Error,
     Result, Wire,
 };
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
     object: Object,
+    program: &'static str,
 }
 
 impl Bench {
     pub fn new(options: router::Options) -> Result<Self> {
         Ok(Self {
             object: router::load(14, options)?,
+            program: "xcp_router",
+        })
+    }
+
+    /// The virtual router of an upstream router, as it is in last_xcp_router.
+    pub fn of_cloud(upstream: u32) -> Result<Self> {
+        Ok(Self {
+            object: cloud::load_for(object::cpus()?, 14, upstream)?,
+            program: "xcp_virtual",
         })
     }
 
@@ -42,7 +52,7 @@ impl Bench {
     /// out: `(bytes, verdict)`.
     pub fn packet(&self, frame: &[u8]) -> Result<(Vec<u8>, i32)> {
         let mut out = vec![0; frame.len() + 256];
-        let program = object::program(&self.object, "xcp_router")?;
+        let program = object::program(&self.object, self.program)?;
         let result = program
             .test_run(ProgramInput {
                 data_in: Some(frame),
@@ -91,7 +101,7 @@ impl Bench {
         cpus: &[usize],
         work: impl Fn(BorrowedFd<'_>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let program = object::program(&self.object, "xcp_router")?;
+        let program = object::program(&self.object, self.program)?;
         let program = program.as_fd();
         let ready = Barrier::new(cpus.len());
         thread::scope(|scope| {
@@ -155,6 +165,7 @@ pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
             14,
             router::Options::default(),
         )?);
+        objects.push(cloud::load_for(*processors, 14, 1)?);
     }
     if features::has_qdisc() {
         objects.push(plain(&object::QDISC)?);

@@ -11,15 +11,16 @@
 //! edge of the lower convex hull of the probes over the middle of the window
 //! (Moon, Skelly and Towsley 1999). Each slot of the window keeps its lowest
 //! probe. A probe far below the base is a shorter route: the window starts
-//! again. A longer route is believed once the window has no probe of the old
-//! one. A queue that stands as long is taken for one.
+//! again. A longer route with as many hops is believed once the window has no
+//! probe of the old one. A queue that stands as long is taken for one.
 
 use std::collections::VecDeque;
 
 /// Time that one slot covers.
 const SLOT_NS: u64 = 2_500_000_000;
-/// Slots in the window: 40 s.
-const SLOTS: usize = 16;
+/// Slots in the window: 10 min. XCP itself lets a queue stand, if a short one,
+/// while others share the bottleneck.
+const SLOTS: usize = 240;
 /// Slots with a probe before the base is known: a drift needs some seconds to
 /// be larger than the noise.
 const KNOWN: usize = 4;
@@ -75,8 +76,9 @@ impl Delay {
             self.slots.clear();
             self.lowest = None;
         }
-        self.keep(received_ns / SLOT_NS, point);
-        self.base = self.fit();
+        if self.keep(received_ns / SLOT_NS, point) {
+            self.base = self.fit();
+        }
         let base = self.base;
         self.last = Some(point);
         let lower = |other: &Point| base.above_ns(*other) <= base.above_ns(point);
@@ -107,12 +109,14 @@ impl Delay {
         self.is_known().then_some(above_ns as u64)
     }
 
-    fn keep(&mut self, number: u64, point: Point) {
+    /// Whether that changes what is kept.
+    fn keep(&mut self, number: u64, point: Point) -> bool {
         match self.slots.back_mut() {
             Some((last, kept)) if number <= *last => {
-                if self.base.above_ns(point) < self.base.above_ns(*kept) {
-                    *kept = point;
+                if self.base.above_ns(point) >= self.base.above_ns(*kept) {
+                    return false;
                 }
+                *kept = point;
             }
             _ => self.slots.push_back((number, point)),
         }
@@ -120,6 +124,12 @@ impl Delay {
         while self.slots.front().is_some_and(|(slot, _)| *slot < oldest) {
             self.slots.pop_front();
         }
+        true
+    }
+
+    /// The path has changed: what was seen before is of another one.
+    pub fn reset(&mut self) {
+        *self = Self::default();
     }
 
     /// The line through two slots' probes that is highest at the middle of the
@@ -129,21 +139,10 @@ impl Delay {
         let points: Vec<Point> = self.slots.iter().map(|(_, point)| *point).collect();
         let count = points.len().max(1) as f64;
         let middle_ns = points.iter().map(|point| point.time_ns).sum::<f64>() / count;
-        let mut best: Option<(f64, f64)> = None;
-        for (i, left) in points.iter().enumerate() {
-            for right in &points[i + 1..] {
-                if left.time_ns > middle_ns || right.time_ns <= middle_ns {
-                    continue;
-                }
-                let drift = (right.delay_ns - left.delay_ns) / (right.time_ns - left.time_ns);
-                let at_middle_ns = left.delay_ns + drift * (middle_ns - left.time_ns);
-                // of all such lines the hull's edge is the lowest here
-                if best.is_none_or(|(lowest_ns, _)| at_middle_ns < lowest_ns) {
-                    best = Some((at_middle_ns, drift));
-                }
-            }
-        }
-        let steepness = best.map(|(_, drift)| drift).filter(|_| self.is_known());
+        let hull = lower_hull(&points);
+        let mut edges = hull.windows(2);
+        let edge = edges.find(|e| e[0].time_ns <= middle_ns && middle_ns < e[1].time_ns);
+        let steepness = edge.map(|e| slope(e[0], e[1])).filter(|_| self.is_known());
         let drift = steepness
             .filter(|drift| drift.abs() <= MAX_DRIFT)
             .unwrap_or(self.base.drift);
@@ -153,4 +152,24 @@ impl Delay {
             delay_ns: offsets.fold(f64::INFINITY, f64::min),
         }
     }
+}
+
+/// The points that no line between two others is below; in order of time, as the
+/// given ones.
+fn lower_hull(points: &[Point]) -> Vec<Point> {
+    let mut hull: Vec<Point> = Vec::new();
+    for point in points {
+        while let [.., before, last] = hull[..] {
+            if slope(before, last) < slope(last, *point) {
+                break;
+            }
+            hull.pop();
+        }
+        hull.push(*point);
+    }
+    hull
+}
+
+fn slope(a: Point, b: Point) -> f64 {
+    (b.delay_ns - a.delay_ns) / (b.time_ns - a.time_ns)
 }

@@ -122,6 +122,19 @@ impl Edge {
         self.answerer.streams(now_ns).map(|(to, _, _)| to)
     }
 
+    /// The address that askers know this edge by; of the first one, should they know
+    /// several.
+    #[must_use]
+    pub fn known_as(&self) -> Option<IpAddr> {
+        self.probing.values().next().map(Probing::local)
+    }
+
+    /// The cloud between this edge and that upstream edge.
+    #[must_use]
+    pub fn cloud(&self, upstream: IpAddr) -> Option<&Cloud> {
+        self.clouds.get(&upstream)
+    }
+
     /// What was ignored of what askers sent.
     #[must_use]
     pub fn ignored(&self) -> Counters {

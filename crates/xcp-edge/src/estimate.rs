@@ -45,6 +45,12 @@ pub trait Source {
     fn estimate_Bps(&self, now_ns: u64) -> Option<f64>;
 }
 
+impl<S: Source> Source for &S {
+    fn estimate_Bps(&self, now_ns: u64) -> Option<f64> {
+        (*self).estimate_Bps(now_ns)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Seen {
     train: Train,

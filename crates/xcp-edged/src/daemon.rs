@@ -15,6 +15,7 @@ use xcp_edge::message::{Key, PORT};
 use crate::desk::Desk;
 use crate::socket::{Family, Socket, BUFFER_B};
 use crate::status::Status;
+use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -35,6 +36,8 @@ pub struct Options {
     pub upstream: Vec<IpAddr>,
     /// Where [`crate::desk`] is.
     pub socket: PathBuf,
+    /// What estimates are made wrong by, at most, as a part of them: for experiments.
+    pub error: f64,
 }
 
 struct Daemon {
@@ -44,6 +47,7 @@ struct Daemon {
     unreachable: Vec<IpAddr>,
     routes_ns: u64,
     unsent: u64,
+    virtuals: Virtuals,
 }
 
 /// Runs until `stop` says so, which is asked at least once a second and after
@@ -64,6 +68,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), stop: &dyn Fn() -> bool) -> 
         unreachable: Vec::new(),
         routes_ns: 0,
         unsent: 0,
+        virtuals: Virtuals::new(options.error),
     };
     notify::tell("READY=1");
     ready();
@@ -71,6 +76,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), stop: &dyn Fn() -> bool) -> 
         daemon.turn(&desk)?;
     }
     notify::tell("STOPPING=1");
+    daemon.virtuals.stop();
     let byes = daemon.edge.stop(time()?.now_ns);
     byes.iter().for_each(|bye| daemon.send(bye));
     Ok(())
@@ -82,7 +88,9 @@ impl Daemon {
         if now.now_ns >= self.routes_ns {
             self.routes_ns = now.now_ns + ROUTES_NS;
             self.look_for_routes(now.now_ns);
+            self.virtuals.tidy(&self.edge, now.now_ns);
         }
+        self.virtuals.name_routers(&self.edge, now.now_ns);
         // one at a time: each is stamped with its own time
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
@@ -95,7 +103,12 @@ impl Daemon {
         }
         self.receive()?;
         let now_ns = time()?.now_ns;
-        desk.serve(|| Status::of(&self.edge, self.unreachable.clone(), self.unsent, now_ns));
+        desk.serve(|| Status {
+            unreachable: self.unreachable.clone(),
+            unsent: self.unsent,
+            failure: self.virtuals.failure().map(str::to_owned),
+            ..Status::of(&self.edge, now_ns)
+        });
         Ok(())
     }
 
@@ -143,6 +156,8 @@ impl Daemon {
                 if let Ok(Some(answer)) = self.edge.receive(now.now_ns, &arrived) {
                     answers.push(answer);
                 }
+                self.virtuals
+                    .heard(&self.edge, received.from.ip(), received.device, now.now_ns);
             }
         }
         answers.iter().for_each(|answer| self.send(answer));

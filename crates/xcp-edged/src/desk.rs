@@ -83,7 +83,7 @@ pub fn ask(path: &Path) -> Result<Status> {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::new(
             &thing,
             "no daemon answers there",
-            "start it: xcp-edged run --key FILE",
+            "start it: xcp edged run --key FILE",
         ),
         _ => Error::file(path, &e),
     })?;

@@ -3,7 +3,8 @@
 //!
 //! [`daemon`] is its loop, [`socket`] how it speaks to other edges, [`status`]
 //! what it tells people, over [`desk`], a Unix socket. [`secret`] is the shared
-//! key, [`notify`] how systemd learns that it is ready.
+//! key, [`notify`] how systemd learns that it is ready, [`virtuals`] what becomes of
+//! it in the data path.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
@@ -15,5 +16,6 @@ mod notify;
 pub mod secret;
 mod socket;
 pub mod status;
+mod virtuals;
 
 pub use error::{Error, Result};

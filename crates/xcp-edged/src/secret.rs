@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<Key> {
         ErrorKind::NotFound => Error::new(
             path.display().to_string(),
             "there is no such file",
-            format!("make a key with: xcp-edged key {}", path.display()),
+            format!("make a key with: xcp edged key {}", path.display()),
         ),
         _ => failed(&e),
     })?;
@@ -50,7 +50,7 @@ pub fn read(path: &Path) -> Result<Key> {
         Error::new(
             path.display().to_string(),
             e,
-            "make a key with: xcp-edged key FILE",
+            "make a key with: xcp edged key FILE",
         )
     })
 }
@@ -138,6 +138,6 @@ mod tests {
         assert!(read(&folder.path().join("none"))
             .unwrap_err()
             .remedy
-            .contains("xcp-edged key"));
+            .contains("xcp edged key"));
     }
 }

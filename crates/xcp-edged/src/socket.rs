@@ -35,6 +35,8 @@ pub(crate) enum Family {
 pub(crate) struct Received {
     pub(crate) from: SocketAddr,
     pub(crate) to: IpAddr,
+    /// The number of the device that it came in by.
+    pub(crate) device: u32,
     pub(crate) ttl: Option<u8>,
     pub(crate) wall_ns: Option<u64>,
     pub(crate) length: usize,
@@ -175,14 +177,17 @@ impl Socket {
             Err(e) => return Err(e),
         };
         let (mut to, mut ttl, mut wall_ns) = (None, None, None);
+        let mut device = 0;
         for control in message.cmsgs()? {
             match control {
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    device = info.ipi_ifindex.cast_unsigned();
                     to = Some(IpAddr::from(
                         u32::from_be(info.ipi_addr.s_addr).to_be_bytes(),
                     ));
                 }
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    device = info.ipi6_ifindex;
                     to = Some(IpAddr::from(info.ipi6_addr.s6_addr));
                 }
                 ControlMessageOwned::Ipv4Ttl(hops) | ControlMessageOwned::Ipv6HopLimit(hops) => {
@@ -209,6 +214,7 @@ impl Socket {
         Ok(Some(Received {
             from,
             to,
+            device,
             ttl,
             wall_ns,
             length,

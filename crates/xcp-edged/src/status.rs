@@ -23,6 +23,9 @@ pub struct Status {
     pub unasked: u64,
     /// Messages that the system did not take.
     pub unsent: u64,
+    /// Why the data path could not be told of a cloud, the last time that it could
+    /// not.
+    pub failure: Option<String>,
 }
 
 /// A cloud.
@@ -91,17 +94,18 @@ impl From<Counters> for IgnoredCounts {
 }
 
 impl Status {
-    pub(crate) fn of(edge: &Edge, unreachable: Vec<IpAddr>, unsent: u64, now_ns: u64) -> Self {
+    pub(crate) fn of(edge: &Edge, now_ns: u64) -> Self {
         let clouds = edge.clouds();
         Self {
             clouds: clouds
                 .map(|(ip, cloud)| CloudStatus::of(ip, cloud, now_ns))
                 .collect(),
-            unreachable,
+            unreachable: Vec::new(),
             askers: edge.askers(now_ns).collect(),
             ignored: edge.ignored().into(),
             unasked: edge.unasked(),
-            unsent,
+            unsent: 0,
+            failure: None,
         }
     }
 }

@@ -36,6 +36,15 @@ const HOUSE: &[(&str, &str)] = house![
     "isi-four-flows",
     "isi-rtt",
     "isi-overestimate",
+    "xcpi-motivation",
+    "xcpi-peering",
+    "xcpi-merge",
+    "xcpi-compete",
+    "xcpi-fork",
+    "xcpi-shared",
+    "xcpi-tcp",
+    "xcpi-accuracy",
+    "xcpi-asymmetric",
     "mixed-formats",
     "sharing",
     "hidden-hop",
@@ -86,6 +95,18 @@ pub fn all() -> impl Iterator<Item = Result<Experiment>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_file_is_of_the_house_once() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let files = fs::read_dir(folder).expect("the experiments").flatten();
+        let stem = |path: &Path| path.file_stem().map(|s| s.to_string_lossy().into_owned());
+        let mut files: Vec<String> = files.filter_map(|f| stem(&f.path())).collect();
+        let mut names: Vec<&str> = HOUSE.iter().map(|(name, _)| *name).collect();
+        files.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, files);
+    }
 
     #[test]
     fn those_of_the_house_are_well_and_have_their_names() {

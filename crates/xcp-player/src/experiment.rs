@@ -39,6 +39,8 @@ pub struct Experiment {
     pub receive_start_bytes: Option<u64>,
     #[serde(rename = "link")]
     pub links: Vec<Link>,
+    #[serde(default, rename = "cloud", skip_serializing_if = "Vec::is_empty")]
+    pub clouds: Vec<Cloud>,
     #[serde(default, rename = "flow")]
     pub flows: Vec<Flow>,
     pub transfers: Option<Transfers>,
@@ -57,6 +59,14 @@ fn ipv4() -> u8 {
 /// The papers' hosts had 16 MB.
 fn buffer_bytes() -> u64 {
     16_000_000
+}
+
+/// What lies between two nodes and is not XCP. In variants with `edges` the second
+/// one asks the first one for what it carries (XCP-i).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cloud {
+    pub between: [String; 2],
 }
 
 /// One TCP connection that sends all it can, or UDP at a constant rate.
@@ -188,6 +198,15 @@ pub struct Variant {
     pub lose: BTreeMap<String, f64>,
     /// Only some of the flows.
     pub flows: Option<Chosen>,
+    /// The edges of clouds measure them (XCP-i).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub edges: bool,
+    /// The part by which what edges have found free is made wrong, at most.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub estimate_error: f64,
+    /// Links with `router = false` have an XCP router too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub all_routers: bool,
     /// What the router is told that the link can carry; the link's highest
     /// rate if absent.
     pub capacity_mbit: Option<Capacity>,
@@ -250,6 +269,16 @@ fn yes() -> bool {
     true
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
 /// How flows open their sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -280,7 +309,8 @@ pub enum Queue {
 impl Variant {
     /// Whether a link's queue is behind an XCP router.
     pub fn routes(&self, link: &Link) -> bool {
-        link.queue_packets.is_some() && link.router && self.queue.has_router()
+        let router = link.router || self.all_routers;
+        link.queue_packets.is_some() && router && self.queue.has_router()
     }
 }
 

@@ -8,6 +8,7 @@ pub mod capture;
 mod checksum;
 pub mod cost;
 mod delay;
+mod edges;
 pub mod experiment;
 pub mod guest;
 pub mod interrupt;

@@ -10,6 +10,7 @@ use xcp_datapath::trace::{Interval, Trace};
 use xcp_datapath::{host, qdisc, router, socket};
 
 use crate::capture::{Captures, Recording};
+use crate::edges::Edges;
 use crate::experiment::{Experiment, Socket, Variant};
 use crate::metrics::{self, Seen};
 use crate::probe::{Probe, QueueState};
@@ -45,6 +46,7 @@ pub fn play(
     let experiment = &experiment.of_variant(variant);
     let _host = HostOn::new(experiment, variant)?;
     let mut stage = Stage::build(experiment, variant, prefix)?;
+    let edges = Edges::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
     let trace = open_trace(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
@@ -130,6 +132,7 @@ pub fn play(
         tick += 1;
     }
     let recordings = captures.finish()?;
+    edges.stop()?;
     let mut result = metrics::evaluate(experiment, variant, &starts, &seen, &series);
     for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
         flow.control = connection.as_mut().map(Running::control);
@@ -205,13 +208,7 @@ fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Resu
 
 /// Seconds on the clock that the router's times are of.
 fn monotonic_s() -> f64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the clock exists, and the record lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    xcp_datapath::monotonic_ns() as f64 / 1e9
 }
 
 /// Whether a time of the experiment has come since the last look.

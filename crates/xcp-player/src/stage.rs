@@ -59,8 +59,15 @@ impl Stage {
         Ok(stage)
     }
 
-    fn space_name(&self, node: &str) -> String {
+    /// The name of a node's namespace.
+    pub fn space_name(&self, node: &str) -> String {
         format!("{}{node}", self.prefix)
+    }
+
+    /// A node's namespace, for a thread of its own.
+    pub fn space(&self, node: &str) -> Result<File> {
+        let space = self.spaces.get(node).ok_or_else(|| no_node(node))?;
+        space.try_clone().map_err(|e| Error::io(node, &e))
     }
 
     fn add_node(&mut self, node: &str, experiment: &Experiment, variant: &Variant) -> Result<()> {
@@ -95,10 +102,7 @@ impl Stage {
 
     /// Runs something in a node's namespace.
     pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> Result<T> {
-        let space = self
-            .spaces
-            .get(node)
-            .ok_or_else(|| Error::new(node, "no such node", "see the experiment's links"))?;
+        let space = self.spaces.get(node).ok_or_else(|| no_node(node))?;
         enter(space)?;
         let result = work();
         enter(&self.home)?;
@@ -495,7 +499,12 @@ fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
     }
 }
 
-fn enter(space: &File) -> Result<()> {
+fn no_node(node: &str) -> Error {
+    Error::new(node, "no such node", "see the experiment's links")
+}
+
+/// Moves this thread to a namespace.
+pub(crate) fn enter(space: &File) -> Result<()> {
     // SAFETY: the descriptor is open; only this thread moves.
     if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
         return Err(Error::io("setns", &std::io::Error::last_os_error()));

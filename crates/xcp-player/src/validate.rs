@@ -102,6 +102,12 @@ fn fault(experiment: &Experiment) -> Option<String> {
             return Some(format!("flow {}: {reason}", flow.name));
         }
     }
+    for cloud in &experiment.clouds {
+        let [a, b] = &cloud.between;
+        if !nodes.contains(a) || !nodes.contains(b) || a == b {
+            return Some(format!("cloud {a}-{b}: between must be two nodes"));
+        }
+    }
     for event in &experiment.events {
         if let Some(reason) = event_fault(experiment, event) {
             return Some(format!("event at {} s: {reason}", event.at_s));

@@ -2,6 +2,7 @@
 //! What can be said on the command line.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Cure, Prefix, Term, Wire};
+use xcp_edged::desk;
 
 use crate::capacity::{Capacity, Rate};
 use crate::path::NetworkPath;
@@ -56,6 +58,12 @@ pub enum Action {
     /// Make devices XCP routers
     #[command(subcommand)]
     Router(RouterAction),
+    /// Join XCP routers across networks without XCP (XCP-i)
+    ///
+    /// It measures what they carry, and stands for them with virtual routers, which
+    /// `xcp router show` lists.
+    #[command(subcommand)]
+    Edged(EdgedAction),
     /// Tell what this kernel can do, what it cannot, and what that costs
     Doctor {
         /// Whether this system's limits let TCP fill a path of this rate and
@@ -294,6 +302,43 @@ pub struct RouterFraming {
 }
 
 #[derive(Subcommand)]
+pub enum EdgedAction {
+    /// Ask upstream edges, and answer downstream ones, until Ctrl-C
+    ///
+    /// One for each network namespace. Ended by Ctrl-C or a signal, it tells the
+    /// other edges, and its exit status is 0.
+    Run(EdgedRun),
+    /// Show what the daemon knows
+    Show {
+        /// The daemon's --socket
+        #[arg(long, value_name = "PATH", default_value = desk::PATH)]
+        socket: PathBuf,
+        /// Again and again, 5 times a second, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Make a key in a new file; all edges need the same
+    Key {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+pub struct EdgedRun {
+    /// File with the key that all edges share; only its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Ask the edge with this address; may be given several times. Others are
+    /// answered with and without it
+    #[arg(long, value_name = "ADDRESS", value_parser = value::router)]
+    pub upstream: Vec<IpAddr>,
+    /// Where `xcp edged show` asks
+    #[arg(long, value_name = "PATH", default_value = desk::PATH)]
+    pub socket: PathBuf,
+}
+
+#[derive(Subcommand)]
 pub enum LabAction {
     /// List the experiments
     List,
@@ -446,6 +491,7 @@ mod tests {
             include_str!("../../../docs/sockets.md"),
             include_str!("../../../docs/lab.md"),
             include_str!("../../../docs/costs.md"),
+            include_str!("../../../docs/xcp-i.md"),
         );
         let blocks = documents.split("```").skip(1).step_by(2);
         let lines = blocks

@@ -4,6 +4,7 @@
 mod capacity;
 mod cli;
 mod doctor;
+mod edged;
 mod failure;
 mod host;
 mod lab;
@@ -43,6 +44,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Host(action) => host::act(action, out),
         Action::Run { command } => run::act(&command),
         Action::Router(action) => router::act(action, out),
+        Action::Edged(action) => edged::act(action, out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(action) => lab::act(action, out),
         Action::Completions { shell } => manual::completions(shell, out),

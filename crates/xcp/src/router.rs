@@ -8,7 +8,7 @@ use serde_json::json;
 use xcp_datapath::router::{
     self, Cells, Change, Framing, Limits, Options, Queueing, Status, Terms,
 };
-use xcp_datapath::Term;
+use xcp_datapath::{cloud, Term};
 
 use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
@@ -36,22 +36,34 @@ fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failur
             return watch::watch(out, || Ok(router::show(name)?), describe);
         }
         None if again => {
-            return watch::watch(
-                out,
-                || Ok(router::list()?),
-                |all, style| describe_all(all, style),
-            );
+            return watch::watch(out, || Ok(All::read()?), describe_all);
         }
         Some(name) => {
             let status = router::show(name)?;
             out.print(&status, |style| describe(&status, style))?;
         }
         None => {
-            let all = router::list()?;
+            let all = All::read()?;
             out.print(&all, |style| describe_all(&all, style))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this network namespace has.
+#[derive(Serialize)]
+struct All {
+    routers: Vec<Status>,
+    clouds: Vec<cloud::Status>,
+}
+
+impl All {
+    fn read() -> xcp_datapath::Result<Self> {
+        Ok(Self {
+            routers: router::list()?,
+            clouds: cloud::list()?,
+        })
+    }
 }
 
 /// What was asked for, if it makes sense together.
@@ -184,12 +196,41 @@ fn framing(framing: &Framing) -> String {
     text
 }
 
-fn describe_all(all: &[Status], style: &Style) -> String {
-    if all.is_empty() {
-        return "No XCP router here. Add one: xcp router add DEV --capacity 10mbit".into();
+fn describe_all(all: &All, style: &Style) -> String {
+    let routers = all.routers.iter().map(|status| describe(status, style));
+    let clouds = all.clouds.iter().map(|cloud| describe_cloud(cloud, style));
+    let mut each: Vec<String> = routers.chain(clouds).collect();
+    if all.routers.is_empty() {
+        let none = "No XCP router here. Add one: xcp router add DEV --capacity 10mbit";
+        each.insert(0, none.into());
     }
-    let each: Vec<String> = all.iter().map(|status| describe(status, style)).collect();
     each.join("\n")
+}
+
+/// A virtual router, and what it stands for.
+fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
+    let head = style.bold(&format!("cloud {} -> {}", cloud.upstream, cloud.device));
+    let state = match cloud.state {
+        cloud::State::Granting => "granting",
+        cloud::State::Unknown => "aside: no probe of late",
+        cloud::State::Crowded => "aside: other traffic fills its queue",
+    };
+    let rate = |bps: u64| units::rate(bps as f64);
+    let age = cloud.age_ms.map(units::milliseconds);
+    let rows = [
+        ("state", state.to_owned()),
+        ("routers in it", cloud.routers.to_string()),
+        ("last probe", age.unwrap_or_else(|| "none yet".into())),
+        ("waited in it", units::milliseconds(cloud.wait_ms)),
+        ("found free", rate(cloud.free_bps)),
+        ("standard error", rate(cloud.error_bps)),
+        ("carries for XCP", rate(cloud.link_bps)),
+        ("input rate", rate(cloud.input_rate_bps)),
+        ("average RTT", units::milliseconds(cloud.average_rtt_ms)),
+        ("feedback", units::signed_rate(cloud.feedback_bps as f64)),
+        ("XCP packets", cloud.xcp_packets.to_string()),
+    ];
+    format!("{head}\n{}", table::pairs(&rows))
 }
 
 fn law(status: &Status) -> String {
@@ -326,6 +367,24 @@ mod tests {
         }
     }
 
+    fn cloud() -> cloud::Status {
+        cloud::Status {
+            device: "eth1".into(),
+            upstream: "192.0.2.1".into(),
+            routers: 2,
+            state: cloud::State::Unknown,
+            age_ms: Some(12_000.0),
+            wait_ms: 3.51,
+            free_bps: 47_620_000,
+            error_bps: 6_140_000,
+            link_bps: 50_000_000,
+            input_rate_bps: 49_000_000,
+            average_rtt_ms: 76.0,
+            feedback_bps: 0,
+            xcp_packets: 12,
+        }
+    }
+
     #[test]
     fn a_status_has_units() {
         let text = describe(&status(), &Style(false));
@@ -344,8 +403,20 @@ mod tests {
 
     #[test]
     fn several_are_apart_and_none_is_said() {
-        let text = describe_all(&[status(), status()], &Style(false));
+        let mut all = All {
+            routers: vec![status(), status()],
+            clouds: vec![cloud()],
+        };
+        let text = describe_all(&all, &Style(false));
         assert!(text.contains("\n\neth0\n"));
-        assert!(describe_all(&[], &Style(false)).starts_with("No XCP router here."));
+        for line in [
+            "\n\ncloud 192.0.2.1 -> eth1\n  state            aside: no probe of late\n",
+            "\n  last probe       12000.0 ms\n  waited in it     3.5 ms\n",
+            "\n  found free       47.6 Mb/s\n  standard error   6.1 Mb/s\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        all.routers.clear();
+        assert!(describe_all(&all, &Style(false)).starts_with("No XCP router here."));
     }
 }

@@ -2,6 +2,7 @@
 //! Values on the command line: bad ones with their reason and remedy, and
 //! the whole numbers.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -156,6 +157,16 @@ pub fn prefix(text: &str) -> Result<Prefix, BadValue> {
     })
 }
 
+/// The address of one router.
+pub fn router(text: &str) -> Result<IpAddr, BadValue> {
+    let bad = |reason: &str| BadValue::new(reason, "give one such as 192.0.2.1 or 2001:db8::1");
+    let address: IpAddr = text.parse().map_err(|_| bad("not an address"))?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err(bad("not the address of one router"));
+    }
+    Ok(address.to_canonical())
+}
+
 /// The seed of a lab run.
 pub fn seed(text: &str) -> Result<u64, BadValue> {
     whole(text, "a whole number", 0..=u64::MAX)
@@ -237,6 +248,21 @@ mod tests {
             ("132", "it means another protocol"),
         ] {
             assert_eq!(socket_protocol(text).expect_err(text).reason, reason);
+        }
+    }
+
+    #[test]
+    fn a_router_has_one_address() {
+        let four: IpAddr = [192, 0, 2, 1].into();
+        assert_eq!(router("192.0.2.1"), Ok(four));
+        assert_eq!(router("::ffff:192.0.2.1"), Ok(four));
+        for (text, reason) in [
+            ("router", "not an address"),
+            ("192.0.2.0/24", "not an address"),
+            ("0.0.0.0", "not the address of one router"),
+            ("ff02::1", "not the address of one router"),
+        ] {
+            assert_eq!(router(text).expect_err(text).reason, reason);
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod capacity;
 mod closed_loop;
+mod clouds;
 mod conformance;
 mod cubic;
 mod flows;

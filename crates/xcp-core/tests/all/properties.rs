@@ -24,7 +24,7 @@ const SUPER_B: f64 = 524_288.0;
 const INITIAL_NS: u64 = 200_000_000;
 
 /// The same cases every time, so that a red run can be repeated.
-fn cases(count: u32) -> ProptestConfig {
+pub fn cases(count: u32) -> ProptestConfig {
     ProptestConfig {
         cases: count,
         failure_persistence: None,
@@ -572,7 +572,7 @@ fn what_is_too_much_saturates() {
     }
 }
 
-fn extreme_u64() -> impl Strategy<Value = u64> {
+pub fn extreme_u64() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
         Just(u64::MAX),
@@ -921,7 +921,7 @@ proptest! {
     }
 }
 
-fn forward() -> impl Strategy<Value = Forward> {
+pub fn forward() -> impl Strategy<Value = Forward> {
     any::<(u32, u32, i32, u32, u8, u8)>().prop_map(
         |(rtt, x, delta, last_xcp_router, xcp_ttl, xcp_hops)| Forward {
             rtt,
@@ -1023,7 +1023,7 @@ fn other_options_and_what_follows_the_last_are_no_concern() {
 }
 
 /// The one's complement sum that a checksum makes constant.
-fn ones_sum(bytes: &[u8]) -> u64 {
+pub fn ones_sum(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
         .map(|b| u64::from(b[0]) << 8 | u64::from(*b.get(1).unwrap_or(&0)))

@@ -11,6 +11,7 @@ use xcp_datapath::intf;
 
 const ROUTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
 const MEDIUM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/medium.bpf.o"));
+const CLOUD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cloud.bpf.o"));
 const QDISC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
 const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
@@ -40,6 +41,11 @@ macro_rules! compare {
         let btf = Btf::from_raw("object", $image).unwrap().expect("BTF");
         $(compare(&btf, $name, intf::$record::LAYOUT, size_of::<intf::$record>());)*
     };
+}
+
+#[test]
+fn cloud_records() {
+    compare!(CLOUD: "xcp_cloud" = Cloud, "xcp_crowd" = Crowd);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! the formats. They run side by side: whoever loads a program has a turn
 //! (`xcp_datapath::testing`).
 
+mod clouds;
 mod cpus;
 mod device;
 mod dissector;
+mod edges;
 mod golden;
 mod law;
 mod law_formats;

@@ -24,7 +24,8 @@ const FORMATS: [Wire; 5] = [
 /// Most damage goes here, where the headers are.
 const HEADERS: usize = 140;
 
-fn damage(frame: &mut Vec<u8>, random: &mut Random) {
+/// A few accidents to a frame.
+pub fn damage(frame: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         let headers = HEADERS.min(frame.len());
         match random.below(8) {

@@ -13,12 +13,16 @@ use crate::message::{
 };
 use crate::train::{Packet, Train};
 
-/// Single probes, ten a second: some in each control interval of a long path.
-const PROBE_INTERVAL_US: u32 = 100_000;
+/// Single probes, a hundred a second where so many are granted: some in each control
+/// interval of a long path, and in a few of a short one.
+const PROBE_INTERVAL_US: u32 = 10_000;
 /// How long after the last packet of a train its corrections may come.
 const LATE_NS: u64 = 1_000_000_000;
 /// Packets of a train that are kept: more than are granted.
 const MOST_PACKETS: usize = 1_024;
+/// A packet of a train that comes so long after the one before it is as good as a
+/// single probe, of which there are none in the meantime.
+const SLOW_NS: u64 = 5_000_000;
 /// How often the single probes are judged.
 const INTERVAL_NS: u64 = 1_000_000_000;
 /// The TTL that messages are sent with: what is missing are hops.
@@ -166,7 +170,11 @@ impl Cloud {
         if now_ns >= self.interval_ns {
             self.interval_ns = now_ns + INTERVAL_NS;
             let least_ns = self.delay.take_least_ns();
+            let was_full = self.estimate.full_Bps().is_some();
             self.estimate.on_interval(least_ns, 0.0, 0);
+            if was_full != self.estimate.full_Bps().is_some() {
+                self.ask_anew(now_ns);
+            }
         }
         self.asker.poll(now_ns)
     }
@@ -178,6 +186,9 @@ impl Cloud {
     ) -> Result<Option<Vec<u8>>, Ignored> {
         let (heard, answer) = self.asker.receive(now_ns, arrived.bytes)?;
         if let Heard::Measurement(Message { sequence, body, .. }) = heard {
+            if self.ttl.is_some() && arrived.ttl.is_some() && self.ttl != arrived.ttl {
+                self.delay.reset(); // by another route
+            }
             self.ttl = arrived.ttl.or(self.ttl);
             match body {
                 Body::Probe(probe) => self.on_probe(now_ns, sequence, &probe, arrived.wall_ns),
@@ -211,6 +222,15 @@ impl Cloud {
             until_ns: 0,
         });
         arriving.until_ns = now_ns + LATE_NS;
+        let slow = |packet: &Packet| probe.sent_ns.saturating_sub(packet.sent_ns) >= SLOW_NS;
+        if arriving
+            .packets
+            .values()
+            .last()
+            .is_some_and(|(p, _)| slow(p))
+        {
+            self.delay.on_probe(probe.sent_ns, received_ns);
+        }
         let packet = Packet {
             number: probe.number,
             sent_ns: probe.sent_ns,
@@ -251,13 +271,22 @@ impl Cloud {
             self.trains += 1;
             self.estimate.on_train(now_ns, train);
         }
-        let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
-        let ask = ask_for(self.estimate.next_train(now_ns), known_Bps as u64);
-        // an ask that cannot be made leaves the last one
-        if self.asker.set_ask(ask).is_ok() {
+        if self.ask_anew(now_ns) {
             let after_ns = self.estimate.next_train_after_ns(now_ns);
             self.asker.refresh_at(now_ns + after_ns);
         }
+    }
+
+    /// Asks for another train. For none while a queue stands: nothing is free then,
+    /// and a train would add to it.
+    fn ask_anew(&mut self, now_ns: u64) -> bool {
+        let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
+        let mut train = self.estimate.next_train(now_ns);
+        if self.estimate.full_Bps().is_some() {
+            train.packets = 0;
+        }
+        // an ask that cannot be made leaves the last one
+        self.asker.set_ask(ask_for(train, known_Bps as u64)).is_ok()
     }
 }
 

@@ -240,6 +240,7 @@ fn man_pages_for_all_subcommands() {
         "xcp",
         "xcp-host-on",
         "xcp-router-add",
+        "xcp-edged-run",
         "xcp-lab-run",
         "xcp-lab-kept",
         "xcp-run",

@@ -9,17 +9,19 @@ use std::process::Command;
 use tempfile::TempDir;
 use xcp_datapath::testing::skipped;
 
+use crate::command::XCP;
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 6] = [
     "Cargo.toml",
     "Cargo.lock",
     "bpf",
     "core",
     "crates",
-    "docs",
-    "experiments",
     "testdata",
 ];
+/// How `x` builds it: alone.
+const BUILD: [&str; 5] = ["build", "--release", "--locked", "-p", "xcp-guest"];
 
 /// A target folder with the libraries of others that another one has, so that
 /// cargo compiles this project alone. What is built there replaces nothing that
@@ -37,15 +39,26 @@ fn target_beside(built: &Path) -> TempDir {
     target
 }
 
-/// Comments of the programs in BPF and of the protocol's core do not count,
-/// nor do the folders.
+/// Changes a file of a copy of the sources.
+fn edit(folder: &Path, name: &str, change: impl FnOnce(&str) -> String) {
+    let path = folder.join(name);
+    let before = fs::read_to_string(&path).unwrap();
+    let after = change(&before);
+    assert_ne!(before, after, "{name}");
+    fs::write(&path, after).unwrap();
+}
+
+/// The folders do not count, nor do comments of the programs in BPF and of the
+/// protocol's core, nor what the command asks of a library that both use.
 #[test]
 fn the_same_source_in_another_folder_gives_the_same_program() {
     let test = "the same program from another folder";
     if cfg!(debug_assertions) {
         return skipped(test, "only the release profile is: cargo test --release");
     }
-    let built = Path::new(env!("CARGO_BIN_EXE_xcp-guest"));
+    let built = Path::new(XCP).with_file_name("xcp-guest");
+    let how = format!("cargo {}", BUILD.join(" "));
+    assert!(built.exists(), "no {}: build it: {how}", built.display());
     let folder = tempfile::tempdir().unwrap();
     for name in SOURCES {
         let copied = Command::new("cp")
@@ -56,16 +69,20 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
         assert!(copied.unwrap().success(), "{name}");
     }
     for name in ["bpf/interval.h", "core/xcp_router.h"] {
-        let path = folder.path().join(name);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, format!("/* another comment */\n\n{text}")).unwrap();
+        edit(folder.path(), name, |text| {
+            format!("/* another comment */\n\n{text}")
+        });
     }
-    let target = target_beside(built);
+    edit(folder.path(), "crates/xcp/Cargo.toml", |text| {
+        let asked = r#"serde_json = { workspace = true, features = ["arbitrary_precision"] }"#;
+        text.replace("serde_json.workspace = true", asked)
+    });
+    let target = target_beside(&built);
     let out = Command::new(env!("CARGO"))
         // with it libraries use what is unstable
         .env_remove("RUSTC_BOOTSTRAP")
         .current_dir(folder.path())
-        .args(["build", "--release", "--locked", "--bin", "xcp-guest"])
+        .args(BUILD)
         .arg("--target-dir")
         .arg(target.path())
         .output()
@@ -74,7 +91,11 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
     assert!(out.status.success(), "{said}");
     assert!(said.contains("Compiling xcp-player"), "{said}");
     let again = fs::read(target.path().join("release/xcp-guest")).unwrap();
-    assert!(fs::read(built).unwrap() == again, "the programs differ");
+    assert!(
+        fs::read(&built).unwrap() == again,
+        "{} is another program: if it was not built from these sources alone, {how}",
+        built.display()
+    );
 }
 
 /// The first rustc that has a target's standard library: that of the PATH, or

@@ -5,14 +5,51 @@ use crate::wire::checksum;
 use crate::wire::decode::{decode_as, segment, Decoded, Wire};
 use crate::wire::frame::{TCP, XCP};
 
+/// Who edits.
+#[derive(Clone, Copy)]
+struct Editor {
+    /// Of XCP headers.
+    xcp_protocol: u8,
+    /// What it writes into last_xcp_router; 0 for nothing.
+    edge: u32,
+    /// It is a virtual router, for a cloud of so many routers.
+    cloud: Option<u8>,
+}
+
+const ROUTER: Editor = Editor {
+    xcp_protocol: XCP,
+    edge: 0,
+    cloud: None,
+};
+
 /// Fails unless `after` is what a router may make of `before`. Returns the
 /// delta that was written, if the frame carries a forward header.
 pub fn check(before: &[u8], after: &[u8]) -> Option<i32> {
-    check_as(before, after, XCP)
+    check_of(before, after, ROUTER)
 }
 
 /// With another IP protocol number for XCP headers.
 pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
+    let editor = Editor {
+        xcp_protocol,
+        ..ROUTER
+    };
+    check_of(before, after, editor)
+}
+
+/// Of a router at the edge of a cloud.
+pub fn check_edge(before: &[u8], after: &[u8], edge: u32) -> Option<i32> {
+    check_of(before, after, Editor { edge, ..ROUTER })
+}
+
+/// Of a virtual router.
+pub fn check_cloud(before: &[u8], after: &[u8], routers: u8) -> Option<i32> {
+    let cloud = Some(routers);
+    check_of(before, after, Editor { cloud, ..ROUTER })
+}
+
+fn check_of(before: &[u8], after: &[u8], editor: Editor) -> Option<i32> {
+    let xcp_protocol = editor.xcp_protocol;
     let seen = decode_as(before, xcp_protocol);
     if !seen.is_forward() {
         assert!(before == after, "not ours, but changed: {seen:?}");
@@ -20,7 +57,7 @@ pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
     }
     let now = decode_as(after, xcp_protocol);
     assert_eq!(
-        expected(before, after, &seen, &now),
+        expected(before, after, editor, &seen, &now),
         after,
         "{seen:?}: {now:?}"
     );
@@ -39,7 +76,7 @@ pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
 
 /// `before` with all that a router may change, as it is in `after` where the
 /// router chooses.
-fn expected(before: &[u8], after: &[u8], seen: &Decoded, now: &Decoded) -> Vec<u8> {
+fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &Decoded) -> Vec<u8> {
     let mut frame = before.to_vec();
     let mut chosen = |at: usize, length: usize| {
         let range = at..at + length;
@@ -51,8 +88,13 @@ fn expected(before: &[u8], after: &[u8], seen: &Decoded, now: &Decoded) -> Vec<u
             let option = option(seen);
             chosen(option + 14, 4);
             chosen(check_field(seen), 2);
-            let hops = asked.xcp_hops.expect("in this format") + 1;
-            frame[option + 4] = before[option + 4] & 0xf0 | hops.min(15);
+            if editor.cloud.is_none() {
+                let hops = asked.xcp_hops.expect("in this format") + 1;
+                frame[option + 4] = before[option + 4] & 0xf0 | hops.min(15);
+            }
+            if editor.edge != 0 {
+                frame[option + 18..option + 22].copy_from_slice(&editor.edge.to_be_bytes());
+            }
             option + 5
         }
         Wire::Option2005 => {
@@ -71,8 +113,9 @@ fn expected(before: &[u8], after: &[u8], seen: &Decoded, now: &Decoded) -> Vec<u
         }
     };
     assert_eq!(seen.checksum_valid, now.checksum_valid);
-    if asked.other_hops > Some(0) {
-        frame[ttl_at] = asked.xcp_ttl.expect("in this format") - 1;
+    if let Some(other_hops @ 1..) = asked.other_hops {
+        let spoken_for = other_hops.min(editor.cloud.unwrap_or(1).into());
+        frame[ttl_at] = asked.xcp_ttl.expect("in this format") - spoken_for as u8;
     }
     frame
 }

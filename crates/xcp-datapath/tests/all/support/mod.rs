@@ -3,14 +3,18 @@
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
+pub mod crossed;
 pub mod edit;
 pub mod flow;
 pub mod pin;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use xcp_datapath::intf::{Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink};
+use xcp_datapath::intf::{
+    Cloud, Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink,
+};
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::{self, Bench, Turn};
+use xcp_datapath::Result;
 
 /// Repeats an attempt whose packets must meet in one control interval, until
 /// they do.
@@ -43,12 +47,38 @@ impl Router {
 
     /// The same with other options.
     pub fn with(options: Options) -> Option<Self> {
+        Self::load(|| Bench::new(options))
+    }
+
+    /// A virtual router, which was not told of its cloud yet.
+    pub fn of_cloud(upstream: u32) -> Option<Self> {
+        Self::load(|| Bench::of_cloud(upstream))
+    }
+
+    fn load(bench: impl FnOnce() -> Result<Bench>) -> Option<Self> {
         let turn = testing::shared_turn().expect("the lock of the tests");
         if !testing::can_run("router on single packets") {
             return None;
         }
-        let bench = Bench::new(options).expect("the router loads");
+        let bench = bench().expect("the router loads");
         Some(Self { bench, _turn: turn })
+    }
+
+    /// Tells a virtual router of its cloud.
+    pub fn tell(&self, cloud: Cloud) {
+        self.write(".data.cloud", &cloud);
+    }
+
+    /// What to write into last_xcp_router; 0 for nothing.
+    pub fn set_edge(&self, edge: u32) {
+        let config: RouterConfig = self.record(".data.config", 0);
+        self.write(".data.config", &RouterConfig { edge, ..config });
+    }
+
+    fn write(&self, map: &str, record: &impl Record) {
+        self.map(map)
+            .update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)
+            .expect("writable");
     }
 
     pub fn bench(&self) -> &Bench {
@@ -94,18 +124,23 @@ impl Router {
             present: 1,
             ..Queue::default()
         };
-        for (map, record) in [(".data.config", config.bytes()), ("queues", queue.bytes())] {
-            self.map(map)
-                .update(&0u32.to_ne_bytes(), record, MapFlags::ANY)
-                .expect("writable");
-        }
+        self.write(".data.config", &config);
+        self.write("queues", &queue);
     }
 
     /// Bytes that arrived for the other queue, since [`Self::reset`].
     pub fn other_B(&self) -> u64 {
+        self.sum(|cpu| cpu.other_B)
+    }
+
+    /// Bytes of input traffic, since [`Self::reset`].
+    pub fn input_B(&self) -> u64 {
+        self.sum(|cpu| cpu.sums.input_traffic_B)
+    }
+
+    fn sum(&self, of: impl Fn(RouterCpu) -> u64) -> u64 {
         let cpus = self.map("cpus").max_entries();
-        let of = |cpu| self.record::<RouterCpu>("cpus", cpu).other_B;
-        (0..cpus).map(of).sum()
+        (0..cpus).map(|cpu| of(self.record("cpus", cpu))).sum()
     }
 
     fn record<T: Record>(&self, map: &str, key: u32) -> T {

@@ -5,8 +5,10 @@
 use std::env;
 use std::process::{Command, Stdio};
 
+mod clouds;
 mod conservation;
 mod devices;
+mod edged;
 mod ethtool;
 mod experiments;
 mod fallback;

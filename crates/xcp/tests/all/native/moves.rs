@@ -26,7 +26,7 @@ fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {
 }
 
 fn routers(space: &Space) -> Value {
-    space.xcp("router show --json").ok().json()
+    space.xcp("router show --json").ok().json()["routers"].clone()
 }
 
 fn shown(space: &Space) -> Value {

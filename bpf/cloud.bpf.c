@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+/*
+ * The virtual router (core/xcp_cloud.h): tcx ingress, where packets of one
+ * upstream router leave a cloud. One instance per upstream router.
+ *
+ * A packet's way:
+ *   1. while nothing is known of the cloud, or others fill it, it passes
+ *   2. the clocks, as in bpf/router.bpf.c
+ *   3. a forward header with the upstream router in last_xcp_router counts, in
+ *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
+ *      So does that of the upstream's own packet, which no XCP router has seen:
+ *      the cloud is beside its sender
+ *   4. anything else passes untouched. Only the wire format `option` has
+ *      last_xcp_router
+ */
+#include "kernel.h"
+#include "intf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before loading. */
+const volatile struct {
+	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
+	__u32 cpus;
+	__u32 upstream; /* last_xcp_router of its packets */
+} options = {14, 1, 0};
+
+#include "interval.h"
+#include "segments.h"
+#include "find.h"
+#include "grant.h"
+
+/* What is known of the cloud; user space writes it. */
+struct xcp_cloud cloud SEC(".data.cloud");
+struct xcp_crowd crowd SEC(".data.crowd");
+
+/* Its bytes are counted as they come out of it. */
+static __u64 see(const struct net_device *dev, __u64 now)
+{
+	struct xcp_capacity *capacity = &link.state.capacity;
+	__u64 d_ns = link.state.interval_ns, backlog_B;
+
+	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
+	capacity->link_Bps = xcp_cloud_most(&cloud, capacity, d_ns);
+	capacity->link_Bps = xcp_cloud_least(
+		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
+	link.state.over_Bps =
+		xcp_cloud_over(&cloud, link.state.flows.mean, d_ns);
+	backlog_B = xcp_cloud_backlog(&cloud, capacity->link_Bps);
+	xcp_capacity_look(&link.seen, now, link.seen.sent_B, backlog_B);
+	link.fell = !!xcp_capacity_fell(capacity, &link.seen, d_ns);
+	link.look_ns = now + XCP_LOOK_NS;
+	return backlog_B;
+}
+
+/* Who sent it, as in last_xcp_router. */
+static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
+{
+	__u8 head[IPV6_LEN];
+	__u32 id = 0;
+	int i;
+
+	if (bpf_skb_load_bytes(skb, ip, head, IPV4_LEN))
+		return 0;
+	if (head[0] >> 4 == 4)
+		return xcp_get32(head + 12);
+	if (bpf_skb_load_bytes(skb, ip, head, sizeof(head)))
+		return 0;
+	for (i = 0; i < 4; i++)
+		id ^= xcp_get32(head + 8 + 4 * i);
+	return id ? id : 1;
+}
+
+SEC("tc")
+int xcp_virtual(struct __sk_buff *skb)
+{
+	__u32 key = bpf_get_smp_processor_id(), at, sum;
+	/* aligned as in edit_slowly of bpf/router.bpf.c */
+	struct {
+		__u16 pad;
+		__u8 option[XCP_OPT_FORWARD_LEN];
+	} __attribute__((aligned(4))) copy;
+	struct xcp_router_cpu *cpu;
+	struct share s = {};
+	struct found f = {};
+	struct xcp_forward h;
+	__u64 now;
+
+	cpu = bpf_map_lookup_elem(&cpus, &key);
+	now = bpf_ktime_get_ns();
+	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns) ||
+	    xcp_crowd_aside(&crowd, now))
+		return XCP_TC_NEXT;
+	if (XCP_UNLIKELY(now >= link.look_ns))
+		look(skb, now);
+	if (XCP_UNLIKELY(link.fell ||
+			 xcp_router_interval_due(&link.state, now)))
+		interval_end(now);
+
+	f.kind = find_slowly(skb, &f);
+	at = f.l4 + f.option;
+	if ((f.kind != XCP_FORWARD && f.kind != XCP_BOTH) ||
+	    f.protocol != IPPROTO_TCP ||
+	    bpf_skb_load_bytes(skb, at, copy.option, sizeof(copy.option)))
+		return XCP_TC_NEXT;
+	h = xcp_parse_forward(copy.option);
+	if (!h.last_xcp_router)
+		h.last_xcp_router = source_of(skb, f.ip);
+	if (h.last_xcp_router != options.upstream)
+		return XCP_TC_NEXT;
+
+	s.n = skb->gso_segs;
+	if (!s.n)
+		s.n = skb->gso_size ? segments_of(bpf_cast_to_kern_ctx(skb))
+				    : 1;
+	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
+	xcp_router_arrival(&cpu->sums, s.bytes);
+	__sync_fetch_and_add(&link.seen.sent_B, s.bytes);
+	sum = xcp_edit_forward_cloud(copy.option, f.option,
+				     grant_slowly(cpu, &h, &s), f.ttl,
+				     (__u8)cloud.routers);
+	if (!bpf_skb_store_bytes(skb, at, copy.option, sizeof(copy.option), 0))
+		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
+	return XCP_TC_NEXT;
+}

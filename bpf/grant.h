@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What a router does with a forward header: counts it and grants. Whoever
+ * includes this has included interval.h.
+ */
+#ifndef XCP_BPF_GRANT_H
+#define XCP_BPF_GRANT_H
+
+#include "interval.h"
+
+/* A wire packet of a super-packet: one of n, all alike. */
+struct share {
+	__u32 n;
+	__u32 unused;
+	__u64 bytes; /* of all n */
+};
+
+/* Sums, delta and counters of a forward header. */
+static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
+				   const struct xcp_forward *h, __u32 n,
+				   __u64 bytes)
+{
+	struct xcp_router_law *law = law_in_force(cpu);
+	struct xcp_claim c;
+	__s32 delta;
+
+	if (n > 1)
+		bytes /= n;
+	c = xcp_router_claim(law, bytes, h->x, h->rtt);
+	if (c.rtt)
+		xcp_router_arrival_xcp(&cpu->sums, n, &c);
+	delta = xcp_router_departure(law, &cpu->pool, n, &c, h->delta);
+	cpu->counters.xcp_packets += n;
+	xcp_router_granted(law, &cpu->sums, n, &c, delta);
+	cpu->counters.granted_Bps += (__s64)delta * n;
+	return delta;
+}
+
+__noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
+			    struct share *s)
+{
+	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
+}
+
+#endif

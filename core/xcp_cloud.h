@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * A cloud: what lies between two XCP routers and is not XCP.
+ * Source: Lopez-Pacheco, Pham & Lefevre, XCP-i (2006).
+ *
+ * Where packets leave the cloud, before the XCP router there, stands a virtual
+ * one for those of one upstream router. It is a router as any other (its law is
+ * core/xcp_router.h), and its link is the cloud: what has come through is what
+ * left the link, and what a probe has waited in there tells the backlog.
+ *
+ *   came     bytes of those packets that have come through    B
+ *   w        what the last probe waited in the cloud          ns
+ *   L        what the cloud carries for them                  B/s
+ *   A        what trains of probes have found free            B/s
+ *   backlog  L w   where w > 2 ms, else 0                     B
+ *
+ * So L is found as it is for a link, by core/xcp_capacity.h: what came, while
+ * no probe passed freely, else it is raised. It begins with A, after each time
+ * without packets, and where it would be doubled, it is at most what came and
+ * A, or 20 KB / d. (The paper has F = alpha d A - beta Q, with A as measured
+ * for the cloud and Q of the link behind it. What several paths find free
+ * there, each of them takes; and an A that is wrong stays wrong. Here it is
+ * corrected a round trip later.)
+ *
+ * Other virtual routers, at other edges, may share its bottleneck unseen. While
+ * that is busy, each hands out, in place of the e of a link,
+ *   e = N 20 KB / d (1 - 4 w / d)       N: its flows, core/xcp_flows.h
+ * and what all have too much stands in a queue, w, that all of them see. Each
+ * takes back beta L w / d for it. So L w / N becomes the same for all, and L /
+ * N too, as in FAST TCP (Jin, Wei, Low 2004): a flow keeps some packets in the
+ * queue, and no more.
+ *
+ * Traffic that is not XCP may fill the cloud's queue, and then those cuts
+ * starve XCP. What virtual routers leave in there is at most d / 4, and what
+ * an overload has left is gone soon. So where
+ *   w > d / 4 + 2 ms    in 12 times d more than not
+ * the queue is others', and this one stands aside, for 10 s, 20 s and so on up
+ * to 160 s, each time that trying again has the same end (after 4 times d).
+ * Where it has not, in 160 s, that begins at 10 s again.
+ *
+ * Whoever measures may end at any time. Then probes come no more, and after
+ *   max(2 d, 50 ms)
+ * it stands aside too. It touches nothing then, so the cloud's routers count as
+ * what they are, and senders take the path for one that is not all XCP: they
+ * answer losses as CUBIC does.
+ */
+#ifndef XCP_CLOUD_H
+#define XCP_CLOUD_H
+
+#include "xcp_capacity.h"
+#include "xcp_flows.h"
+
+/* Less is what a probe waits behind a full packet or two: at 10 Mb/s 1.2 ms. */
+#define XCP_CLOUD_FREE_NS 2000000ULL
+/* Some probes, where few are granted: they come every 13 ms. */
+#define XCP_CLOUD_PATIENCE_NS 50000000ULL
+/* What a flow has too much in an RTT; 1.5 times that stands in the queue. */
+#define XCP_CLOUD_OVER_B XCP_CAPACITY_STEP_B
+/* Eight packets in a time d: nobody has less to grow from. */
+#define XCP_CLOUD_LEAST_B 12000
+/* 20 packets in an initial interval, where nothing was found free. */
+#define XCP_CLOUD_FIRST_BPS 150000
+/* An overload of all that a cloud carries is gone after 6 to 8 times d. */
+#define XCP_CROWD_FULL 12
+/* Where it was others' before. */
+#define XCP_CROWD_AGAIN 4
+#define XCP_CROWD_FIRST_NS (10 * XCP_NSEC_PER_SEC)
+#define XCP_CROWD_TRIES 4
+#define XCP_CROWD_MOST_NS (XCP_CROWD_FIRST_NS << XCP_CROWD_TRIES)
+/* A wait counts as at most 100 s. */
+#define XCP_CLOUD_WAIT_MAX_NS (100 * XCP_NSEC_PER_SEC)
+
+/* What is known of a cloud; whoever measures writes it. */
+struct xcp_cloud {
+	uint64_t told_ns; /* when a probe last came, 0: none */
+	uint64_t wait_ns; /* w */
+	uint64_t free_Bps; /* A, 0: not known */
+	uint64_t error_Bps; /* its standard error, for people */
+	uint32_t routers; /* in it, that are not XCP */
+	uint32_t unused;
+};
+
+/* Whose queue it is. */
+struct xcp_crowd {
+	uint64_t start_ns; /* of the present d */
+	uint64_t min_wait_ns; /* w, the least in it */
+	uint64_t aside_ns; /* until then it stands aside */
+	uint32_t full; /* times d with a queue, less those without */
+	uint32_t tries; /* that have ended in standing aside */
+};
+
+/* Takes in a look at a cloud, at now_ns; d is the control interval. */
+XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
+			       uint64_t now_ns, uint64_t d_ns)
+{
+	c->min_wait_ns = xcp_min(c->min_wait_ns, wait_ns);
+	if (xcp_excess(now_ns, c->start_ns) < d_ns)
+		return;
+	if (c->min_wait_ns > d_ns / 4 + XCP_CLOUD_FREE_NS)
+		c->full++;
+	else if (c->full)
+		c->full--;
+	c->start_ns = now_ns;
+	c->min_wait_ns = wait_ns;
+	if (xcp_excess(now_ns, c->aside_ns) > XCP_CROWD_MOST_NS)
+		c->tries = 0;
+	if (c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
+		return;
+	c->full = 0;
+	c->aside_ns = now_ns + (XCP_CROWD_FIRST_NS << (c->tries & 7));
+	c->tries += c->tries < XCP_CROWD_TRIES;
+}
+
+/* Does it stand aside? */
+XCP_INLINE bool xcp_crowd_aside(const struct xcp_crowd *c, uint64_t now_ns)
+{
+	return now_ns < c->aside_ns;
+}
+
+/* e, of N = `flows` (2^-8); at least 1. */
+XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
+				   uint64_t d_ns)
+{
+	uint64_t most_B =
+		XCP_CLOUD_OVER_B * xcp_max(flows, 1 << XCP_FLOW_BITS) >>
+		XCP_FLOW_BITS;
+	uint64_t d_us = xcp_max(xcp_min(d_ns, XCP_NS_MAX) / 1000, 1);
+	uint64_t left_us =
+		xcp_excess(d_us, 4 * (xcp_min(c->wait_ns, d_ns) / 1000));
+
+	return xcp_max(xcp_rate(most_B * left_us / d_us, d_ns), 1);
+}
+
+/*
+ * What L may be while the cloud seems free: trains tell how much more than what
+ * came. Others may be raising theirs too.
+ */
+XCP_INLINE uint64_t xcp_cloud_most(const struct xcp_cloud *c,
+				   const struct xcp_capacity *capacity,
+				   uint64_t d_ns)
+{
+	uint64_t step_Bps = xcp_rate(XCP_CAPACITY_STEP_B, d_ns);
+
+	if (capacity->state != XCP_LINK_GROWING)
+		return capacity->link_Bps;
+	return xcp_min(capacity->link_Bps,
+		       capacity->left_Bps + xcp_max(c->free_Bps, step_Bps));
+}
+
+/* Is it known well enough to speak for its routers? */
+XCP_INLINE bool xcp_cloud_known(const struct xcp_cloud *c, uint64_t now_ns,
+				uint64_t d_ns)
+{
+	return c->told_ns && xcp_excess(now_ns, c->told_ns) <=
+				     xcp_max(2 * d_ns, XCP_CLOUD_PATIENCE_NS);
+}
+
+/*
+ * L at the beginning; and later the least, eight packets in a time d: an
+ * interval in which hardly anything came says nothing, and L can grow from
+ * there.
+ */
+XCP_INLINE uint64_t xcp_cloud_least(const struct xcp_cloud *c,
+				    uint64_t link_Bps, uint64_t d_ns)
+{
+	if (link_Bps)
+		return xcp_max(link_Bps, xcp_rate(XCP_CLOUD_LEAST_B, d_ns));
+	return xcp_max(xcp_min(c->free_Bps, XCP_CAPACITY_MAX_BPS),
+		       XCP_CLOUD_FIRST_BPS);
+}
+
+/* The backlog in it, where it carries link_Bps (below 2^44). */
+XCP_INLINE uint64_t xcp_cloud_backlog(const struct xcp_cloud *c,
+				      uint64_t link_Bps)
+{
+	uint64_t wait_us = xcp_min(c->wait_ns, XCP_CLOUD_WAIT_MAX_NS) / 1000;
+
+	if (c->wait_ns <= XCP_CLOUD_FREE_NS)
+		return 0;
+	/* link_Bps wait_us is below 2^44 2^27: in two steps */
+	return xcp_max((link_Bps >> 8) * wait_us / 1000000 << 8, 1);
+}
+
+#endif

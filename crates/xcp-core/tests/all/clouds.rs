@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! core/xcp_cloud.h, and the edits of routers at a cloud's edges.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+use std::iter;
+
+use proptest::prelude::*;
+use xcp_core::wire::{self, Forward, FORWARD_LEN};
+use xcp_core::{Cloud, Crowd};
+
+use crate::properties::{cases, extreme_u64, forward, ones_sum};
+
+const NS_PER_MS: u64 = 1_000_000;
+/// What a cloud is taken to carry at first: 20 packets in an initial interval.
+const FIRST_BPS: u64 = 150_000;
+/// Later, at least: eight packets in an interval.
+const LEAST_B: u64 = 12_000;
+/// A control interval whose rates are whole numbers.
+const D_NS: u64 = 200 * NS_PER_MS;
+/// The most that a link carries, in core/.
+const MAX_BPS: u64 = 1 << 42;
+
+fn waited(wait_ns: u64) -> Cloud {
+    Cloud {
+        wait_ns,
+        ..Cloud::default()
+    }
+}
+
+fn told(told_ns: u64) -> Cloud {
+    Cloud {
+        told_ns,
+        ..Cloud::default()
+    }
+}
+
+/// Up to a full packet or two at 10 Mb/s the cloud is empty.
+#[test]
+fn a_short_wait_is_no_backlog() {
+    for link_Bps in [0, 1, FIRST_BPS, 1_250_000, MAX_BPS, (1 << 44) - 1] {
+        for wait_ns in [0, 1, NS_PER_MS, 2 * NS_PER_MS] {
+            assert_eq!(waited(wait_ns).backlog_B(link_Bps), 0, "{wait_ns}");
+        }
+        assert!(waited(2 * NS_PER_MS + 1).backlog_B(link_Bps) >= 1);
+    }
+}
+
+#[test]
+fn backlogs_of_usual_clouds() {
+    // 10 Mb/s and 30 ms, 1 Gb/s and 3 ms, 75 kB/s and 1 s
+    for (link_Bps, wait_ms, backlog_B) in [
+        (1_250_000, 30, 37_500.0),
+        (125_000_000, 3, 375_000.0),
+        (75_000, 1_000, 75_000.0),
+    ] {
+        let got = waited(wait_ms * NS_PER_MS).backlog_B(link_Bps) as f64;
+        assert!((got / backlog_B - 1.0).abs() < 0.02, "{got}, {backlog_B}");
+    }
+}
+
+#[test]
+fn the_largest_backlog_does_not_overflow() {
+    let most = waited(u64::MAX).backlog_B((1 << 44) - 1);
+    let exact = ((1u128 << 44) - 1) * 100; // a wait counts as at most 100 s
+    assert!(u128::from(most) <= exact && exact - u128::from(most) < 256 * 101);
+}
+
+#[test]
+fn a_cloud_is_known_for_two_intervals_or_50_ms() {
+    let at_ns = 7_000_000_000;
+    let cloud = told(at_ns);
+    // at the control intervals: for so long
+    for (d_ms, patience_ms) in [
+        (0, 50),
+        (10, 50),
+        (25, 50),
+        (26, 52),
+        (200, 400),
+        (64_000, 128_000),
+    ] {
+        let (d_ns, patience_ns) = (d_ms * NS_PER_MS, patience_ms * NS_PER_MS);
+        assert!(cloud.known(at_ns, d_ns));
+        assert!(cloud.known(at_ns + patience_ns, d_ns), "{d_ms} ms");
+        assert!(!cloud.known(at_ns + patience_ns + 1, d_ns), "{d_ms} ms");
+        assert!(!cloud.known(u64::MAX, d_ns));
+    }
+}
+
+#[test]
+fn a_cloud_that_was_never_told_is_not_known() {
+    for now_ns in [0, 1, 50 * NS_PER_MS, u64::MAX] {
+        assert!(!told(0).known(now_ns, 1_000 * NS_PER_MS));
+    }
+}
+
+/// Another CPU has read its clock a moment before.
+#[test]
+fn a_cloud_told_in_the_future_is_known() {
+    for ahead_ns in [1, NS_PER_MS, 3_600_000 * NS_PER_MS] {
+        assert!(told(NS_PER_MS + ahead_ns).known(NS_PER_MS, 0));
+    }
+}
+
+/// Looks every 10 ms for so many intervals at a cloud where probes wait as long
+/// as `wait_ns` says for the time; when it stood aside.
+fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
+    let mut crowd = Crowd::default();
+    let mut found = Vec::new();
+    let mut now_ns = D_NS;
+    while now_ns < intervals * D_NS {
+        let aside = crowd.is_aside(now_ns);
+        if !aside {
+            crowd.look(wait_ns(now_ns), now_ns, D_NS);
+            if crowd.is_aside(now_ns) {
+                found.push((crowd.aside_ns - now_ns) / NS_PER_MS / 1_000);
+            }
+        }
+        now_ns += 10 * NS_PER_MS;
+    }
+    found
+}
+
+/// 12 intervals, then 10 s, 20 s and so on.
+#[test]
+fn a_queue_that_stays_is_others() {
+    assert_eq!(asides(3_000, |_| D_NS), [10, 20, 40, 80, 160, 160, 160]);
+    assert!(asides(12, |_| D_NS).is_empty());
+}
+
+/// What virtual routers leave in the queue, and what an overload has left there.
+#[test]
+fn a_queue_of_xcp_is_no_crowd() {
+    assert!(asides(3_000, |_| D_NS / 4).is_empty());
+    let overload = |now_ns: u64| now_ns / D_NS % 20 < 8;
+    assert!(asides(3_000, |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 }).is_empty());
+}
+
+/// What is handed out beyond what came: 20 KB per flow and interval, less the more
+/// the longer the queue is.
+#[test]
+fn a_long_queue_is_not_added_to() {
+    let over_B = |wait_ns, flows| waited(wait_ns).over_Bps(flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
+    let flow = 256;
+    assert!(over_B(0, flow).abs_diff(20_000) <= 1);
+    assert!(over_B(D_NS / 8, flow).abs_diff(10_000) <= 1);
+    assert!(over_B(D_NS / 8, 3 * flow).abs_diff(30_000) <= 1);
+    assert!(over_B(0, 0).abs_diff(20_000) <= 1, "one that is to come");
+    for wait_ns in [D_NS / 4, D_NS, u64::MAX] {
+        assert_eq!(
+            waited(wait_ns).over_Bps(flow, D_NS),
+            1,
+            "as little as can be"
+        );
+    }
+}
+
+/// A path that was without others for a while is a new one.
+#[test]
+fn a_crowd_that_is_long_over_is_forgotten() {
+    let crowded = |now_ns: u64| (now_ns / (1_500 * D_NS)).is_multiple_of(2);
+    let found = asides(3_500, |now_ns| if crowded(now_ns) { D_NS } else { 0 });
+    assert_eq!(found.iter().filter(|s| **s == 10).count(), 2, "{found:?}");
+}
+
+proptest! {
+    #![proptest_config(cases(4000))]
+
+    /// L w, rounded down to 256 B, in steps of 1 us and 256 B/s; at least 1.
+    #[test]
+    fn the_backlog_is_rate_by_wait(
+        link_Bps in extreme_u64(),
+        wait_ns in extreme_u64(),
+        (less, shorter) in (20..64u32, 0..64u32),
+    ) {
+        let (link_Bps, wait_ns) = (link_Bps >> less, wait_ns >> shorter);
+        let backlog_B = waited(wait_ns).backlog_B(link_Bps);
+        if wait_ns <= 2 * NS_PER_MS {
+            prop_assert_eq!(backlog_B, 0);
+            return Ok(());
+        }
+        let us = u128::from(wait_ns.min(100_000_000_000) / 1_000);
+        let exact_B = u128::from(link_Bps) * us / 1_000_000;
+        let least_B = u128::from(link_Bps).saturating_sub(255) * us / 1_000_000;
+        let backlog_B = u128::from(backlog_B);
+        prop_assert!(backlog_B <= exact_B.max(1), "{backlog_B}, more than {exact_B}");
+        prop_assert!(backlog_B >= 1 && backlog_B + 256 > least_B, "{backlog_B}, {least_B}");
+    }
+
+    /// What was found, else what trains found free; within what a link carries.
+    #[test]
+    fn the_least_is_what_was_found(link_Bps in extreme_u64(), free_Bps in extreme_u64()) {
+        let cloud = Cloud { free_Bps, ..Cloud::default() };
+        prop_assert_eq!(cloud.least_Bps(0, D_NS), free_Bps.clamp(FIRST_BPS, MAX_BPS));
+        if link_Bps > 0 {
+            let least_Bps = LEAST_B * 1_000 * NS_PER_MS / D_NS;
+            // numbers of 32 bits round down
+            let found_Bps = cloud.least_Bps(link_Bps, D_NS);
+            prop_assert!(found_Bps.abs_diff(link_Bps.max(least_Bps)) <= 1);
+        }
+    }
+
+    /// A virtual router's edit writes the delta, has the cloud's routers count as
+    /// XCP routers in xcp_ttl, and is no hop. The checksum stays as right or wrong
+    /// as it was.
+    #[test]
+    fn a_virtual_router_edits_no_hop(
+        (f, routers) in (forward(), any::<u8>()),
+        (delta, ip_ttl) in any::<(i32, u8)>(),
+        // few routers, and a TTL near xcp_ttl
+        (few, ahead) in (prop::option::of(0..6u8), prop::option::of(-3..10i16)),
+        mut bytes in prop::collection::vec(any::<u8>(), 40..80),
+        offset in 0..70usize,
+    ) {
+        let routers = few.unwrap_or(routers);
+        let ip_ttl = ahead.map_or(ip_ttl, |a| (i16::from(f.xcp_ttl) - a).clamp(0, 255) as u8);
+        let fits = place(&mut bytes, offset, f);
+        let before = bytes.clone();
+        prop_assert_eq!(wire::edit_cloud(&mut bytes, offset, delta, ip_ttl, routers), fits);
+        if !fits {
+            prop_assert_eq!(bytes, before);
+            return Ok(());
+        }
+        let xcp_ttl = match f.xcp_ttl > ip_ttl {
+            true => f.xcp_ttl.saturating_sub(routers).max(ip_ttl),
+            false => f.xcp_ttl,
+        };
+        let want = Forward { delta, xcp_ttl, xcp_hops: f.xcp_hops.min(15), ..f };
+        prop_assert_eq!(Forward::parse(&bytes[offset..]), Some(want));
+        prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
+        // xcp_ttl, delta
+        check_others(&before, &bytes, &[offset + 5..offset + 6, offset + 14..offset + 18])?;
+    }
+
+    /// last_xcp_router, by itself.
+    #[test]
+    fn the_last_router_is_four_bytes(
+        (f, router) in (forward(), any::<u32>()),
+        // a small change is the last to be carried round in the checksum
+        change in prop::option::of(0..4u32),
+        mut bytes in prop::collection::vec(any::<u8>(), 40..80),
+        offset in 0..70usize,
+    ) {
+        let router = change.map_or(router, |c| f.last_xcp_router.wrapping_add(c));
+        let fits = place(&mut bytes, offset, f);
+        let before = bytes.clone();
+        prop_assert_eq!(wire::edit_last_router(&mut bytes, offset, router), fits);
+        if !fits {
+            prop_assert_eq!(bytes, before);
+            return Ok(());
+        }
+        let last = offset + 18..offset + FORWARD_LEN;
+        prop_assert_eq!(&bytes[last.clone()], router.to_be_bytes());
+        prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
+        check_others(&before, &bytes, &[last])?;
+    }
+}
+
+/// Puts the option there, if there is room for it behind the fixed header.
+fn place(bytes: &mut [u8], offset: usize, f: Forward) -> bool {
+    let fits = (20..60).contains(&offset) && offset + FORWARD_LEN <= bytes.len();
+    if fits {
+        bytes[offset..offset + FORWARD_LEN].copy_from_slice(&f.build());
+    }
+    fits
+}
+
+/// All but these bytes and the checksum are as they were.
+fn check_others(
+    before: &[u8],
+    after: &[u8],
+    changed: &[std::ops::Range<usize>],
+) -> Result<(), TestCaseError> {
+    let mut same = after.to_vec();
+    for range in changed.iter().cloned().chain(iter::once(16..18)) {
+        same[range.clone()].copy_from_slice(&before[range]);
+    }
+    prop_assert_eq!(same, before);
+    Ok(())
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Virtual routers: what stands for a cloud without XCP where the packets of one
+//! upstream XCP router leave it (core/xcp_cloud.h). A program instance for each
+//! device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapHandle, Object};
+use serde::{Deserialize, Serialize};
+
+use crate::intf::{Cloud, Crowd, RouterConfig, RouterLink};
+use crate::link::{Direction, Place};
+use crate::router::{self, TICKS_PER_SEC};
+use crate::rtnl::{self, Device};
+use crate::turn::Turn;
+use crate::{bpffs, clock, error, layout, link, object, trace, Error, Result};
+
+/// Says that all of it is there; in it, of which build.
+const COMPLETE: &str = "complete";
+/// Maps, and where they are pinned.
+const MAPS: [(&str, &str); 6] = [
+    ("cpus", "cpus"),
+    (".data.config", "config"),
+    (".data.link", "state"),
+    (".data.cloud", "cloud"),
+    (".data.crowd", "crowd"),
+    ("trace", trace::PIN),
+];
+/// What commands read of them.
+const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "crowd"];
+/// No control interval is shorter: some probes have to come in each, and where few
+/// are granted they come every 13 ms.
+const MIN_INTERVAL_NS: u64 = 40_000_000;
+/// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
+const PATIENCE_NS: u64 = 50_000_000;
+
+/// What an upstream router is known by in last_xcp_router, which has four bytes:
+/// its IPv4 address, or the exclusive or of the four words of its IPv6 address; 1
+/// where that is 0, which is no router.
+#[must_use]
+pub fn id(upstream: IpAddr) -> u32 {
+    let id = match upstream.to_canonical() {
+        IpAddr::V4(v4) => v4.to_bits(),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            [96, 64, 32, 0]
+                .into_iter()
+                .fold(0, |id, shift| id ^ (bits >> shift) as u32)
+        }
+    };
+    id.max(1)
+}
+
+/// What a probe has told of a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// When it came, ns on the monotonic clock.
+    pub now_ns: u64,
+    /// How long it has waited in the cloud, ns.
+    pub wait_ns: u64,
+    /// What trains have found free, bytes per second; 0 if that is not known.
+    pub free_bytes_per_s: u64,
+    /// The standard error of that.
+    pub error_bytes_per_s: u64,
+    /// Routers in the cloud.
+    pub routers: u8,
+}
+
+/// A virtual router that is there; it stays when this is dropped.
+#[derive(Debug)]
+pub struct Virtual {
+    dir: PathBuf,
+    /// The device that the upstream router's packets come in by.
+    pub device: String,
+    map: MapHandle,
+}
+
+impl Virtual {
+    /// Adds the virtual router of an upstream router's packets that come in by a
+    /// device, or takes over the one that is there.
+    ///
+    /// # Errors
+    /// No such device, or the kernel refuses the program.
+    pub fn add(dev: &str, upstream: IpAddr) -> Result<Self> {
+        error::require_root("xcp edged")?;
+        let _turn = Turn::take()?;
+        sweep();
+        let device = Device::find(dev)?;
+        let part = part(device.index, upstream)?;
+        let dir = bpffs::dir(&part);
+        let complete = dir.join(COMPLETE).join(object::CLOUD.build());
+        if !object::exists(&complete) || !is_on(&dir, device.index) {
+            // another build's, half there, or of a device that has moved away
+            take_down(&dir)?;
+            bpffs::create(&part)?;
+            install(&device, upstream, &dir).inspect_err(|_| {
+                let _ = take_down(&dir);
+            })?;
+        }
+        Ok(Self {
+            map: object::pinned_map(&dir.join("cloud"))?,
+            device: device.name,
+            dir,
+        })
+    }
+
+    /// Tells it what a probe has found.
+    ///
+    /// # Errors
+    /// Its map cannot be written.
+    pub fn tell(&self, reading: Reading) -> Result<()> {
+        let record = Cloud {
+            told_ns: reading.now_ns,
+            wait_ns: reading.wait_ns,
+            free_Bps: reading.free_bytes_per_s,
+            error_Bps: reading.error_bytes_per_s,
+            routers: reading.routers.into(),
+            unused: 0,
+        };
+        object::write_record(&self.map, &record)
+    }
+
+    /// Input traffic that has crossed the cloud, bytes per second, in the last
+    /// control interval.
+    ///
+    /// # Errors
+    /// Its map cannot be read.
+    pub fn rate_bytes_per_s(&self) -> Result<u64> {
+        let state = object::pinned_map(&self.dir.join("state"))?;
+        Ok(object::read_record::<RouterLink>(&state, 0)?.state.y_Bps)
+    }
+
+    /// Takes it away.
+    ///
+    /// # Errors
+    /// What is pinned cannot be removed.
+    pub fn del(self) -> Result<()> {
+        let _turn = Turn::take()?;
+        take_down(&self.dir)
+    }
+}
+
+fn part(ifindex: u32, upstream: IpAddr) -> Result<String> {
+    let netns = rtnl::netns()?;
+    Ok(format!("cloud/{netns}-{ifindex}-{:08x}", id(upstream)))
+}
+
+fn config() -> RouterConfig {
+    let mut config = router::Options::default().record();
+    config.params.min_interval_ns = MIN_INTERVAL_NS;
+    config
+}
+
+/// The program, loaded for a machine of so many processors.
+pub(crate) fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
+    let mut open = object::open(&object::CLOUD)?;
+    router::configure(&mut open, &[l2_len, cpus, upstream], config())?;
+    object::load(&object::CLOUD, open)
+}
+
+fn install(device: &Device, upstream: IpAddr, dir: &Path) -> Result<()> {
+    let mut loaded = load_for(object::cpus()?, device.l2_len, id(upstream))?;
+    for (map, pin) in MAPS {
+        object::pin_map(&mut loaded, map, &dir.join(pin))?;
+    }
+    let program = object::program(&loaded, "xcp_virtual")?;
+    let attached = link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
+    link::pin(attached.as_fd(), &dir.join("link"))?;
+    layout::mark(dir, &object::CLOUD, &RECORDS)?;
+    bpffs::mark(&dir.join(COMPLETE).join(object::CLOUD.build()))
+}
+
+fn take_down(dir: &Path) -> Result<()> {
+    if object::exists(&dir.join("link")) {
+        link::detach(link::open(&dir.join("link"))?.as_fd());
+    }
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    bpffs::remove(&format!("cloud/{name}"))
+}
+
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(bpffs::dir("cloud"));
+    entries.into_iter().flatten().flatten().map(|e| e.path())
+}
+
+/// The number of the device that a folder's program is on; 0 if that is gone.
+fn device_of(dir: &Path) -> Option<u32> {
+    let link = link::open(&dir.join("link")).ok()?;
+    Some(link::device_of(&link::info(link.as_fd()).ok()?))
+}
+
+/// Whether a folder's program is on the device of this network namespace with this
+/// number. A device elsewhere may have the same.
+fn is_on(dir: &Path, ifindex: u32) -> bool {
+    let info = link::open(&dir.join("link")).and_then(|link| link::info(link.as_fd()));
+    let programs = link::tcx_programs(ifindex, Direction::Ingress);
+    match (info, programs) {
+        (Ok(info), Ok(programs)) => programs.iter().any(|p| p.link == info.id),
+        _ => false,
+    }
+}
+
+/// Removes what devices that are gone have left pinned.
+fn sweep() {
+    for dir in folders().filter(|dir| device_of(dir) == Some(0)) {
+        let _ = take_down(&dir);
+    }
+}
+
+/// How a virtual router stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It grants.
+    Granting,
+    /// Too little is known of the cloud now: packets pass untouched.
+    Unknown,
+    /// Other traffic fills the cloud's queue: packets pass untouched.
+    Crowded,
+}
+
+/// What a virtual router knows and has done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The device that packets come out of the cloud by.
+    pub device: String,
+    /// The upstream router, as it is in last_xcp_router.
+    pub upstream: String,
+    /// Routers in the cloud.
+    pub routers: u32,
+    /// Whether it is at work, or why packets pass it untouched.
+    pub state: State,
+    /// Since the last probe, ms.
+    pub age_ms: Option<f64>,
+    /// What that has waited in the cloud, ms.
+    pub wait_ms: f64,
+    /// What trains have found free, bits per second.
+    pub free_bps: u64,
+    /// The standard error of that.
+    pub error_bps: u64,
+    /// What the cloud was found to carry for these packets, bits per second.
+    pub link_bps: u64,
+    /// What came in the last control interval, bits per second.
+    pub input_rate_bps: u64,
+    /// Their mean RTT.
+    pub average_rtt_ms: f64,
+    /// Aggregate feedback decided for the present interval, bits per second.
+    pub feedback_bps: i64,
+    /// Wire packets that it has granted to.
+    pub xcp_packets: u64,
+}
+
+/// The folders of this network namespace.
+fn of_here() -> Result<impl Iterator<Item = PathBuf>> {
+    let here = format!("{}-", rtnl::netns()?);
+    Ok(folders().filter(move |dir| name_of(dir).starts_with(&here)))
+}
+
+/// Takes all virtual routers of this network namespace away, those that a daemon
+/// has left that was killed too.
+///
+/// # Errors
+/// What is pinned cannot be removed.
+pub fn clear() -> Result<()> {
+    let _turn = Turn::take()?;
+    of_here()?.try_for_each(|dir| take_down(&dir))
+}
+
+/// All virtual routers of this network namespace.
+///
+/// # Errors
+/// Not root, or one is of a build with other records.
+pub fn list() -> Result<Vec<Status>> {
+    error::require_root("xcp router show")?;
+    let mut found: Vec<PathBuf> = of_here()?
+        .filter(|dir| object::exists(&dir.join(COMPLETE)))
+        .collect();
+    found.sort();
+    found.iter().map(|dir| status(dir)).collect()
+}
+
+fn name_of(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn status(dir: &Path) -> Result<Status> {
+    let name = name_of(dir);
+    if !layout::is_ours(dir, &object::CLOUD, &RECORDS)? {
+        return Err(Error::new(
+            name,
+            "written by another version of xcp",
+            "start `xcp edged run` again, of this version",
+        ));
+    }
+    let record = |pin: &str| object::pinned_map(&dir.join(pin));
+    let cloud: Cloud = object::read_record(&record("cloud")?, 0)?;
+    let link: RouterLink = object::read_record(&record("state")?, 0)?;
+    let total = router::sum_counters(&record("cpus")?)?;
+    let index = device_of(dir).unwrap_or(0);
+    let upstream = name.rsplit('-').next().unwrap_or_default();
+    let upstream = u32::from_str_radix(upstream, 16).unwrap_or(0);
+    let crowd: Crowd = object::read_record(&record("crowd")?, 0)?;
+    let now_ns = clock::monotonic_ns();
+    let age_ns = now_ns.saturating_sub(cloud.told_ns);
+    let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
+    let patience_ns = (2 * link.state.interval_ns).max(PATIENCE_NS);
+    let known = cloud.told_ns > 0;
+    Ok(Status {
+        device: rtnl::name_of(index).unwrap_or_default(),
+        upstream: std::net::Ipv4Addr::from_bits(upstream).to_string(),
+        routers: cloud.routers,
+        state: match known && age_ns <= patience_ns {
+            false => State::Unknown,
+            true if now_ns < crowd.aside_ns => State::Crowded,
+            true => State::Granting,
+        },
+        age_ms: known.then_some(age_ns as f64 / 1e6),
+        wait_ms: cloud.wait_ns as f64 / 1e6,
+        free_bps: cloud.free_Bps * 8,
+        error_bps: cloud.error_Bps * 8,
+        link_bps: link.state.capacity.link_Bps * 8,
+        input_rate_bps: link.state.y_Bps * 8,
+        average_rtt_ms: d_ticks / TICKS_PER_SEC * 1e3,
+        feedback_bps: link.state.f_Bps * 8,
+        xcp_packets: total.xcp_packets,
+    })
+}

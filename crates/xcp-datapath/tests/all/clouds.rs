@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The virtual router's program on golden packets, whole, cut and damaged: it
+//! edits those of its upstream router, and no others.
+
+#![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::mutations::damage;
+use crate::support::{crossed, edit, until_in_time, Router};
+use crate::wire::decode::Wire;
+use crate::wire::random::Random;
+use crate::wire::{cases, decode};
+use xcp_datapath::cloud::id;
+use xcp_datapath::intf::Cloud;
+use xcp_datapath::{monotonic_ns, testing};
+
+const UPSTREAM: u32 = 0x0a4f_02fe;
+const NS_PER_MS: u64 = 1_000_000;
+/// A probe that stays young for as long as a test takes.
+const ALWAYS_NS: u64 = u64::MAX;
+const FREE_BPS: u64 = 1_250_000;
+/// An Ethernet header: the least that BPF_PROG_TEST_RUN takes.
+const SHORTEST: usize = 14;
+const ROUNDS: usize = 30_000;
+
+fn cloud(routers: u8) -> Cloud {
+    Cloud {
+        told_ns: ALWAYS_NS,
+        free_Bps: FREE_BPS,
+        routers: routers.into(),
+        ..Cloud::default()
+    }
+}
+
+fn told_at(told_ns: u64) -> Cloud {
+    Cloud {
+        told_ns,
+        ..cloud(3)
+    }
+}
+
+/// One that knows a cloud of so many routers.
+fn told(routers: u8) -> Option<Router> {
+    let router = Router::of_cloud(UPSTREAM)?;
+    router.tell(cloud(routers));
+    Some(router)
+}
+
+/// Fails unless it passes as it was, and is not counted.
+fn passes_untouched(router: &Router, frame: &[u8], what: &str) {
+    router.reset();
+    let Some(out) = router.try_send(frame) else {
+        return;
+    };
+    assert!(out == frame, "{what}: changed");
+    let counted = router.counters();
+    assert_eq!((counted.xcp_packets, counted.granted_Bps), (0, 0), "{what}");
+    assert_eq!((counted.other_packets, counted.malformed), (0, 0), "{what}");
+    assert_eq!(router.input_B(), 0, "{what}");
+    assert_eq!(router.link().seen.sent_B, 0, "{what}");
+}
+
+/// A fresh one has no interval behind it and hands out nothing.
+#[test]
+fn packets_of_its_upstream_router_are_edited() {
+    let Some(router) = Router::of_cloud(UPSTREAM) else {
+        return;
+    };
+    for routers in [0, 1, 2, 3, 4, 64, 255] {
+        router.tell(cloud(routers));
+        for (name, frame) in crossed::all(UPSTREAM) {
+            println!("{name}, {routers} routers");
+            router.reset();
+            let out = router.send(&frame);
+            let delta = edit::check_cloud(&frame, &out, routers).expect("a forward header");
+            let asked = decode::decode(&frame).forward.unwrap();
+            assert_eq!(delta, asked.delta_Bps.min(0));
+            let seen = decode::decode(&out).forward.unwrap();
+            assert_eq!(seen.xcp_hops, asked.xcp_hops, "no hop of its own");
+            assert_eq!(seen.last_xcp_router, Some(UPSTREAM));
+
+            let counted = router.counters();
+            assert_eq!((counted.xcp_packets, counted.malformed), (1, 0));
+            assert_eq!(counted.granted_Bps, i64::from(delta));
+            assert_eq!(router.input_B(), frame.len() as u64);
+            assert_eq!(router.link().seen.sent_B, frame.len() as u64);
+        }
+    }
+}
+
+/// It speaks for as many routers as there are in the cloud.
+#[test]
+fn the_routers_of_the_cloud_are_spoken_for() {
+    let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
+    assert_eq!(decode::decode(&frame).forward.unwrap().other_hops, Some(3));
+    for (routers, left) in [(0, 3), (1, 2), (2, 1), (3, 0), (4, 0), (255, 0)] {
+        let Some(router) = told(routers) else {
+            return;
+        };
+        let seen = decode::decode(&router.send(&frame));
+        assert_eq!(seen.forward.unwrap().other_hops, Some(left), "{routers}");
+        assert_eq!(seen.checksum_valid, Some(true));
+    }
+}
+
+/// The cloud is beside their sender, which is its upstream edge.
+#[test]
+fn packets_that_no_router_has_seen_are_of_their_source() {
+    for (name, from) in [("forward", 26..30), ("forward-ipv6", 22..38)] {
+        let mut frame = crossed::named(name, 0);
+        let source = frame[from.clone()].to_vec();
+        let address: std::net::IpAddr = match <[u8; 4]>::try_from(&source[..]) {
+            Ok(v4) => v4.into(),
+            Err(_) => <[u8; 16]>::try_from(&source[..]).unwrap().into(),
+        };
+        let Some(router) = Router::of_cloud(id(address)) else {
+            return;
+        };
+        router.tell(cloud(3));
+        router.send(&frame);
+        assert_eq!(router.counters().xcp_packets, 1, "{name}");
+        // of another source
+        frame[from.end - 1] ^= 1;
+        router.send(&frame);
+        assert_eq!(router.counters().xcp_packets, 1, "{name}, from another");
+    }
+}
+
+#[test]
+fn packets_of_other_routers_pass_untouched() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    for other in [0, 1, !0, UPSTREAM + 1, UPSTREAM.swap_bytes(), !UPSTREAM] {
+        for (name, frame) in crossed::all(other) {
+            passes_untouched(&router, &frame, &format!("{name} of {other:#x}"));
+        }
+    }
+}
+
+/// Whatever has no forward option.
+#[test]
+fn all_other_packets_pass_untouched() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    for case in cases::all() {
+        passes_untouched(&router, &case.bytes(), case.name);
+    }
+}
+
+/// Headers that name the router in their own way, and those that have its number
+/// where options have it.
+#[test]
+fn headers_pass_untouched() {
+    for name in ["header-last-router", "header-v2-last-router", "header-ipv6"] {
+        let case = cases::named(name);
+        let frame = case.bytes();
+        let at = case.expect.header_offset.unwrap() + 18;
+        let there = u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
+        let last = case.expect.header.and_then(|h| h.last_xcp_router);
+        for upstream in last.map(id).into_iter().chain([there]) {
+            let Some(router) = Router::of_cloud(upstream) else {
+                return;
+            };
+            router.tell(cloud(3));
+            passes_untouched(&router, &frame, name);
+        }
+    }
+}
+
+#[test]
+fn packets_cut_at_every_byte_pass_untouched() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    for (name, whole) in crossed::all(UPSTREAM) {
+        let padded = cases::named(name).layers.last().unwrap().0 == "Ethernet padding";
+        for length in SHORTEST..whole.len() {
+            if !padded {
+                passes_untouched(
+                    &router,
+                    &whole[..length],
+                    &format!("{name} cut to {length}"),
+                );
+            } else if let Some(out) = router.try_send(&whole[..length]) {
+                edit::check_cloud(&whole[..length], &out, 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_packets_are_edited_only_if_they_are_its_own() {
+    let Some(router) = told(2) else {
+        return;
+    };
+    let goldens = crossed::all(UPSTREAM);
+    let mut random = Random(0x5843_0002);
+    let (mut own, mut others) = (0u64, 0u64);
+    for round in 0..ROUNDS {
+        let (name, mut frame) = goldens[random.below(goldens.len())].clone();
+        damage(&mut frame, &mut random);
+        let Some(out) = router.try_send(&frame) else {
+            continue;
+        };
+        let seen = decode::decode(&frame);
+        let last = seen.forward.and_then(|f| f.last_xcp_router);
+        if seen.is_forward() && seen.wire == Some(Wire::Option) && last == Some(UPSTREAM) {
+            own += 1;
+            edit::check_cloud(&frame, &out, 2);
+        } else {
+            others += 1;
+            assert!(out == frame, "round {round}, {name}: changed: {seen:?}");
+        }
+        assert_eq!(router.counters().xcp_packets, own, "round {round}, {name}");
+    }
+    assert!(own > 1000 && others > 1000, "{own} and {others}");
+}
+
+/// Nothing is known of the cloud, or what is known is old: it stands aside.
+#[test]
+fn nothing_is_touched_while_nothing_is_known() {
+    let Some(router) = Router::of_cloud(UPSTREAM) else {
+        return;
+    };
+    let now_ns = monotonic_ns();
+    for told_ns in [0, 1, now_ns - 60 * NS_PER_MS] {
+        router.tell(told_at(told_ns));
+        for (name, frame) in crossed::all(UPSTREAM) {
+            passes_untouched(&router, &frame, &format!("{name}, told at {told_ns}"));
+        }
+    }
+}
+
+/// As long as no packet came there is no control interval: 50 ms.
+#[test]
+fn a_new_one_waits_50_ms_for_a_probe() {
+    let Some(router) = Router::of_cloud(UPSTREAM) else {
+        return;
+    };
+    let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
+    let edits_after = |age_ms: u64| {
+        router.reset();
+        router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
+        router.send(&frame) != frame
+    };
+    assert!(testing::eventually(|| edits_after(0)));
+    assert!(testing::eventually(|| edits_after(40)));
+    assert!(!edits_after(51));
+}
+
+/// Two control intervals, of which the first has 200 ms.
+#[test]
+fn patience_is_two_control_intervals() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
+    // the interval is new, and no packet came by its end
+    let edits_after = |age_ms: u64| {
+        router.reset();
+        router.tell(cloud(3));
+        router.send(&frame);
+        router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
+        router.send(&frame) != frame
+    };
+    assert!(testing::eventually(|| edits_after(300)));
+    assert!(!edits_after(401));
+    assert!(!edits_after(10_000));
+}
+
+/// What trains have found free is handed out, once an interval has ended.
+#[test]
+fn what_is_free_is_handed_out() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    // 10 kB/s more is asked for
+    let frame = crossed::named("forward", UPSTREAM);
+    let granted = until_in_time(|| {
+        sleep(Duration::from_millis(20));
+        let out = router.send(&frame);
+        edit::check_cloud(&frame, &out, 3).filter(|delta| *delta > 0)
+    });
+    assert!(granted <= 10_000, "{granted}");
+    let link = router.link();
+    assert!(link.started > 0 && link.epoch > 0);
+    // what it began with, and anything that was learnt from there is more
+    assert!(
+        link.state.capacity.link_Bps >= FREE_BPS,
+        "{:?}",
+        link.state.capacity
+    );
+}
+
+/// What a probe has waited is the backlog of the cloud.
+#[test]
+fn the_backlog_is_what_a_probe_has_waited() {
+    let Some(router) = Router::of_cloud(UPSTREAM) else {
+        return;
+    };
+    let frame = crossed::named("forward", UPSTREAM);
+    for (wait_ms, backlog_B) in [(0, 0), (2, 0), (30, FREE_BPS * 30 / 1000)] {
+        router.reset();
+        router.tell(Cloud {
+            wait_ns: wait_ms * NS_PER_MS,
+            ..cloud(3)
+        });
+        router.send(&frame);
+        let seen = router.link().seen.backlog_B;
+        assert!(
+            seen <= backlog_B && seen + 300 > backlog_B,
+            "{seen}, {backlog_B}"
+        );
+    }
+}

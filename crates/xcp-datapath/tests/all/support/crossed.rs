@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Golden packets as they come out of a cloud, behind an upstream XCP router.
+
+use crate::wire::cases::{self, Case};
+use crate::wire::checksum;
+use crate::wire::decode::{segment, Wire};
+use crate::wire::frame::TCP;
+
+/// What spoiled checksums are wrong by.
+const SPOILED: u16 = 0x0bad;
+
+/// All with the forward option, which this router was the last to see.
+pub fn all(router: u32) -> Vec<(&'static str, Vec<u8>)> {
+    let option = |c: &Case| c.expect.is_forward() && c.expect.wire == Some(Wire::Option);
+    let all: Vec<_> = cases::all()
+        .iter()
+        .filter(|c| option(c))
+        .map(|c| (c.name, of(c, router)))
+        .collect();
+    assert!(all.len() > 15, "{}", all.len());
+    all
+}
+
+/// One of them.
+pub fn named(name: &str, router: u32) -> Vec<u8> {
+    of(&cases::named(name), router)
+}
+
+fn of(case: &Case, router: u32) -> Vec<u8> {
+    let mut frame = case.bytes();
+    let option = case.expect.option_offset.expect("an option has a place");
+    frame[option + 18..option + 22].copy_from_slice(&router.to_be_bytes());
+    let tcp = case.expect.tcp_offset.expect("in TCP");
+    let check = tcp + 16..tcp + 18;
+    frame[check.clone()].fill(0);
+    let whole = segment(&frame).expect("a TCP segment");
+    let mut sum = checksum::of(whole.addresses, TCP, whole.bytes);
+    if case.expect.checksum_valid == Some(false) {
+        sum = sum.wrapping_sub(SPOILED);
+    }
+    frame[check].copy_from_slice(&sum.to_be_bytes());
+    frame
+}

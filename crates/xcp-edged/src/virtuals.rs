@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The virtual routers of this edge's clouds: they come when a cloud is known, are
+//! told of each probe, and go with it.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::net::IpAddr;
+
+use nix::net::if_::if_indextoname;
+use xcp_datapath::cloud::{self, Reading, Virtual};
+use xcp_datapath::router;
+use xcp_edge::edge::{Cloud, Edge};
+use xcp_edge::estimate::{Source, Wrong};
+
+/// How often the routers of this system are told their address again: one that is
+/// added does not know it.
+const EDGE_NS: u64 = 5_000_000_000;
+/// After how long without a probe a virtual router goes. It has stood aside since
+/// soon after the last one.
+const INACTIVE_NS: u64 = 60_000_000_000;
+
+struct There {
+    router: Virtual,
+    /// The probes that it has been told of.
+    probes: u64,
+    told_ns: u64,
+}
+
+/// How long an error lasts that is made on purpose.
+const WRONG_NS: u64 = 1_000_000_000;
+
+/// What the data path has of clouds.
+pub(crate) struct Virtuals {
+    there: BTreeMap<IpAddr, There>,
+    edge_ns: u64,
+    failure: Option<String>,
+    error: f64,
+}
+
+impl Virtuals {
+    /// With estimates that are made wrong by up to this part.
+    pub(crate) fn new(error: f64) -> Self {
+        Self {
+            there: BTreeMap::new(),
+            edge_ns: 0,
+            failure: None,
+            error,
+        }
+    }
+
+    /// Why the data path could not be told, the last time that it could not.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Has this system's routers write the address that askers know them by.
+    pub(crate) fn name_routers(&mut self, edge: &Edge, now_ns: u64) {
+        if now_ns < self.edge_ns {
+            return;
+        }
+        if let Some(address) = edge.known_as() {
+            self.edge_ns = now_ns + EDGE_NS;
+            let named = router::set_edge(address);
+            self.note(named);
+        }
+    }
+
+    /// An upstream edge has sent something, which came in by this device.
+    pub(crate) fn heard(&mut self, edge: &Edge, upstream: IpAddr, device: u32, now_ns: u64) {
+        let Some(cloud) = edge.cloud(upstream) else {
+            return;
+        };
+        let probes = self.there.get(&upstream).map_or(0, |there| there.probes);
+        if cloud.probes() == probes {
+            return;
+        }
+        let told = self.tell(cloud, upstream, device, now_ns);
+        self.note(told);
+    }
+
+    fn tell(
+        &mut self,
+        cloud: &Cloud,
+        upstream: IpAddr,
+        device: u32,
+        now_ns: u64,
+    ) -> xcp_datapath::Result<()> {
+        let wrong = Wrong {
+            source: cloud.estimate(),
+            error: self.error,
+            interval_ns: WRONG_NS,
+            seed: device.into(),
+        };
+        let free_Bps = wrong.estimate_Bps(now_ns);
+        let (Some(wait_ns), Some(routers)) = (cloud.queue_ns(), cloud.routers()) else {
+            return Ok(());
+        };
+        if routers == 0 {
+            return self.remove(upstream);
+        }
+        let device = if_indextoname(device).unwrap_or_default();
+        let device = device.to_string_lossy();
+        let moved = |there: &There| there.router.device != device;
+        if self.there.get(&upstream).is_some_and(moved) {
+            self.remove(upstream)?;
+        }
+        let there = match self.there.entry(upstream) {
+            Entry::Occupied(there) => there.into_mut(),
+            // it would have nothing to begin with
+            Entry::Vacant(_) if free_Bps.is_none() => return Ok(()),
+            Entry::Vacant(place) => place.insert(There {
+                router: Virtual::add(&device, upstream)?,
+                probes: 0,
+                told_ns: now_ns,
+            }),
+        };
+        there.probes = cloud.probes();
+        there.told_ns = now_ns;
+        there.router.tell(Reading {
+            now_ns,
+            wait_ns,
+            free_bytes_per_s: free_Bps.unwrap_or(0.0) as u64,
+            error_bytes_per_s: cloud.estimate().error_Bps() as u64,
+            routers,
+        })
+    }
+
+    /// Takes those away that have not been told anything for long, and those of
+    /// clouds that are not asked for any more.
+    pub(crate) fn tidy(&mut self, edge: &Edge, now_ns: u64) {
+        let old = |(upstream, there): (&IpAddr, &There)| {
+            let inactive = now_ns.saturating_sub(there.told_ns) > INACTIVE_NS;
+            (inactive || edge.cloud(*upstream).is_none()).then_some(*upstream)
+        };
+        for upstream in self.there.iter().filter_map(old).collect::<Vec<_>>() {
+            let removed = self.remove(upstream);
+            self.note(removed);
+        }
+    }
+
+    /// Takes all away, those of a daemon before that was killed too.
+    pub(crate) fn stop(&mut self) {
+        self.there.clear();
+        let cleared = cloud::clear();
+        self.note(cleared);
+    }
+
+    fn remove(&mut self, upstream: IpAddr) -> xcp_datapath::Result<()> {
+        match self.there.remove(&upstream) {
+            Some(there) => there.router.del(),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, done: xcp_datapath::Result<()>) {
+        if let Err(e) = done {
+            self.failure = Some(e.to_string());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp edged`: the daemon of XCP-i, its key, and what it knows.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::json;
+use xcp_edged::daemon::{self, Options};
+use xcp_edged::status::{CloudStatus, Status};
+use xcp_edged::{desk, secret};
+use xcp_lab::interrupt;
+
+use crate::cli::{EdgedAction, EdgedRun};
+use crate::failure::{tell, Failure};
+use crate::out::{Out, Style};
+use crate::{table, units, watch};
+
+pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
+    match action {
+        EdgedAction::Run(asked) => run(&asked)?,
+        EdgedAction::Show { socket, watch } => return show(&socket, watch, out),
+        EdgedAction::Key { file } => {
+            secret::make(&file)?;
+            out.print(&json!({ "file": file, "change": "added" }), |_| {
+                let file = file.display();
+                format!("{file}: a new key; the other edges need the same")
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A signal that ends the daemon is no failure: systemd sends one.
+fn run(asked: &EdgedRun) -> Result<(), Failure> {
+    let options = Options {
+        key: secret::read(&asked.key)?,
+        upstream: asked.upstream.clone(),
+        socket: asked.socket.clone(),
+        error: 0.0,
+    };
+    interrupt::watch();
+    let ready = || tell("xcp: ready; Ctrl-C ends it");
+    Ok(daemon::run(&options, ready, &interrupt::requested)?)
+}
+
+fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
+    if again {
+        return watch::watch(out, || Ok(desk::ask(socket)?), describe);
+    }
+    let status = desk::ask(socket)?;
+    out.print(&status, |style| describe(&status, style))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(status: &Status, style: &Style) -> String {
+    let clouds = status.clouds.iter();
+    let mut text: String = clouds.map(|cloud| describe_cloud(cloud, style)).collect();
+    for upstream in &status.unreachable {
+        text += &format!("{}\n  no route to it\n", style.bold(&upstream.to_string()));
+    }
+    if let Some(failure) = &status.failure {
+        text += &format!("{}\n  {failure}\n", style.bold("not in the data path"));
+    }
+    let askers: Vec<String> = status.askers.iter().map(ToString::to_string).collect();
+    let rows = [
+        ("probes go to", askers.join(", ")),
+        ("ignored of askers", status.ignored.sum().to_string()),
+        ("answers not asked for", status.unasked.to_string()),
+        ("messages not sent", status.unsent.to_string()),
+    ];
+    format!("{text}{}\n{}", style.bold("this edge"), table::pairs(&rows))
+}
+
+fn describe_cloud(cloud: &CloudStatus, style: &Style) -> String {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "not known yet".into());
+    let rows = [
+        ("asked from", cloud.local.to_string()),
+        ("state", cloud.state.clone()),
+        (
+            "routers between",
+            known(cloud.routers.map(|n| n.to_string())),
+        ),
+        ("free", known(cloud.free_bps.map(units::rate))),
+        ("standard error", known(cloud.error_bps.map(units::rate))),
+        ("age", known(cloud.age_ms.map(units::milliseconds))),
+        (
+            "queueing delay",
+            known(cloud.queue_ms.map(units::milliseconds)),
+        ),
+        ("trains", cloud.trains.to_string()),
+        ("probes", cloud.probes.to_string()),
+        ("ignored", cloud.ignored.sum().to_string()),
+    ];
+    let head = style.bold(&cloud.upstream.to_string());
+    format!("{head}\n{}", table::pairs(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xcp_edged::status::IgnoredCounts;
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let cloud = CloudStatus {
+            upstream: "192.0.2.1".parse().expect("an address"),
+            local: "198.51.100.1".parse().expect("an address"),
+            state: "asking".into(),
+            routers: None,
+            free_bps: Some(47_620_000.0),
+            error_bps: None,
+            age_ms: Some(2108.34),
+            queue_ms: None,
+            trains: 1,
+            probes: 2,
+            ignored: IgnoredCounts {
+                replayed: 1,
+                stale: 2,
+                ..IgnoredCounts::default()
+            },
+        };
+        let status = Status {
+            clouds: vec![cloud],
+            unreachable: vec!["2001:db8::1".parse().expect("an address")],
+            askers: Vec::new(),
+            ignored: IgnoredCounts::default(),
+            unasked: 3,
+            unsent: 0,
+            failure: Some("eth0: no such network device here".into()),
+        };
+        let text = describe(&status, &Style(false));
+        for line in [
+            "192.0.2.1\n  asked from       198.51.100.1\n  state            asking\n",
+            "\n  routers between  not known yet\n  free             47.6 Mb/s\n",
+            "\n  standard error   not known yet\n  age              2108.3 ms\n",
+            "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes go to\n",
+            "\n  answers not asked for  3\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Virtual routers on devices: `xcp edged` adds them, tells them of probes, and
+//! takes them away. The devices are down, so nothing comes through.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::command::{Space, Traces};
+use crate::common::turn;
+use xcp_datapath::cloud::{self, Reading, State, Status, Virtual};
+use xcp_datapath::monotonic_ns;
+use xcp_datapath::testing::{can_run, eventually};
+
+const PINS: &str = "/sys/fs/bpf/xcp/cloud";
+
+/// In a namespace with a device v0.
+fn on_a_device(test: &str, body: impl FnOnce(&Space)) {
+    let _turn = turn();
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    body(&Space::new("cloud"));
+    before.gone();
+}
+
+fn upstream() -> IpAddr {
+    "10.79.2.254".parse().unwrap()
+}
+
+fn reading() -> Reading {
+    Reading {
+        now_ns: monotonic_ns(),
+        wait_ns: 3_500_000,
+        free_bytes_per_s: 1_250_000,
+        error_bytes_per_s: 125_000,
+        routers: 2,
+    }
+}
+
+fn the_only_one() -> Status {
+    let mut all = cloud::list().unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// The folders of all virtual routers of the system.
+fn pins() -> Vec<PathBuf> {
+    let entries = fs::read_dir(PINS).into_iter().flatten();
+    entries.map(|e| e.unwrap().path()).collect()
+}
+
+/// Which link is pinned: a new one has another inode.
+fn link() -> u64 {
+    let pins = pins();
+    assert_eq!(pins.len(), 1, "{pins:?}");
+    fs::metadata(pins[0].join("link")).unwrap().ino()
+}
+
+#[test]
+fn a_virtual_router_is_told_and_stands_aside() {
+    on_a_device("virtual router", |space| {
+        space.within(|| {
+            let router = Virtual::add("v0", upstream()).unwrap();
+            assert_eq!(router.device, "v0");
+            let status = the_only_one();
+            assert_eq!((status.device.as_str(), status.routers), ("v0", 0));
+            assert_eq!(status.upstream, "10.79.2.254");
+            assert_eq!((status.state, status.age_ms), (State::Unknown, None));
+
+            let in_force = || {
+                router.tell(reading()).unwrap();
+                the_only_one().state == State::Granting
+            };
+            assert!(eventually(in_force));
+            sleep(Duration::from_millis(60));
+            let status = the_only_one();
+            assert_eq!(status.state, State::Unknown, "{status:?}");
+            assert!(status.age_ms >= Some(60.0), "{status:?}");
+            assert_eq!((status.routers, status.free_bps), (2, 10_000_000));
+            assert_eq!(status.error_bps, 1_000_000);
+            assert_eq!((status.wait_ms, status.xcp_packets), (3.5, 0));
+            assert!(eventually(in_force), "told again");
+            assert_eq!(router.rate_bytes_per_s().unwrap(), 0);
+            router.del().unwrap();
+            assert!(cloud::list().unwrap().is_empty());
+        });
+        assert!(!Path::new("/sys/fs/bpf/xcp").exists());
+    });
+}
+
+/// A daemon that is started again takes over what the one before has left.
+#[test]
+fn a_virtual_router_is_taken_over() {
+    on_a_device("virtual router taken over", |space| {
+        let other = Space::new("other");
+        space.within(|| {
+            let first = Virtual::add("v0", upstream()).unwrap();
+            first.tell(reading()).unwrap();
+            let before = link();
+            drop(first);
+            let second = Virtual::add("v0", upstream()).unwrap();
+            assert_eq!(link(), before, "the same link");
+            assert_eq!(the_only_one().wait_ms, 3.5, "what it was told");
+
+            // what was left half done is set up anew
+            let complete = pins()[0].join("complete");
+            fs::remove_dir_all(complete).unwrap();
+            assert!(cloud::list().unwrap().is_empty());
+            let third = Virtual::add("v0", upstream()).unwrap();
+            assert_ne!(link(), before);
+            assert!(the_only_one().age_ms.is_none());
+            drop(second);
+
+            // one for each upstream router and device
+            let v6 = "2001:db8::1".parse().unwrap();
+            let of_v6 = Virtual::add("v0", v6).unwrap();
+            let of_v1 = Virtual::add("v1", upstream()).unwrap();
+            assert_eq!(cloud::list().unwrap().len(), 3);
+            other.within(|| assert!(cloud::list().unwrap().is_empty()));
+            for router in [third, of_v6, of_v1] {
+                router.del().unwrap();
+            }
+        });
+        assert!(pins().is_empty());
+    });
+}
+
+#[test]
+fn what_a_device_leaves_behind_is_removed() {
+    on_a_device("virtual router of a device that is gone", |space| {
+        space.within(|| Virtual::add("v0", upstream()).map(drop).unwrap());
+        assert_eq!(pins().len(), 1);
+        space.device("del v0");
+        space.device("add w0 type veth peer name w1");
+        space.within(|| {
+            assert!(Virtual::add("v0", upstream()).is_err(), "no such device");
+            let router = Virtual::add("w0", upstream()).unwrap();
+            assert_eq!(the_only_one().device, "w0");
+            assert_eq!(pins().len(), 1);
+            router.del().unwrap();
+        });
+        assert!(pins().is_empty());
+    });
+}
+
+/// The one before has gone to another namespace, with its virtual router.
+#[test]
+fn another_device_with_its_number_is_another() {
+    on_a_device("virtual router, number taken", |home| {
+        let away = Space::new("away");
+        home.device("set v0 name m0");
+        let number = home.within(|| {
+            Virtual::add("m0", upstream()).map(drop).unwrap();
+            index_of("m0")
+        });
+        let before = link();
+        home.move_to("m0", &away);
+        home.device(&format!("add w0 index {number} type veth peer name w1"));
+        home.within(|| {
+            let router = Virtual::add("w0", upstream()).unwrap();
+            assert_ne!(link(), before);
+            assert_eq!(the_only_one().device, "w0");
+            router.del().unwrap();
+        });
+        assert!(pins().is_empty());
+    });
+}
+
+fn index_of(device: &str) -> u32 {
+    let name = std::ffi::CString::new(device).unwrap();
+    // SAFETY: the argument is a C string.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
