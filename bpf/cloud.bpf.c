@@ -10,8 +10,8 @@
  *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
  *      So does that of the upstream's own packet, which no XCP router has seen:
  *      the cloud is beside its sender
- *   4. anything else passes untouched. Only the wire format `option` has
- *      last_xcp_router
+ *   4. anything else passes untouched, and what has no last_xcp_router: the
+ *      wire format `option-2005`
  */
 #include "kernel.h"
 #include "intf.h"
@@ -57,8 +57,6 @@ static __u64 see(const struct net_device *dev, __u64 now)
 static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 {
 	__u8 head[IPV6_LEN];
-	__u32 id = 0;
-	int i;
 
 	if (bpf_skb_load_bytes(skb, ip, head, IPV4_LEN))
 		return 0;
@@ -66,24 +64,90 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 		return xcp_get32(head + 12);
 	if (bpf_skb_load_bytes(skb, ip, head, sizeof(head)))
 		return 0;
-	for (i = 0; i < 4; i++)
-		id ^= xcp_get32(head + 8 + 4 * i);
-	return id ? id : 1;
+	return xcp_router_id(head + 8);
 }
 
-SEC("tc")
-int xcp_virtual(struct __sk_buff *skb)
+/* Is it of the upstream router? */
+static __always_inline bool is_upstream(struct __sk_buff *skb,
+					const struct found *f, __u32 last)
 {
-	__u32 key = bpf_get_smp_processor_id(), at, sum;
+	return (last ? last : source_of(skb, f->ip)) == options.upstream;
+}
+
+/* Counts a packet that is, and grants. */
+static __always_inline __s32 arrive(struct __sk_buff *skb,
+				    struct xcp_router_cpu *cpu,
+				    struct xcp_forward *h, struct share *s)
+{
+	xcp_router_arrival(&cpu->sums, s->bytes);
+	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
+	return grant_slowly(cpu, h, s);
+}
+
+/* The wire format `option`. */
+__noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			    struct share *s, struct found *f)
+{
 	/* aligned as in edit_slowly of bpf/router.bpf.c */
 	struct {
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];
 	} __attribute__((aligned(4))) copy;
+	struct xcp_forward h;
+	__u32 at, sum;
+
+	if (!cpu || !s || !f)
+		return 0;
+	at = f->l4 + f->option;
+	if (bpf_skb_load_bytes(skb, at, copy.option, sizeof(copy.option)))
+		return 0;
+	h = xcp_parse_forward(copy.option);
+	if (!is_upstream(skb, f, h.last_xcp_router))
+		return 0;
+	sum = xcp_edit_forward_cloud(copy.option, f->option,
+				     arrive(skb, cpu, &h, s), f->ttl,
+				     (__u8)cloud.routers);
+	if (!bpf_skb_store_bytes(skb, at, copy.option, sizeof(copy.option), 0))
+		bpf_l4_csum_replace(skb, f->l4 + TCP_CHECK, 0, sum, 0);
+	return 0;
+}
+
+/* The wire formats `header` and `header-2004`. */
+__noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			    struct share *s, struct found *f)
+{
+	__u8 h[XCP_HEADER_MAX_LEN] = {};
+	struct xcp_header head = {};
+	struct xcp_forward forward;
+	__s32 delta;
+
+	if (!cpu || !s || !f || f->l4_len < XCP_HEADER_LEN ||
+	    bpf_skb_load_bytes(skb, f->l4, h, XCP_HEADER_LEN) ||
+	    xcp_header_read(h, &head) != XCP_BOTH || head.length > f->l4_len)
+		return 0;
+	if (head.length == XCP_HEADER_LEN + 4 &&
+	    bpf_skb_load_bytes(skb, f->l4, h, XCP_HEADER_LEN + 4))
+		return 0;
+	if (head.length == XCP_HEADER_MAX_LEN &&
+	    bpf_skb_load_bytes(skb, f->l4, h, XCP_HEADER_MAX_LEN))
+		return 0;
+	if (!is_upstream(skb, f, xcp_header_last_router(h, head.length)))
+		return 0;
+	forward = xcp_header_forward(h, head.version, length_of(s));
+	delta = arrive(skb, cpu, &forward, s);
+	xcp_edit_header(h, head.version, delta, f->ttl, (__u8)cloud.routers);
+	bpf_skb_store_bytes(skb, f->l4, h, XCP_HEADER_LEN,
+			    BPF_F_RECOMPUTE_CSUM);
+	return 0;
+}
+
+SEC("tc")
+int xcp_virtual(struct __sk_buff *skb)
+{
+	__u32 key = bpf_get_smp_processor_id();
 	struct xcp_router_cpu *cpu;
 	struct share s = {};
 	struct found f = {};
-	struct xcp_forward h;
 	__u64 now;
 
 	cpu = bpf_map_lookup_elem(&cpus, &key);
@@ -98,28 +162,16 @@ int xcp_virtual(struct __sk_buff *skb)
 		interval_end(now);
 
 	f.kind = find_slowly(skb, &f);
-	at = f.l4 + f.option;
-	if ((f.kind != XCP_FORWARD && f.kind != XCP_BOTH) ||
-	    f.protocol != IPPROTO_TCP ||
-	    bpf_skb_load_bytes(skb, at, copy.option, sizeof(copy.option)))
+	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
-	h = xcp_parse_forward(copy.option);
-	if (!h.last_xcp_router)
-		h.last_xcp_router = source_of(skb, f.ip);
-	if (h.last_xcp_router != options.upstream)
-		return XCP_TC_NEXT;
-
 	s.n = skb->gso_segs;
 	if (!s.n)
 		s.n = skb->gso_size ? segments_of(bpf_cast_to_kern_ctx(skb))
 				    : 1;
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
-	xcp_router_arrival(&cpu->sums, s.bytes);
-	__sync_fetch_and_add(&link.seen.sent_B, s.bytes);
-	sum = xcp_edit_forward_cloud(copy.option, f.option,
-				     grant_slowly(cpu, &h, &s), f.ttl,
-				     (__u8)cloud.routers);
-	if (!bpf_skb_store_bytes(skb, at, copy.option, sizeof(copy.option), 0))
-		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
+	if (f.protocol == IPPROTO_TCP)
+		cross_option(skb, cpu, &s, &f);
+	else
+		cross_header(skb, cpu, &s, &f);
 	return XCP_TC_NEXT;
 }

@@ -77,27 +77,23 @@ static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 
 /* Makes room for a header, and the IP header tell of it. */
 static __always_inline bool open_packet(struct __sk_buff *skb,
-					const struct sent *p)
+					const struct sent *p, __u32 length)
 {
-	if (bpf_skb_adjust_room(skb, XCP_HEADER_LEN, BPF_ADJ_ROOM_NET,
+	if (bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET)) {
 		COUNT(header_left_out, 1);
 		return false;
 	}
 	set_ip_protocol(skb, p->l3, is_v4(p), (__u8)options.ip_proto);
-	set_ip_length(skb, p->l3, is_v4(p), XCP_HEADER_LEN);
+	set_ip_length(skb, p->l3, is_v4(p), length);
 	return true;
-}
-
-static __always_inline __u8 version_of(__u8 wire)
-{
-	return wire == XCP_WIRE_HEADER_2004 ? XCP_HEADER_2004 : XCP_HEADER_2007;
 }
 
 static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 				   struct xcp_socket *s, const struct sent *p)
 {
-	__u8 header[XCP_HEADER_LEN], version = version_of(s->wire);
+	__u8 header[XCP_HEADER_MAX_LEN] = {}, version = version_of(s->wire);
+	__u32 length = XCP_HEADER_LEN;
 	struct xcp_forward f = {};
 	struct xcp_return r = {};
 
@@ -112,7 +108,9 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 	if (s->speaks && p->payload && !s->receiver.pending &&
 	    !tells_routers(s, xcp_ticks_to_ns(s->sender.rtt) / 1000))
 		return;
-	if (!open_packet(skb, p))
+	if (s->speaks && p->payload)
+		length = xcp_header_data_len(version);
+	if (!open_packet(skb, p, length))
 		return;
 	s->ttl = p->ttl;
 	f.xcp_ttl = p->ttl;
@@ -129,9 +127,10 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 	} else {
 		xcp_build_header(header, version, IPPROTO_TCP, &f, r.feedback,
 				 s->sender.wire_B);
+		xcp_header_lengthen(header, version, length);
 		COUNT(forward_sent, 1);
 	}
-	bpf_skb_store_bytes(skb, p->l4, header, sizeof(header), 0);
+	bpf_skb_store_bytes(skb, p->l4, header, length, 0);
 }
 
 /* The addresses and ports of a packet, as the socket here has them. */
@@ -183,7 +182,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 	version = version_of(h->wire);
 	if (h->answers++ >= SYNS_WITH_HEADER)
 		return 0;
-	if (!open_packet(skb, p))
+	if (!open_packet(skb, p, sizeof(header)))
 		return 0;
 	f.xcp_ttl = p->ttl;
 	xcp_build_header(header, version, IPPROTO_TCP, &f, 0, 0);

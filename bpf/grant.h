@@ -15,6 +15,12 @@ struct share {
 	__u64 bytes; /* of all n */
 };
 
+/* The length of one of the n packets. */
+static __always_inline __u32 length_of(const struct share *s)
+{
+	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
+}
+
 /* Sums, delta and counters of a forward header. */
 static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 				   const struct xcp_forward *h, __u32 n,

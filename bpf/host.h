@@ -73,6 +73,11 @@ static __always_inline bool is_header(__u8 wire)
 	return wire == XCP_WIRE_HEADER || wire == XCP_WIRE_HEADER_2004;
 }
 
+static __always_inline __u8 version_of(__u8 wire)
+{
+	return wire == XCP_WIRE_HEADER_2004 ? XCP_HEADER_2004 : XCP_HEADER_2007;
+}
+
 /* The most that a packet carries for a wire format. */
 static __always_inline __u32 room_of(__u8 wire)
 {
@@ -82,7 +87,7 @@ static __always_inline __u32 room_of(__u8 wire)
 	case XCP_WIRE_OPTION_2005:
 		return XCP_2005_BOTH_LEN;
 	default:
-		return XCP_HEADER_LEN;
+		return xcp_header_data_len(version_of(wire));
 	}
 }
 

@@ -23,7 +23,9 @@ struct xcp_router_config {
 			 */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t edge; /* what to write into last_xcp_router; 0: nothing */
+	/* what to write into last_xcp_router; 0: nothing */
+	uint32_t edge;
+	uint8_t edge_address[XCP_ADDRESS_LEN]; /* where there is room for it */
 };
 
 /* What one CPU saw on one link. */

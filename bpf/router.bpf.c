@@ -107,12 +107,6 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
-/* The length of one of the n packets. */
-static __always_inline __u32 length_of(const struct share *s)
-{
-	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
-}
-
 /* What to write as H_feedback. */
 __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 			  struct share *s)
@@ -138,6 +132,7 @@ struct header_copy {
 	__u8 bytes[XCP_HEADER_LEN];
 	__u32 left; /* bytes of the packet from here on */
 	__u32 rtt; /* found in it */
+	__u32 length; /* with what is appended */
 	__u8 ttl;
 };
 
@@ -157,7 +152,8 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 		f = xcp_header_forward(h->bytes, head.version, length_of(s));
 		h->rtt = f.rtt;
 		f.delta = grant_slowly(cpu, &f, s);
-		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl);
+		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl, 1);
+		h->length = head.length;
 	}
 	return kind;
 }
@@ -182,6 +178,20 @@ static __always_inline void count_other(struct xcp_router_cpu *cpu,
 		cpu->counters.malformed += n;
 }
 
+/* Writes last_xcp_router behind a header, where `room` was left for it. */
+static __always_inline void append_edge(struct __sk_buff *skb, __u32 at,
+					__u32 room)
+{
+	__be32 id = bpf_htonl(config.edge);
+
+	if (room == sizeof(id))
+		bpf_skb_store_bytes(skb, at, &id, sizeof(id),
+				    BPF_F_RECOMPUTE_CSUM);
+	else if (room == XCP_ADDRESS_LEN)
+		bpf_skb_store_bytes(skb, at, (void *)config.edge_address,
+				    XCP_ADDRESS_LEN, BPF_F_RECOMPUTE_CSUM);
+}
+
 /* The draft's header at `at`, of `length` bytes up to the packet's end. */
 __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			      struct share *s, struct found *f)
@@ -197,11 +207,15 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	    !bpf_skb_load_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN))
 		kind = edit_header(cpu, &h, s);
 	classify(skb, kind, h.rtt);
-	if (kind == XCP_BOTH)
-		bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
-				    BPF_F_RECOMPUTE_CSUM);
-	else
+	if (kind != XCP_BOTH) {
 		count_other(cpu, kind, s->n);
+		return 0;
+	}
+	bpf_skb_store_bytes(skb, f->l4, h.bytes, XCP_HEADER_LEN,
+			    BPF_F_RECOMPUTE_CSUM);
+	if (XCP_UNLIKELY(config.edge))
+		append_edge(skb, f->l4 + XCP_HEADER_LEN,
+			    h.length - XCP_HEADER_LEN);
 	return 0;
 }
 

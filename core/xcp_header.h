@@ -11,8 +11,10 @@
  *   version 1  ver|fmt   protocol  length    xcp_ttl  RTT   T    delta back
  *
  *   protocol  of the header that follows
- *   length    of this one: 20, and 4 or 16 more with last_xcp_router (IPv4,
- *             IPv6); draft -00 says 40 (0x28) where it means 20
+ *   length    of this one: 20, and 4 or 16 more with last_xcp_router (four
+ *             bytes as in xcp_option.h, or an IPv6 address; 0: none passed).
+ *             Senders of version 3 leave 4 on data; draft -00 says 40 (0x28)
+ *             where it means 20
  *   ver|fmt   version and format, a nibble each. Format 1, standard: all of
  *             it. Format 2, minimal: it only returns feedback, and is no
  *             router's business
@@ -43,6 +45,9 @@
 #define XCP_HEADER_2007 3
 
 #define XCP_HEADER_TTL 3
+
+/* The longest, with an IPv6 address. */
+#define XCP_HEADER_MAX_LEN (XCP_HEADER_LEN + XCP_ADDRESS_LEN)
 
 /* The first word, in the order of version 3. */
 struct xcp_header {
@@ -215,13 +220,44 @@ XCP_INLINE int32_t xcp_header_hops(uint8_t way, uint8_t ttl)
 	return (ttl % 15 + 15 - ((way >> 4) - 1)) % 15;
 }
 
-/* The router's edit of a standard header. No checksum covers it. */
+/*
+ * The edit of a standard header by a router, or by one that speaks for so many
+ * `routers` of a cloud. No checksum covers it.
+ */
 XCP_INLINE void xcp_edit_header(uint8_t *h, uint8_t version, int32_t delta,
-				uint8_t ip_ttl)
+				uint8_t ip_ttl, uint8_t routers)
 {
-	if (h[XCP_HEADER_TTL] > ip_ttl)
-		h[XCP_HEADER_TTL]--;
+	h[XCP_HEADER_TTL] = xcp_ttl_after(h[XCP_HEADER_TTL], ip_ttl, routers);
 	xcp_put32(h + xcp_header_delta(version), (uint32_t)delta);
+}
+
+/*
+ * The length of a sender's header on data, with room for last_xcp_router: the
+ * four bytes that the format `option` has, in IPv6 too. TCP leaves no more.
+ */
+XCP_INLINE uint32_t xcp_header_data_len(uint8_t version)
+{
+	return version == XCP_HEADER_2007 ? XCP_HEADER_LEN + 4 : XCP_HEADER_LEN;
+}
+
+/* Tells of `length` bytes, the fields and what is appended. */
+XCP_INLINE void xcp_header_lengthen(uint8_t *h, uint8_t version,
+				    uint32_t length)
+{
+	h[version == XCP_HEADER_2004 ? 2 : 1] = (uint8_t)length;
+}
+
+/*
+ * last_xcp_router, in the form that all formats have in common; `h` is a header
+ * of `length` bytes with all that is appended. 0: none, or no room for it.
+ */
+XCP_INLINE uint32_t xcp_header_last_router(const uint8_t *h, uint8_t length)
+{
+	if (length == XCP_HEADER_LEN + 4)
+		return xcp_get32(h + XCP_HEADER_LEN);
+	if (length == XCP_HEADER_MAX_LEN)
+		return xcp_router_id(h + XCP_HEADER_LEN);
+	return 0;
 }
 
 #endif

@@ -224,13 +224,13 @@ XCP_INLINE uint32_t xcp_rewrite_forward(uint8_t *o, uint32_t offset,
 XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
 				     uint8_t ip_ttl)
 {
-	uint8_t flags = o[XCP_OPT_FLAGS], ttl = o[XCP_OPT_TTL];
+	uint8_t flags = o[XCP_OPT_FLAGS];
 
 	if ((flags & 15) != 15)
 		flags++;
-	if (ttl > ip_ttl)
-		ttl--;
-	return xcp_rewrite_forward(o, offset, flags, ttl, delta);
+	return xcp_rewrite_forward(o, offset, flags,
+				   xcp_ttl_after(o[XCP_OPT_TTL], ip_ttl, 1),
+				   delta);
 }
 
 /*
@@ -242,11 +242,9 @@ XCP_INLINE uint32_t xcp_edit_forward_cloud(uint8_t *o, uint32_t offset,
 					   int32_t delta, uint8_t ip_ttl,
 					   uint8_t routers)
 {
-	uint8_t ttl = o[XCP_OPT_TTL];
-
-	if (ttl > ip_ttl)
-		ttl = (uint8_t)xcp_max(xcp_excess(ttl, routers), ip_ttl);
-	return xcp_rewrite_forward(o, offset, o[XCP_OPT_FLAGS], ttl, delta);
+	return xcp_rewrite_forward(
+		o, offset, o[XCP_OPT_FLAGS],
+		xcp_ttl_after(o[XCP_OPT_TTL], ip_ttl, routers), delta);
 }
 
 /* Writes last_xcp_router; the sum as above. */

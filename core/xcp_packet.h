@@ -18,6 +18,7 @@
 
 #define XCP_TCP_HEADER_LEN 20
 #define XCP_TCP_HEADER_MAX 60
+#define XCP_ADDRESS_LEN 16 /* of IPv6; IPv4 in it is ::ffff:192.0.2.1 */
 /* What usually stands first: NOP NOP kind 8 length 10, as a word. */
 #define XCP_WORD_TIMESTAMPS 0x0101080aU
 
@@ -106,6 +107,33 @@ XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
 XCP_INLINE uint8_t xcp_other_hops(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
 	return xcp_ttl >= ip_ttl ? (uint8_t)(xcp_ttl - ip_ttl) : 1;
+}
+
+/* xcp_ttl behind so many XCP routers: lowered towards the packet's own TTL. */
+XCP_INLINE uint8_t xcp_ttl_after(uint8_t xcp_ttl, uint8_t ip_ttl,
+				 uint8_t routers)
+{
+	if (xcp_ttl <= ip_ttl)
+		return xcp_ttl;
+	return (uint8_t)xcp_max(xcp_excess(xcp_ttl, routers), ip_ttl);
+}
+
+/*
+ * What a router is known by in last_xcp_router, which has four bytes in most
+ * formats: its IPv4 address, or the exclusive or of the words of its IPv6
+ * address, 1 where that is 0: 0 is no router. Of no address, it is 0.
+ */
+XCP_INLINE uint32_t xcp_router_id(const uint8_t address[XCP_ADDRESS_LEN])
+{
+	uint32_t a = xcp_get32(address), b = xcp_get32(address + 4);
+	uint32_t c = xcp_get32(address + 8), d = xcp_get32(address + 12);
+
+	if (!(a | b | c | d))
+		return 0;
+	if (!(a | b) && c == 0xffff) /* an IPv4 address */
+		a = b = c = 0;
+	a ^= b ^ c ^ d;
+	return a ? a : 1;
 }
 
 /* Mends a checksum field, as the machine loads it, by a sum of differences. */

@@ -89,7 +89,7 @@ static void check_read(struct input *in)
 	uint8_t *h = copy_of(in->packet, XCP_HEADER_LEN);
 	uint32_t size_B = (uint32_t)draw(in) & 0xfffff, at, i;
 	int32_t delta = (int32_t)draw_signed(in);
-	uint8_t ip_ttl = (uint8_t)draw(in);
+	uint8_t ip_ttl = (uint8_t)draw(in), routers = (uint8_t)draw(in);
 	struct xcp_header head;
 	struct xcp_forward f, edited;
 	enum xcp_kind kind = xcp_header_read(h, &head);
@@ -107,10 +107,12 @@ static void check_read(struct input *in)
 			check_rebuilt(h, &head, size_B);
 		f = xcp_header_forward(h, head.version, size_B);
 		at = xcp_header_delta(head.version);
-		xcp_edit_header(h, head.version, delta, ip_ttl);
+		xcp_edit_header(h, head.version, delta, ip_ttl, routers);
 		edited = xcp_header_forward(h, head.version, size_B);
 		CHECK(edited.delta == delta);
-		CHECK(edited.xcp_ttl == f.xcp_ttl - (f.xcp_ttl > ip_ttl));
+		CHECK(edited.xcp_ttl <= f.xcp_ttl);
+		CHECK(f.xcp_ttl <= ip_ttl || edited.xcp_ttl >= ip_ttl);
+		CHECK(f.xcp_ttl - edited.xcp_ttl <= routers);
 		CHECK(edited.rtt == f.rtt && edited.x == f.x);
 		for (i = 0; i < XCP_HEADER_LEN; i++)
 			CHECK(h[i] == in->packet[i] || i == XCP_HEADER_TTL ||
@@ -133,8 +135,24 @@ static void check_hops(struct input *in)
 	}
 }
 
+/* Of any length that is appended, and not read beyond. */
+static void check_last_router(struct input *in)
+{
+	uint8_t *h;
+	uint32_t length = XCP_HEADER_LEN + 4 * (uint32_t)(draw(in) % 5), id;
+
+	if (in->packet_len < length)
+		return;
+	h = copy_of(in->packet, length);
+	id = xcp_header_last_router(h, (uint8_t)length);
+	CHECK(!id || length == XCP_HEADER_LEN + 4 ||
+	      length == XCP_HEADER_MAX_LEN);
+	free(h);
+}
+
 void check_header(struct input *in)
 {
+	check_last_router(in);
 	check_built(in);
 	check_hops(in);
 	if (in->packet_len >= XCP_HEADER_LEN)

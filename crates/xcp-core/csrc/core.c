@@ -376,6 +376,16 @@ EXPORT(void, header_forward, const uint8_t *h, uint8_t version, uint32_t size_B,
 	*f = xcp_header_forward(h, version, size_B);
 }
 
+EXPORT(uint32_t, header_last_router, const uint8_t *h, uint8_t length)
+{
+	return xcp_header_last_router(h, length);
+}
+
+EXPORT(uint32_t, router_id, const uint8_t *address)
+{
+	return xcp_router_id(address);
+}
+
 EXPORT(int32_t, header_feedback, const uint8_t *h, uint8_t version)
 {
 	return xcp_header_feedback(h, version);

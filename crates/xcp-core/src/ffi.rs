@@ -147,6 +147,8 @@ extern "C" {
 
     pub(crate) fn xcp_core_header_read(h: *const u8, head: *mut Head) -> u32;
     pub(crate) fn xcp_core_header_forward(h: *const u8, version: u8, size_B: u32, f: *mut Forward);
+    pub(crate) fn xcp_core_header_last_router(h: *const u8, length: u8) -> u32;
+    pub(crate) fn xcp_core_router_id(address: *const u8) -> u32;
     pub(crate) fn xcp_core_header_feedback(h: *const u8, version: u8) -> i32;
     pub(crate) fn xcp_core_build_header(
         h: *mut u8,

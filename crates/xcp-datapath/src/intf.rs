@@ -79,6 +79,7 @@ record! {
         ip_proto: u16,
         whole_feedback: u16,
         edge: u32,
+        edge_address: [u8; 16],
     }
 
     /// `struct xcp_cloud`.

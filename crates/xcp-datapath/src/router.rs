@@ -294,6 +294,24 @@ impl Options {
             ip_proto: self.ip_proto.into(),
             whole_feedback: self.whole_feedback.into(),
             edge: 0,
+            edge_address: [0; 16],
+        }
+    }
+}
+
+impl RouterConfig {
+    /// The same with an address to write into last_xcp_router, or none.
+    #[must_use]
+    pub fn with_edge(self, address: Option<IpAddr>) -> Self {
+        let edge_address = match address {
+            Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().octets(),
+            Some(IpAddr::V6(v6)) => v6.octets(),
+            None => [0; 16],
+        };
+        Self {
+            edge: address.map_or(0, cloud::id),
+            edge_address,
+            ..self
         }
     }
 }
@@ -566,6 +584,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let present: RouterConfig = object::read_record(&map, 0)?;
     let mut config = options.config(device);
     config.edge = present.edge;
+    config.edge_address = present.edge_address;
     let mut queue_changed = false;
     match (options.qdisc(), present.queue) {
         (None, 0) => {}
@@ -708,15 +727,15 @@ fn sweep() {
 /// A router's records cannot be written.
 pub fn set_edge(address: IpAddr) -> Result<()> {
     let _turn = Turn::take()?;
-    let edge = cloud::id(address);
     for dir in folders().filter(|dir| here(dir).is_some()) {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
             continue; // another build's
         }
         let map = object::pinned_map(&dir.join("config"))?;
         let config: RouterConfig = object::read_record(&map, 0)?;
-        if config.edge != edge {
-            object::write_record(&map, &RouterConfig { edge, ..config })?;
+        let told = config.with_edge(Some(address));
+        if told.edge_address != config.edge_address {
+            object::write_record(&map, &told)?;
         }
     }
     Ok(())

@@ -45,6 +45,7 @@ const HOUSE: &[(&str, &str)] = house![
     "xcpi-tcp",
     "xcpi-accuracy",
     "xcpi-asymmetric",
+    "xcpi-shallow",
     "mixed-formats",
     "sharing",
     "hidden-hop",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! core/xcp_header.h: the header of the drafts, between IP and TCP.
 
+use std::net::Ipv6Addr;
+
 use super::{Forward, Kind};
 use crate::ffi;
 
@@ -50,6 +52,22 @@ pub fn forward(h: &[u8; HEADER_LEN], version: u8, size_B: u32) -> Forward {
     // right layout.
     unsafe { ffi::xcp_core_header_forward(h.as_ptr(), version, size_B, &mut f) };
     f
+}
+
+/// last_xcp_router behind a header, as [`router_id`] has it; `whole` is the header
+/// with what is appended. 0: none.
+#[must_use]
+pub fn last_router(whole: &[u8]) -> u32 {
+    let length = u8::try_from(whole.len()).unwrap_or(0);
+    // SAFETY: reads `length` bytes at most.
+    unsafe { ffi::xcp_core_header_last_router(whole.as_ptr(), length) }
+}
+
+/// What a router with this address is known by in last_xcp_router.
+#[must_use]
+pub fn router_id(address: Ipv6Addr) -> u32 {
+    // SAFETY: reads 16 bytes.
+    unsafe { ffi::xcp_core_router_id(address.octets().as_ptr()) }
 }
 
 /// The feedback of a header that can be read, B/s.

@@ -5,6 +5,7 @@
 #![allow(non_snake_case)] // units in names
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -139,7 +140,16 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
     assert_eq!(kind, Kind::Both);
     let size_B = at(twin, "length").expect("a length") as u32;
     let seen = header::forward(raw, head.version, size_B);
-    // what is appended is not core/'s to read
+    let router = told["last_xcp_router"].as_str().map(|text| {
+        let address: IpAddr = text.parse().expect("an address");
+        match address {
+            IpAddr::V4(v4) => header::router_id(v4.to_ipv6_mapped()),
+            IpAddr::V6(v6) => header::router_id(v6),
+        }
+    });
+    let whole = &bytes[at_byte..][..usize::from(head.length)];
+    assert_eq!(header::last_router(whole), router.unwrap_or(0));
+    // it is appended
     let want = Forward {
         last_xcp_router: 0,
         ..forward(twin)

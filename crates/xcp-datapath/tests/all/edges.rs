@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The router program at the edge of a cloud: it writes the address that it is
-//! known by into last_xcp_router, in the format that has it.
+//! known by into last_xcp_router, in the formats that have it.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,14 @@ use crate::wire::{cases, decode};
 use xcp_datapath::cloud;
 
 const CAPACITY_BPS: u64 = 1_250_000;
-const EDGES: [u32; 4] = [0x0a4f_02fe, 1, 0xffff_ffff, 0x0001_0000];
 
 fn id(address: &str) -> u32 {
     cloud::id(address.parse::<IpAddr>().unwrap())
+}
+
+/// Their four bytes are 0x0a4f02fe, 1, 0xffffffff and 0x2001_0db9.
+fn addresses() -> [IpAddr; 4] {
+    ["10.79.2.254", "0.0.0.1", "255.255.255.255", "2001:db8::1"].map(|a| a.parse().unwrap())
 }
 
 #[test]
@@ -21,26 +25,40 @@ fn an_edge_writes_its_address() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
+    let mut written = [0; 3];
     for case in cases::all() {
         let frame = case.bytes();
-        for edge in EDGES {
+        for edge in addresses() {
             router.reset();
-            router.set_edge(edge);
-            println!("{}, {edge:#x}", case.name);
+            router.set_edge(Some(edge));
+            println!("{}, {edge}", case.name);
             let out = router.send(&frame);
-            let delta = edit::check_edge(&frame, &out, edge);
+            let delta = edit::check_edge(&frame, &out, Some(edge));
             assert_eq!(delta.is_some(), case.expect.is_forward());
-            if case.expect.wire == Some(Wire::Option) && delta.is_some() {
-                let forward = decode::decode(&out).forward.unwrap();
-                assert_eq!(forward.last_xcp_router, Some(edge));
+            if delta.is_some() {
+                let seen = decode::decode(&out);
+                let option = seen.forward.and_then(|f| f.last_xcp_router);
+                let header = seen.header.and_then(|h| h.last_xcp_router);
+                match (case.expect.wire, header) {
+                    (Some(Wire::Option), _) => assert_eq!(option, Some(cloud::id(edge))),
+                    (_, Some(IpAddr::V4(v4))) => assert_eq!(v4.to_bits(), cloud::id(edge)),
+                    (_, Some(IpAddr::V6(v6))) => assert_eq!(v6.to_canonical(), edge),
+                    (_, None) => {}
+                }
+                written[match header {
+                    Some(IpAddr::V4(_)) => 1,
+                    Some(IpAddr::V6(_)) => 2,
+                    None => 0,
+                }] += 1;
             }
             // it grants and counts as ever
             assert_eq!(router.counters().xcp_packets, u64::from(delta.is_some()));
         }
-        router.set_edge(0);
+        router.set_edge(None);
         router.reset();
         edit::check(&frame, &router.send(&frame));
     }
+    assert!(written.iter().all(|n| *n >= 8), "{written:?}");
 }
 
 #[test]
@@ -48,18 +66,20 @@ fn the_last_edge_is_the_one_that_is_told() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    // at byte 32, and where it is found by the slow way
-    for name in ["forward", "forward-odd"] {
+    // at byte 32, where it is found by the slow way, and behind a header
+    for name in ["forward", "forward-odd", "header-last-router"] {
         let mut frame = cases::named(name).bytes();
-        for edge in EDGES.into_iter().chain([0]) {
+        for edge in addresses().map(Some).into_iter().chain([None]) {
             router.set_edge(edge);
             let out = router.send(&frame);
             edit::check_edge(&frame, &out, edge);
             frame = out;
         }
         let seen = decode::decode(&frame);
-        // 0: it is no edge, and leaves the one before
-        assert_eq!(seen.forward.unwrap().last_xcp_router, Some(EDGES[3]));
+        let appended = seen.header.and_then(|h| h.last_xcp_router).map(cloud::id);
+        let last = appended.or(seen.forward.unwrap().last_xcp_router);
+        // none: it is no edge, and leaves the one before
+        assert_eq!(last, Some(cloud::id(addresses()[3])), "{name}");
         assert_eq!(seen.checksum_valid, Some(true));
     }
 }

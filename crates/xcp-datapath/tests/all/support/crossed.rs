@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Golden packets as they come out of a cloud, behind an upstream XCP router.
 
+use std::net::Ipv4Addr;
+
+use super::edit::{clear_router, write_router};
 use crate::wire::cases::{self, Case};
 use crate::wire::checksum;
 use crate::wire::decode::{segment, Wire};
 use crate::wire::frame::TCP;
+use crate::wire::header::Raw;
 
 /// What spoiled checksums are wrong by.
 const SPOILED: u16 = 0x0bad;
 
-/// All with the forward option, which this router was the last to see.
+/// All that tell a router, which this one was the last to see.
 pub fn all(router: u32) -> Vec<(&'static str, Vec<u8>)> {
-    let option = |c: &Case| c.expect.is_forward() && c.expect.wire == Some(Wire::Option);
+    let tells = |c: &Case| {
+        let has_room = |h: &Raw| h.last_xcp_router.is_some();
+        c.expect.is_forward()
+            && (c.expect.wire == Some(Wire::Option)
+                || c.expect.header.as_ref().is_some_and(has_room))
+    };
     let all: Vec<_> = cases::all()
         .iter()
-        .filter(|c| option(c))
+        .filter(|c| tells(c))
         .map(|c| (c.name, of(c, router)))
         .collect();
     assert!(all.len() > 15, "{}", all.len());
@@ -28,6 +37,13 @@ pub fn named(name: &str, router: u32) -> Vec<u8> {
 
 fn of(case: &Case, router: u32) -> Vec<u8> {
     let mut frame = case.bytes();
+    if case.expect.header.is_some() {
+        match router {
+            0 => clear_router(&mut frame, &case.expect),
+            bits => write_router(&mut frame, &case.expect, Ipv4Addr::from_bits(bits).into()),
+        }
+        return frame;
+    }
     let option = case.expect.option_offset.expect("an option has a place");
     frame[option + 18..option + 22].copy_from_slice(&router.to_be_bytes());
     let tcp = case.expect.tcp_offset.expect("in TCP");

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What a router may do to a frame.
 
+use std::net::IpAddr;
+
 use crate::wire::checksum;
 use crate::wire::decode::{decode_as, segment, Decoded, Wire};
 use crate::wire::frame::{TCP, XCP};
+use xcp_datapath::cloud::id;
 
 /// Who edits.
 #[derive(Clone, Copy)]
 struct Editor {
     /// Of XCP headers.
     xcp_protocol: u8,
-    /// What it writes into last_xcp_router; 0 for nothing.
-    edge: u32,
+    /// What it writes into last_xcp_router.
+    edge: Option<IpAddr>,
     /// It is a virtual router, for a cloud of so many routers.
     cloud: Option<u8>,
 }
 
 const ROUTER: Editor = Editor {
     xcp_protocol: XCP,
-    edge: 0,
+    edge: None,
     cloud: None,
 };
 
@@ -38,7 +41,7 @@ pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
 }
 
 /// Of a router at the edge of a cloud.
-pub fn check_edge(before: &[u8], after: &[u8], edge: u32) -> Option<i32> {
+pub fn check_edge(before: &[u8], after: &[u8], edge: Option<IpAddr>) -> Option<i32> {
     check_of(before, after, Editor { edge, ..ROUTER })
 }
 
@@ -92,8 +95,8 @@ fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &D
                 let hops = asked.xcp_hops.expect("in this format") + 1;
                 frame[option + 4] = before[option + 4] & 0xf0 | hops.min(15);
             }
-            if editor.edge != 0 {
-                frame[option + 18..option + 22].copy_from_slice(&editor.edge.to_be_bytes());
+            if let Some(edge) = editor.edge {
+                frame[option + 18..][..4].copy_from_slice(&id(edge).to_be_bytes());
             }
             option + 5
         }
@@ -113,11 +116,35 @@ fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &D
         }
     };
     assert_eq!(seen.checksum_valid, now.checksum_valid);
+    if let Some(edge) = editor.edge.filter(|_| seen.header.is_some()) {
+        write_router(&mut frame, seen, edge);
+    }
     if let Some(other_hops @ 1..) = asked.other_hops {
         let spoken_for = other_hops.min(editor.cloud.unwrap_or(1).into());
         frame[ttl_at] = asked.xcp_ttl.expect("in this format") - spoken_for as u8;
     }
     frame
+}
+
+/// Writes last_xcp_router behind a header, if there is room for it.
+pub fn write_router(frame: &mut [u8], seen: &Decoded, router: IpAddr) {
+    let length = seen.header.as_ref().map_or(0, |h| h.length);
+    let appended = header(seen) + 20;
+    let mapped = match router {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    match length {
+        24 => frame[appended..][..4].copy_from_slice(&id(router).to_be_bytes()),
+        36 => frame[appended..][..16].copy_from_slice(&mapped.octets()),
+        _ => {}
+    }
+}
+
+/// Writes there that no router was passed.
+pub fn clear_router(frame: &mut [u8], seen: &Decoded) {
+    let length = seen.header.as_ref().map_or(20, |h| h.length);
+    frame[header(seen)..][20..length.into()].fill(0);
 }
 
 fn option(seen: &Decoded) -> usize {

@@ -8,6 +8,8 @@ pub mod edit;
 pub mod flow;
 pub mod pin;
 
+use std::net::IpAddr;
+
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xcp_datapath::intf::{
     Cloud, Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink,
@@ -69,10 +71,10 @@ impl Router {
         self.write(".data.cloud", &cloud);
     }
 
-    /// What to write into last_xcp_router; 0 for nothing.
-    pub fn set_edge(&self, edge: u32) {
+    /// What to write into last_xcp_router.
+    pub fn set_edge(&self, edge: Option<IpAddr>) {
         let config: RouterConfig = self.record(".data.config", 0);
-        self.write(".data.config", &RouterConfig { edge, ..config });
+        self.write(".data.config", &config.with_edge(edge));
     }
 
     fn write(&self, map: &str, record: &impl Record) {
