@@ -5,7 +5,7 @@
 //! that changes something.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -384,6 +384,9 @@ pub struct Status {
     pub shape_bps: Option<u64>,
     /// IP protocol by which the formats `header` and `header-2004` are known.
     pub ip_proto: u8,
+    /// The address that it writes into last_xcp_router, if a router behind a cloud
+    /// asks for this one.
+    pub edge: Option<IpAddr>,
     /// Input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
     /// Backlog of all the device's queues, a moment before the last packet.
@@ -720,12 +723,12 @@ fn sweep() {
 }
 
 /// Has all routers of this network namespace write an address into last_xcp_router
-/// ([`cloud::id`]), for the next XCP router behind a cloud. One that is added, or
-/// renewed, later does not.
+/// ([`cloud::id`]), for the next XCP router behind a cloud, or none. One that is
+/// added later writes none.
 ///
 /// # Errors
 /// A router's records cannot be written.
-pub fn set_edge(address: IpAddr) -> Result<()> {
+pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
     let _turn = Turn::take()?;
     for dir in folders().filter(|dir| here(dir).is_some()) {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
@@ -733,7 +736,7 @@ pub fn set_edge(address: IpAddr) -> Result<()> {
         }
         let map = object::pinned_map(&dir.join("config"))?;
         let config: RouterConfig = object::read_record(&map, 0)?;
-        let told = config.with_edge(Some(address));
+        let told = config.with_edge(address);
         if told.edge_address != config.edge_address {
             object::write_record(&map, &told)?;
         }
@@ -831,6 +834,7 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
         programs_before: programs_before(index, dir)?,
         shape_bps: shape::rate(device, dir).map(|rate| rate * 8),
         ip_proto: config.ip_proto as u8,
+        edge: (config.edge != 0).then(|| Ipv6Addr::from(config.edge_address).to_canonical()),
         input_rate_bps: link.state.y_Bps * 8,
         queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,

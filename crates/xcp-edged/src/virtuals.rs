@@ -59,7 +59,7 @@ impl Virtuals {
         }
         if let Some(address) = edge.known_as() {
             self.edge_ns = now_ns + EDGE_NS;
-            let named = router::set_edge(address);
+            let named = router::set_edge(Some(address));
             self.note(named);
         }
     }
@@ -137,9 +137,12 @@ impl Virtuals {
         }
     }
 
-    /// Takes all away, those of a daemon before that was killed too.
+    /// Takes all away, and the routers' address: of a daemon before that was killed
+    /// too.
     pub(crate) fn stop(&mut self) {
         self.there.clear();
+        let unnamed = router::set_edge(None);
+        self.note(unnamed);
         let cleared = cloud::clear();
         self.note(cleared);
     }

@@ -304,6 +304,10 @@ fn describe(status: &Status, style: &Style) -> String {
         ),
         ("law", law(status)),
         ("header protocol", status.ip_proto.to_string()),
+        (
+            "edge address",
+            status.edge.map_or_else(|| "none".into(), |a| a.to_string()),
+        ),
         ("input rate", units::rate(status.input_rate_bps as f64)),
         ("queue", units::bytes(status.queue_bytes)),
         (
@@ -351,6 +355,7 @@ mod tests {
             programs_before: Vec::new(),
             shape_bps: Some(10_000_000),
             ip_proto: 253,
+            edge: None,
             input_rate_bps: 9_840_000,
             queue_bytes: 4_500,
             persistent_queue_bytes: 0,

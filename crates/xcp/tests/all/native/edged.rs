@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use xcp_datapath::testing::{can_run, PATIENCE};
+use xcp_datapath::testing::{can_run, eventually, PATIENCE};
 
 use crate::command::{xcp, xcp_within, Ran, XCP};
 use crate::common::{run, turn, Net, CLIENT, CLIENT6, SERVER, SERVER6};
@@ -131,6 +131,14 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
         return;
     }
     let edges = Edges::new(test);
+    let space = edges.net.space(UP);
+    let within = |args: &str| Ran::of(&mut xcp_within(&space, args)).ok().out;
+    let named = || {
+        let told: Value = serde_json::from_str(&within("router show --json")).unwrap();
+        told["routers"][0]["edge"].clone()
+    };
+    within("router add r --capacity 10mbit");
+    assert_eq!(named(), Value::Null);
     let mut up = edges.start(UP, "");
     let upstream = format!("--upstream {SERVER} --upstream {SERVER6}");
     let mut down = edges.start(DOWN, &upstream);
@@ -147,6 +155,16 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     let head = format!("{SERVER}\n  asked from       {CLIENT}\n  state            probed\n");
     assert!(text.starts_with(&head), "{text}");
     up.wait_until("both ask", |s| askers(s) == 2);
+    assert!(
+        eventually(|| named() != Value::Null),
+        "asked, it has a name"
+    );
+    let name = named();
+    let name = name.as_str().unwrap();
+    assert!([SERVER, SERVER6].contains(&name), "{name}");
+    let text = within("router show");
+    let line = text.lines().find(|l| l.contains("edge address"));
+    assert!(line.unwrap().ends_with(name), "{text}");
 
     // what has not the key changes nothing
     let junk =
@@ -170,6 +188,8 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     // ended, it says so
     assert_eq!(up.signal("TERM"), Some(0));
     assert!(!fs::exists(&up.socket).unwrap());
+    assert_eq!(named(), Value::Null, "and its routers have no name again");
+    within("router del r");
     down.wait_until("it is gone", |s| all(s, |cloud| cloud["state"] == "broken"));
     assert_eq!(down.signal("INT"), Some(0));
 }
