@@ -3,7 +3,6 @@
 //! upstream XCP router leave it (core/xcp_cloud.h). A program instance for each
 //! device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
 
-use std::fs;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -13,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::intf::{Cloud, Crowd, RouterConfig, RouterLink};
 use crate::link::{Direction, Place};
+use crate::pinned::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
-use crate::{bpffs, clock, error, layout, link, object, trace, Error, Result};
+use crate::{bpffs, clock, error, layout, link, object, pinned, trace, Error, Result};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -92,7 +92,7 @@ impl Virtual {
         let part = part(device.index, upstream)?;
         let dir = bpffs::dir(&part);
         let complete = dir.join(COMPLETE).join(object::CLOUD.build());
-        if !object::exists(&complete) || !is_on(&dir, device.index) {
+        if !object::exists(&complete) || !is_on(&dir, device.index, Direction::Ingress) {
             // another build's, half there, or of a device that has moved away
             take_down(&dir)?;
             bpffs::create(&part)?;
@@ -121,16 +121,6 @@ impl Virtual {
             unused: 0,
         };
         object::write_record(&self.map, &record)
-    }
-
-    /// Input traffic that has crossed the cloud, bytes per second, in the last
-    /// control interval.
-    ///
-    /// # Errors
-    /// Its map cannot be read.
-    pub fn rate_bytes_per_s(&self) -> Result<u64> {
-        let state = object::pinned_map(&self.dir.join("state"))?;
-        Ok(object::read_record::<RouterLink>(&state, 0)?.state.y_Bps)
     }
 
     /// Takes it away.
@@ -177,35 +167,12 @@ fn take_down(dir: &Path) -> Result<()> {
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     }
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    bpffs::remove(&format!("cloud/{name}"))
-}
-
-fn folders() -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(bpffs::dir("cloud"));
-    entries.into_iter().flatten().flatten().map(|e| e.path())
-}
-
-/// The number of the device that a folder's program is on; 0 if that is gone.
-fn device_of(dir: &Path) -> Option<u32> {
-    let link = link::open(&dir.join("link")).ok()?;
-    Some(link::device_of(&link::info(link.as_fd()).ok()?))
-}
-
-/// Whether a folder's program is on the device of this network namespace with this
-/// number. A device elsewhere may have the same.
-fn is_on(dir: &Path, ifindex: u32) -> bool {
-    let info = link::open(&dir.join("link")).and_then(|link| link::info(link.as_fd()));
-    let programs = link::tcx_programs(ifindex, Direction::Ingress);
-    match (info, programs) {
-        (Ok(info), Ok(programs)) => programs.iter().any(|p| p.link == info.id),
-        _ => false,
-    }
+    bpffs::remove(&format!("cloud/{}", name_of(dir)))
 }
 
 /// Removes what devices that are gone have left pinned.
 fn sweep() {
-    for dir in folders().filter(|dir| device_of(dir) == Some(0)) {
+    for dir in pinned::left("cloud") {
         let _ = take_down(&dir);
     }
 }
@@ -253,20 +220,16 @@ pub struct Status {
     pub xcp_packets: u64,
 }
 
-/// The folders of this network namespace.
-fn of_here() -> Result<impl Iterator<Item = PathBuf>> {
-    let here = format!("{}-", rtnl::netns()?);
-    Ok(folders().filter(move |dir| name_of(dir).starts_with(&here)))
-}
-
-/// Takes all virtual routers of this network namespace away, those that a daemon
-/// has left that was killed too.
+/// Takes all virtual routers away that daemons of this network namespace have
+/// added, those of one that was killed too, wherever their devices are now.
 ///
 /// # Errors
 /// What is pinned cannot be removed.
 pub fn clear() -> Result<()> {
     let _turn = Turn::take()?;
-    of_here()?.try_for_each(|dir| take_down(&dir))
+    let here = format!("{}-", rtnl::netns()?);
+    let mut ours = pinned::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
+    ours.try_for_each(|dir| take_down(&dir))
 }
 
 /// All virtual routers of this network namespace.
@@ -275,16 +238,12 @@ pub fn clear() -> Result<()> {
 /// Not root, or one is of a build with other records.
 pub fn list() -> Result<Vec<Status>> {
     error::require_root("xcp router show")?;
-    let mut found: Vec<PathBuf> = of_here()?
+    let mut found: Vec<PathBuf> = pinned::folders("cloud")
+        .filter(|dir| pinned::here(dir, Direction::Ingress).is_some())
         .filter(|dir| object::exists(&dir.join(COMPLETE)))
         .collect();
     found.sort();
     found.iter().map(|dir| status(dir)).collect()
-}
-
-fn name_of(dir: &Path) -> String {
-    let name = dir.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }
 
 fn status(dir: &Path) -> Result<Status> {

@@ -22,6 +22,7 @@ mod netns;
 mod object;
 mod offload;
 mod peers;
+mod pinned;
 pub mod qdisc;
 mod refusal;
 pub mod router;

@@ -23,8 +23,8 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, cloud, device, error, ethtool, features, layout, link, object, qdisc, wire, Error,
-    Result, Term,
+    bpffs, cloud, device, error, ethtool, features, layout, link, object, pinned, qdisc, wire,
+    Error, Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -416,34 +416,20 @@ fn part(ifindex: u32) -> Result<String> {
     Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
 }
 
-/// The link by which the router of a folder is attached to its device.
-fn link_of(dir: &Path) -> Option<libbpf_sys::bpf_link_info> {
-    link::info(link::open(&dir.join("link")).ok()?.as_fd()).ok()
-}
-
-/// Whether the router of a folder is on the device of this network namespace
-/// with this number. A device elsewhere may have the same.
-fn is_on(dir: &Path, ifindex: u32) -> bool {
-    let on_device = |id| {
-        link::tcx_programs(ifindex, Direction::Egress)
-            .is_ok_and(|all| all.iter().any(|attached| attached.link == id))
-    };
-    link_of(dir).is_some_and(|info| link::device_of(&info) == ifindex && on_device(info.id))
-}
-
-/// The folders of all routers of the system.
-fn folders() -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(bpffs::dir("router"));
-    entries.into_iter().flatten().flatten().map(|e| e.path())
-}
-
 /// The folder of a device's router, whose name may be of where it was before.
 fn find(device: &Device) -> Result<Option<PathBuf>> {
     let named = bpffs::dir(&part(device.index)?);
-    if is_on(&named, device.index) {
+    let is_on = |dir: &PathBuf| pinned::is_on(dir, device.index, Direction::Egress);
+    if is_on(&named) {
         return Ok(Some(named));
     }
-    Ok(folders().find(|dir| is_on(dir, device.index)))
+    Ok(pinned::folders("router").find(is_on))
+}
+
+/// The routers of this network namespace: the numbers of their devices, and their
+/// folders.
+fn of_here() -> impl Iterator<Item = (u32, PathBuf)> {
+    pinned::folders("router").filter_map(|dir| Some((pinned::here(&dir, Direction::Egress)?, dir)))
 }
 
 /// The same, where its records are laid out as in this build.
@@ -713,12 +699,9 @@ fn take_down(device: &Device) -> Result<()> {
 
 /// Removes what devices that are gone have left pinned.
 fn sweep() {
-    for dir in folders() {
-        if link_of(&dir).is_some_and(|info| link::device_of(&info) == 0) {
-            let name = dir.file_name().unwrap_or_default();
-            let _ = bpffs::remove(&format!("router/{}", name.to_string_lossy()));
-            let _ = qdisc::tidy();
-        }
+    for dir in pinned::left("router") {
+        let _ = bpffs::remove(&format!("router/{}", pinned::name_of(&dir)));
+        let _ = qdisc::tidy();
     }
 }
 
@@ -730,7 +713,7 @@ fn sweep() {
 /// A router's records cannot be written.
 pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
     let _turn = Turn::take()?;
-    for dir in folders().filter(|dir| here(dir).is_some()) {
+    for (_, dir) in of_here() {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
             continue; // another build's
         }
@@ -742,12 +725,6 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The device of a folder's router, if it is in this network namespace.
-fn here(dir: &Path) -> Option<u32> {
-    let index = link::device_of(&link_of(dir)?);
-    is_on(dir, index).then_some(index)
 }
 
 /// The router of a device.
@@ -789,8 +766,7 @@ pub fn trace(dev: &str) -> Result<Trace> {
 /// All routers of this network namespace.
 pub fn list() -> Result<Vec<Status>> {
     error::require_root("xcp router show")?;
-    let mut found: Vec<(u32, PathBuf)> = folders()
-        .filter_map(|dir| Some((here(&dir)?, dir)))
+    let mut found: Vec<(u32, PathBuf)> = of_here()
         // one that is half there is told by no one, and `add` or `del` ends it
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
         .collect();

@@ -87,7 +87,7 @@ fn a_virtual_router_is_told_and_stands_aside() {
             assert_eq!(status.error_bps, 1_000_000);
             assert_eq!((status.wait_ms, status.xcp_packets), (3.5, 0));
             assert!(eventually(in_force), "told again");
-            assert_eq!(router.rate_bytes_per_s().unwrap(), 0);
+            assert_eq!(the_only_one().input_rate_bps, 0);
             router.del().unwrap();
             assert!(cloud::list().unwrap().is_empty());
         });
@@ -146,6 +146,25 @@ fn what_a_device_leaves_behind_is_removed() {
             assert_eq!(pins().len(), 1);
             router.del().unwrap();
         });
+        assert!(pins().is_empty());
+    });
+}
+
+/// It is shown where its device is, and its daemon takes it away from there.
+#[test]
+fn a_device_takes_its_virtual_router_along() {
+    on_a_device("virtual router, moved", |home| {
+        let away = Space::new("away");
+        home.device("set v0 name m0");
+        home.within(|| Virtual::add("m0", upstream()).map(drop).unwrap());
+        home.move_to("m0", &away);
+        home.within(|| assert!(cloud::list().unwrap().is_empty()));
+        away.within(|| {
+            assert_eq!(the_only_one().device, "m0");
+            cloud::clear().unwrap(); // another daemon's
+            assert_eq!(pins().len(), 1);
+        });
+        home.within(|| cloud::clear().unwrap());
         assert!(pins().is_empty());
     });
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Folders in which a program on a device is pinned, with its link and maps: those
+//! of routers and virtual routers.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use crate::link::Direction;
+use crate::{bpffs, link};
+
+/// The folders of one part, in all network namespaces of the system.
+pub fn folders(part: &str) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(bpffs::dir(part));
+    entries.into_iter().flatten().flatten().map(|e| e.path())
+}
+
+/// The last part of a folder's path.
+pub fn name_of(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn link_of(dir: &Path) -> Option<libbpf_sys::bpf_link_info> {
+    link::info(link::open(&dir.join("link")).ok()?.as_fd()).ok()
+}
+
+/// The number of the device that a folder's program is on, in the network
+/// namespace where that is; 0 if it is gone.
+pub fn device_of(dir: &Path) -> Option<u32> {
+    Some(link::device_of(&link_of(dir)?))
+}
+
+/// Whether a folder's program is on the device of this network namespace with
+/// this number. A device elsewhere may have the same.
+pub fn is_on(dir: &Path, ifindex: u32, direction: Direction) -> bool {
+    let on_device = |id| {
+        link::tcx_programs(ifindex, direction)
+            .is_ok_and(|all| all.iter().any(|attached| attached.link == id))
+    };
+    link_of(dir).is_some_and(|info| link::device_of(&info) == ifindex && on_device(info.id))
+}
+
+/// The device of a folder's program, if it is in this network namespace.
+pub fn here(dir: &Path, direction: Direction) -> Option<u32> {
+    let index = device_of(dir)?;
+    is_on(dir, index, direction).then_some(index)
+}
+
+/// The folders of one part that devices have left that are gone.
+pub fn left(part: &str) -> impl Iterator<Item = PathBuf> {
+    folders(part).filter(|dir| device_of(dir) == Some(0))
+}
