@@ -164,10 +164,7 @@ int xcp_virtual(struct __sk_buff *skb)
 	f.kind = find_slowly(skb, &f);
 	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
-	s.n = skb->gso_segs;
-	if (!s.n)
-		s.n = skb->gso_size ? segments_of(bpf_cast_to_kern_ctx(skb))
-				    : 1;
+	s.n = wire_packets(skb, bpf_cast_to_kern_ctx(skb));
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
 	if (f.protocol == IPPROTO_TCP)
 		cross_option(skb, cpu, &s, &f);

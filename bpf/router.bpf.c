@@ -349,9 +349,7 @@ int xcp_router(struct __sk_buff *skb)
 			 xcp_router_interval_due(&link.state, now)))
 		interval_end(now);
 
-	s.n = skb->gso_segs;
-	if (!s.n)
-		s.n = skb->gso_size ? segments_of(kskb) : 1;
+	s.n = wire_packets(skb, kskb);
 	s.bytes = skb->wire_len;
 	if (!s.bytes)
 		s.bytes = skb->len;

@@ -58,4 +58,13 @@ static __always_inline __u32 segments_of(const struct sk_buff *skb)
 			      info->gso_size);
 }
 
+/* The same, of what a program was given. */
+static __always_inline __u32 wire_packets(const struct __sk_buff *skb,
+					  const struct sk_buff *kskb)
+{
+	if (skb->gso_segs)
+		return skb->gso_segs;
+	return skb->gso_size ? segments_of(kskb) : 1;
+}
+
 #endif
