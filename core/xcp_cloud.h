@@ -76,6 +76,10 @@ struct xcp_cloud {
 	uint64_t wait_ns; /* w */
 	uint64_t free_Bps; /* A, 0: not known */
 	uint64_t error_Bps; /* its standard error, for people */
+	/* a probe that met no queue, by its sender's clock and by ours: for who
+	 * measures after a restart, and else would take a queue for the path */
+	uint64_t base_sent_ns;
+	uint64_t base_received_ns;
 	uint32_t routers; /* in it, that are not XCP */
 	uint32_t unused;
 };

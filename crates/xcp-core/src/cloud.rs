@@ -15,6 +15,10 @@ pub struct Cloud {
     pub free_Bps: u64,
     /// The standard error of that, B/s.
     pub error_Bps: u64,
+    /// When a probe that met no queue was sent, by its sender's clock, ns.
+    pub base_sent_ns: u64,
+    /// And received, by this one's.
+    pub base_received_ns: u64,
     /// Routers in it that are not XCP.
     pub routers: u32,
     /// Nothing.

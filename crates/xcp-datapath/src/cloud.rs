@@ -65,6 +65,9 @@ pub struct Reading {
     pub free_bytes_per_s: u64,
     /// The standard error of that.
     pub error_bytes_per_s: u64,
+    /// When a probe was sent and received that met no queue, by the two systems'
+    /// clocks, ns.
+    pub base_probe: (u64, u64),
     /// Routers in the cloud.
     pub routers: u8,
 }
@@ -117,6 +120,8 @@ impl Virtual {
             wait_ns: reading.wait_ns,
             free_Bps: reading.free_bytes_per_s,
             error_Bps: reading.error_bytes_per_s,
+            base_sent_ns: reading.base_probe.0,
+            base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
             unused: 0,
         };
@@ -131,6 +136,22 @@ impl Virtual {
         let _turn = Turn::take()?;
         take_down(&self.dir)
     }
+}
+
+/// The last [`Reading::base_probe`] of this upstream router, where the virtual router
+/// of a daemon that was killed is still there.
+#[must_use]
+pub fn base_probe(upstream: IpAddr) -> Option<(u64, u64)> {
+    let name = format!("-{:08x}", id(upstream));
+    let dir = pinned::folders("cloud")
+        .filter(|dir| name_of(dir).ends_with(&name))
+        .find(|dir| pinned::here(dir, Direction::Ingress).is_some())?;
+    if !layout::is_ours(&dir, &object::CLOUD, &RECORDS).ok()? {
+        return None;
+    }
+    let cloud: Cloud =
+        object::read_record(&object::pinned_map(&dir.join("cloud")).ok()?, 0).ok()?;
+    (cloud.base_sent_ns > 0).then_some((cloud.base_sent_ns, cloud.base_received_ns))
 }
 
 fn part(ifindex: u32, upstream: IpAddr) -> Result<String> {

@@ -85,6 +85,21 @@ impl Delay {
         self.lowest = self.lowest.filter(lower).or(Some(point));
     }
 
+    /// When the probe of the window was sent and received that shows the base best,
+    /// by the two clocks: what [`Delay::on_probe`] can begin with after a restart.
+    #[must_use]
+    pub fn base_probe(&self) -> Option<(u64, u64)> {
+        let (first_sent_ns, first_received_ns) = self.first_ns.filter(|_| self.is_known())?;
+        let above_ns = |(_, point): &&(u64, Point)| self.base.above_ns(*point);
+        let by_height = |a: &_, b: &_| above_ns(a).total_cmp(&above_ns(b));
+        let (_, point) = self.slots.iter().min_by(by_height)?;
+        let after = |first_ns: u64, ns: f64| first_ns.wrapping_add_signed(ns as i64);
+        Some((
+            after(first_sent_ns, point.time_ns - point.delay_ns),
+            after(first_received_ns, point.time_ns),
+        ))
+    }
+
     /// Whether there were enough probes to tell the base.
     #[must_use]
     pub fn is_known(&self) -> bool {

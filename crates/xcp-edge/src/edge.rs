@@ -102,6 +102,14 @@ impl Edge {
         Ok(())
     }
 
+    /// A probe that was seen before a restart ([`Cloud::base_probe`]), so that a queue
+    /// that stands now is not taken for the path.
+    pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64)) {
+        if let Some(cloud) = self.clouds.get_mut(&upstream) {
+            cloud.recall(probe);
+        }
+    }
+
     /// Asks this upstream edge no more. Returns the bye to send.
     pub fn forget(&mut self, now_ns: u64, upstream: IpAddr) -> Option<Datagram> {
         let mut cloud = self.clouds.remove(&upstream)?;

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{clock_gettime, ClockId};
+use xcp_datapath::cloud;
 use xcp_edge::edge::{Arrived, Datagram, Edge, Time};
 use xcp_edge::message::{Key, PORT};
 
@@ -40,6 +41,17 @@ pub struct Options {
     pub error: f64,
 }
 
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It goes on.
+    On,
+    /// It ends: says goodbye, and takes away what it has in the data path.
+    End,
+    /// It ends as if it was killed: all stays as it is. For experiments.
+    Fall,
+}
+
 struct Daemon {
     edge: Edge,
     sockets: Vec<Socket>,
@@ -50,12 +62,12 @@ struct Daemon {
     virtuals: Virtuals,
 }
 
-/// Runs until `stop` says so, which is asked at least once a second and after
+/// Runs until `next` says so, which is asked at least once a second and after
 /// each signal. Calls `ready` when other edges and readers can be served.
 ///
 /// # Errors
 /// The port or the desk's place is in use or not permitted.
-pub fn run(options: &Options, ready: impl FnOnce(), stop: &dyn Fn() -> bool) -> Result<()> {
+pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> Result<()> {
     let sockets: Vec<Socket> = [Family::V4, Family::V6]
         .into_iter()
         .filter_map(|family| Socket::open(family).transpose())
@@ -72,8 +84,12 @@ pub fn run(options: &Options, ready: impl FnOnce(), stop: &dyn Fn() -> bool) -> 
     };
     notify::tell("READY=1");
     ready();
-    while !stop() {
-        daemon.turn(&desk)?;
+    loop {
+        match next() {
+            Turn::On => daemon.turn(&desk)?,
+            Turn::End => break,
+            Turn::Fall => return Ok(()),
+        }
     }
     notify::tell("STOPPING=1");
     daemon.virtuals.stop();
@@ -195,6 +211,9 @@ impl Daemon {
             if let Some(local) = local {
                 // what is asked for first can always be asked for
                 let _ = self.edge.ask(now_ns, local, upstream);
+                if let Some(probe) = cloud::base_probe(upstream) {
+                    self.edge.recall(upstream, probe);
+                }
             }
         }
     }

@@ -121,6 +121,7 @@ impl Virtuals {
             free_bytes_per_s: free_Bps.unwrap_or(0.0) as u64,
             error_bytes_per_s: cloud.estimate().error_Bps() as u64,
             routers,
+            base_probe: cloud.base_probe().unwrap_or_default(),
         })
     }
 

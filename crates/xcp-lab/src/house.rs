@@ -46,6 +46,7 @@ const HOUSE: &[(&str, &str)] = house![
     "xcpi-accuracy",
     "xcpi-asymmetric",
     "xcpi-shallow",
+    "xcpi-restart",
     "mixed-formats",
     "sharing",
     "hidden-hop",

@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use xcp_datapath::cloud::State;
 use xcp_edge::message::Key;
-use xcp_edged::daemon::{self, Options};
+use xcp_edged::daemon::{self, Options, Turn};
 
-use crate::experiment::{Experiment, Variant};
+use crate::experiment::{Cloud, Event, Experiment, Variant};
 use crate::stage::{address, enter, Stage};
 use crate::{interrupt, Error, Result};
 
@@ -24,19 +25,40 @@ const BEFORE: Duration = Duration::from_secs(14);
 /// How long an interrupt may wait.
 const STEP: Duration = Duration::from_millis(200);
 
-/// The running daemons.
+/// How often a virtual router is looked at that is to stand aside.
+const LOOK: Duration = Duration::from_millis(10);
+/// And for how long.
+const ASIDE_MOST: Duration = Duration::from_secs(10);
+
+/// What a daemon is to do.
+const ON: u8 = 0;
+const END: u8 = 1;
+const FALL: u8 = 2;
+
+/// A daemon, running or not.
+struct Daemon {
+    upstream: Vec<IpAddr>,
+    next: Arc<AtomicU8>,
+    thread: Option<JoinHandle<xcp_edged::Result<()>>>,
+}
+
+/// The daemons of all edges, by their nodes.
 pub struct Edges {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<xcp_edged::Result<()>>>,
+    error: f64,
+    daemons: BTreeMap<String, Daemon>,
+    /// Those that were killed, and who watches what becomes of their clouds.
+    fallen: Vec<JoinHandle<xcp_edged::Result<()>>>,
+    watchers: Vec<JoinHandle<Result<Duration>>>,
 }
 
 impl Edges {
     /// Starts those that a variant has, and waits until they know their clouds.
     pub fn start(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
         let mut edges = Self {
-            stop,
-            threads: Vec::new(),
+            error: variant.estimate_error,
+            daemons: BTreeMap::new(),
+            fallen: Vec::new(),
+            watchers: Vec::new(),
         };
         if !variant.edges {
             return Ok(edges);
@@ -52,7 +74,13 @@ impl Edges {
             upstream.entry(to).or_default().push(from_ip);
         }
         for (node, upstream) in upstream {
-            edges.run(node, upstream, variant.estimate_error, stage)?;
+            let daemon = Daemon {
+                upstream,
+                next: Arc::default(),
+                thread: None,
+            };
+            edges.daemons.insert(node.to_owned(), daemon);
+            edges.run(node, stage)?;
         }
         for _ in 0..BEFORE.as_millis() / STEP.as_millis() {
             thread::sleep(STEP);
@@ -63,41 +91,99 @@ impl Edges {
         Ok(edges)
     }
 
-    fn run(&mut self, node: &str, upstream: Vec<IpAddr>, error: f64, stage: &Stage) -> Result<()> {
+    /// Does what an event says.
+    pub fn change(&mut self, experiment: &Experiment, stage: &Stage, event: &Event) -> Result<()> {
+        if let Some(node) = event.kill_edge.as_deref() {
+            let Some(daemon) = self.daemons.get_mut(node) else {
+                return Ok(()); // a variant without edges
+            };
+            daemon.next.store(FALL, Ordering::Relaxed);
+            self.fallen.extend(daemon.thread.take());
+            let of_node = |c: &&Cloud| c.between.iter().any(|n| n == node);
+            for cloud in experiment.clouds.iter().filter(of_node) {
+                let space = stage.space(&cloud.between[1])?;
+                let watch = move || enter(&space).and_then(|()| wait_until_aside());
+                self.watchers.push(thread::spawn(watch));
+            }
+        }
+        match event.start_edge.as_deref() {
+            Some(node) if self.daemons.contains_key(node) => self.run(node, stage),
+            _ => Ok(()),
+        }
+    }
+
+    fn run(&mut self, node: &str, stage: &Stage) -> Result<()> {
         let space = stage.space(node)?;
+        let Some(daemon) = self.daemons.get_mut(node) else {
+            return Ok(());
+        };
         let options = Options {
             key: Key::new(&[1; 32]).map_err(|e| Error::new("key", e.to_string(), "report this"))?,
-            upstream,
+            upstream: daemon.upstream.clone(),
             socket: PathBuf::from(format!("/run/xcp-edged-{}", stage.space_name(node))),
-            error,
+            error: self.error,
         };
-        let stop = self.stop.clone();
-        self.threads.push(thread::spawn(move || {
+        let next = Arc::new(AtomicU8::new(ON));
+        daemon.next = next.clone();
+        daemon.thread = Some(thread::spawn(move || {
             enter(&space).map_err(|e| xcp_edged::Error {
                 thing: e.thing,
                 reason: e.reason,
                 remedy: e.remedy,
             })?;
-            daemon::run(&options, || (), &|| stop.load(Ordering::Relaxed))
+            daemon::run(&options, || (), &|| match next.load(Ordering::Relaxed) {
+                ON => Turn::On,
+                FALL => Turn::Fall,
+                _ => Turn::End,
+            })
         }));
         Ok(())
     }
 
-    /// Ends them; the failure of one that had ended by itself.
-    pub fn stop(mut self) -> Result<()> {
-        self.end()
+    /// Ends them; the failure of one that had ended by itself. Returns the longest
+    /// time until virtual routers stood aside whose daemons were killed.
+    pub fn stop(mut self) -> Result<Option<Duration>> {
+        self.end()?;
+        let asides = self.watchers.drain(..).map(|watcher| {
+            let panicked = |_| Error::new("virtual router", "could not be watched", "report this");
+            watcher.join().map_err(panicked)?
+        });
+        Ok(asides.collect::<Result<Vec<_>>>()?.into_iter().max())
     }
 
     fn end(&mut self) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
+        for daemon in self.daemons.values_mut() {
+            daemon.next.store(END, Ordering::Relaxed);
+            self.fallen.extend(daemon.thread.take());
+        }
         let mut outcome = Ok(());
-        for thread in self.threads.drain(..) {
+        for thread in self.fallen.drain(..) {
             if let Ok(Err(e)) = thread.join() {
                 outcome = Err(Error::new(e.thing, e.reason, e.remedy));
             }
         }
         outcome
     }
+}
+
+/// Until no virtual router of this thread's namespace grants any more.
+fn wait_until_aside() -> Result<Duration> {
+    let begin = Instant::now();
+    let grants = || -> Result<bool> {
+        let all = xcp_datapath::cloud::list()?;
+        Ok(all.iter().any(|router| router.state == State::Granting))
+    };
+    if !grants()? {
+        return Err(Error::new(
+            "virtual router",
+            "did not grant when its daemon was killed",
+            "kill it later, when packets have crossed the cloud",
+        ));
+    }
+    while grants()? && begin.elapsed() < ASIDE_MOST {
+        thread::sleep(LOOK);
+    }
+    Ok(begin.elapsed())
 }
 
 impl Drop for Edges {

@@ -155,6 +155,10 @@ pub struct Event {
     pub mtu_bytes: Option<u32>,
     /// `[from, to, by]`: what node `from` sends to `to` goes by this neighbour.
     pub route: Option<[String; 3]>,
+    /// XCP-i's daemon at this node is killed.
+    pub kill_edge: Option<String>,
+    /// It starts again.
+    pub start_edge: Option<String>,
 }
 
 /// One way to run it.
@@ -382,6 +386,9 @@ pub enum Metric {
     TransferMeanS,
     Drops,
     Retransmissions,
+    /// From the end of an XCP-i daemon until the virtual routers of its clouds
+    /// stand aside; the longest, in seconds.
+    AsideS,
 }
 
 impl Metric {
@@ -416,6 +423,7 @@ impl Metric {
             Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",
+            Self::AsideS => "aside_s",
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Seen {
     /// That of XCP's packets: a queue of their own where they have one.
     pub xcp_queue: QueueSamples,
     pub delays: Delays,
+    /// Until virtual routers stood aside whose daemons were killed.
+    pub aside: Option<Duration>,
 }
 
 /// All figures of a variant; its checks are left to [`checks`].
@@ -123,6 +125,7 @@ pub fn evaluate(
             .map(|f| u64::from(f.retransmissions))
             .sum(),
         jain: round(jain(&controlled), 5),
+        aside_s: seen.aside.map(|time| round(time.as_secs_f64(), 3)),
         periods: experiment
             .periods
             .iter()
@@ -361,6 +364,7 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         }
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
+        Metric::AsideS => result.aside_s.unwrap_or(f64::MAX),
     };
     let (sign, required, met) = match (check.min, check.max) {
         (Some(min), _) => (">=", min, measured >= min),

@@ -46,7 +46,7 @@ pub fn play(
     let experiment = &experiment.of_variant(variant);
     let _host = HostOn::new(experiment, variant)?;
     let mut stage = Stage::build(experiment, variant, prefix)?;
-    let edges = Edges::start(experiment, variant, &stage)?;
+    let mut edges = Edges::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
     let trace = open_trace(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
@@ -111,6 +111,7 @@ pub fn play(
         change_rates(experiment, &mut stage, due)?;
         for event in experiment.events.iter().filter(|e| is_now(e.at_s, due)) {
             stage.change(experiment, variant, event)?;
+            edges.change(experiment, &stage, event)?;
         }
         for (i, flow) in experiment.flows.iter().enumerate() {
             if flows[i].is_none() && due >= starts[i] {
@@ -132,7 +133,7 @@ pub fn play(
         tick += 1;
     }
     let recordings = captures.finish()?;
-    edges.stop()?;
+    seen.aside = edges.stop()?;
     let mut result = metrics::evaluate(experiment, variant, &starts, &seen, &series);
     for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
         flow.control = connection.as_mut().map(Running::control);

@@ -25,6 +25,10 @@ pub struct VariantResult {
     pub retransmissions: u64,
     /// Jain's index of the TCP flows' goodputs.
     pub jain: f64,
+    /// From the end of an XCP-i daemon until the virtual routers of its clouds
+    /// stood aside; the longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside_s: Option<f64>,
     /// What the experiment's periods show, each by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<PeriodResult>,

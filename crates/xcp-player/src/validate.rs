@@ -202,6 +202,11 @@ fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
     }
     let mut links = experiment.links.iter();
     let link = links.find(|l| event.between.as_ref() == Some(&l.between));
+    if let Some(node) = event.kill_edge.as_ref().or(event.start_edge.as_ref()) {
+        let mut clouds = experiment.clouds.iter();
+        return (!clouds.any(|c| c.between.contains(node)))
+            .then(|| "kill_edge and start_edge are of a node that a cloud is beside".into());
+    }
     match (link, event.delay_ms, event.mtu_bytes, &event.route) {
         (Some(link), Some(delay), None, None) => {
             if !link.needs_netem() {
@@ -224,7 +229,7 @@ fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
         (None, Some(_), None, None) | (None, None, Some(_), None) => {
             Some("between must be as a link has it".into())
         }
-        _ => Some("one of delay_ms and mtu_bytes, with between, or route".into()),
+        _ => Some("one of delay_ms and mtu_bytes, with between, route, or an edge".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use xcp_edged::daemon::{self, Options};
+use xcp_edged::daemon::{self, Options, Turn};
 use xcp_edged::status::{CloudStatus, Status};
 use xcp_edged::{desk, secret};
 use xcp_lab::interrupt;
@@ -40,7 +40,11 @@ fn run(asked: &EdgedRun) -> Result<(), Failure> {
     };
     interrupt::watch();
     let ready = || tell("xcp: ready; Ctrl-C ends it");
-    Ok(daemon::run(&options, ready, &interrupt::requested)?)
+    let next = || match interrupt::requested() {
+        false => Turn::On,
+        true => Turn::End,
+    };
+    Ok(daemon::run(&options, ready, &next)?)
 }
 
 fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {

@@ -128,6 +128,16 @@ impl Cloud {
         self.delay.last_ns()
     }
 
+    /// What [`super::Edge::recall`] takes after a restart.
+    #[must_use]
+    pub fn base_probe(&self) -> Option<(u64, u64)> {
+        self.delay.base_probe()
+    }
+
+    pub(super) fn recall(&mut self, (sent_ns, received_ns): (u64, u64)) {
+        self.delay.on_probe(sent_ns, received_ns);
+    }
+
     /// Probes that have arrived.
     #[must_use]
     pub fn probes(&self) -> u64 {

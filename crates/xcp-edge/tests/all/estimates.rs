@@ -351,6 +351,30 @@ fn the_queueing_delay_is_found_by_clocks_that_drift() {
     }
 }
 
+/// Begun again while a queue of 30 to 33 ms stands, with clocks that drift by up to
+/// 5 ms.
+#[test]
+fn a_queue_that_stands_at_a_restart_is_not_the_path() {
+    for drift in [0.0, 50e-6, -50e-6] {
+        let mut before = Delay::default();
+        assert_eq!(before.base_probe(), None);
+        probe(&mut before, drift, 0.02, 0, 60);
+        let (sent_ns, received_ns) = before.base_probe().unwrap();
+        let mut after = Delay::default();
+        after.on_probe(sent_ns, received_ns);
+        probe(&mut after, drift, 0.05, 70, 100);
+        let queue_ns = after.last_ns().unwrap();
+        assert!((26_000_000..38_000_000).contains(&queue_ns), "{queue_ns}");
+        let mut unaware = Delay::default();
+        probe(&mut unaware, drift, 0.05, 70, 100);
+        assert!(unaware.last_ns() < Some(4_000_000));
+        // it is drained
+        probe(&mut after, drift, 0.02, 100, 110);
+        let error_s = probe(&mut after, drift, 0.02, 110, 200);
+        assert!(error_s < 5e-3, "{error_s}");
+    }
+}
+
 #[test]
 fn a_route_change_moves_the_base() {
     for drift in [0.0, 50e-6] {

@@ -41,6 +41,7 @@ fn reading() -> Reading {
         free_bytes_per_s: 1_250_000,
         error_bytes_per_s: 125_000,
         routers: 2,
+        base_probe: (1_000, 31_000),
     }
 }
 
@@ -102,12 +103,15 @@ fn a_virtual_router_is_taken_over() {
         let other = Space::new("other");
         space.within(|| {
             let first = Virtual::add("v0", upstream()).unwrap();
+            assert_eq!(cloud::base_probe(upstream()), None);
             first.tell(reading()).unwrap();
             let before = link();
             drop(first);
             let second = Virtual::add("v0", upstream()).unwrap();
             assert_eq!(link(), before, "the same link");
             assert_eq!(the_only_one().wait_ms, 3.5, "what it was told");
+            assert_eq!(cloud::base_probe(upstream()), Some((1_000, 31_000)));
+            assert_eq!(cloud::base_probe("10.79.2.1".parse().unwrap()), None);
 
             // what was left half done is set up anew
             let complete = pins()[0].join("complete");
