@@ -32,9 +32,26 @@ const MODULES: &[&str] = &[
     "tcp_bbr",
 ];
 
-/// The player, which is the machine's init; `-ARCHITECTURE` is behind the name
-/// of one for another than this program's.
-const GUEST: &str = "xcp-guest";
+/// The program that is the machine's init.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// The player.
+    Plain,
+    /// With the daemons of XCP-i.
+    Edges,
+}
+
+impl Guest {
+    /// Its file; `-ARCHITECTURE` is behind the name of one for another than this
+    /// program's.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "xcp-guest",
+            Self::Edges => "xcp-guest-edges",
+        }
+    }
+}
+
 /// Where it is, from the folder of the command: as built, and as installed.
 const GUEST_FOLDERS: &[&str] = &[".", "../libexec/xcp"];
 const TOOLS: &[&str] = &["ip", "tc"];
@@ -103,12 +120,13 @@ impl Archive {
 }
 
 /// Everything but the request.
-pub fn base(kernel: &Kernel) -> Result<Archive> {
+pub fn base(kernel: &Kernel, guest: Guest) -> Result<Archive> {
     let mut archive = Archive::default();
     for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
         archive.dir(dir);
     }
-    program(&mut archive, kernel, &guest(kernel.architecture)?, "init")?;
+    let init = find_guest(guest, kernel.architecture)?;
+    program(&mut archive, kernel, &init, "init")?;
     for tool in TOOLS {
         let name = format!("sbin/{tool}");
         let path = match &kernel.tools {
@@ -126,12 +144,11 @@ pub fn base(kernel: &Kernel) -> Result<Archive> {
     Ok(archive)
 }
 
-fn guest(architecture: &Architecture) -> Result<PathBuf> {
-    let name = if architecture.is_native() {
-        GUEST.to_owned()
-    } else {
-        format!("{GUEST}-{}", architecture.name)
-    };
+fn find_guest(guest: Guest, architecture: &Architecture) -> Result<PathBuf> {
+    let mut name = guest.name().to_owned();
+    if !architecture.is_native() {
+        name += &format!("-{}", architecture.name);
+    }
     let me = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
     let here = me.parent().unwrap_or(Path::new("/"));
     let mut places = GUEST_FOLDERS.iter().map(|f| here.join(f).join(&name));

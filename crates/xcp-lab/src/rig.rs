@@ -3,16 +3,27 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::guest::Request;
+use crate::initramfs::{self, Guest};
 use crate::kept::{Label, Session};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Played, Setup};
-use crate::{initramfs, Error, Result};
+use crate::{Error, Result};
 
-/// A kernel, the archive that its machines boot with, and kept results.
+/// A kernel, and what its machines have besides: those with XCP-i's edges, and the
+/// others.
 pub(crate) struct Rig<'a> {
     pub kernel: Kernel,
+    fresh: bool,
+    say: &'a (dyn Fn(&str) + Sync),
+    plain: OnceLock<Equipment<'a>>,
+    edges: OnceLock<Equipment<'a>>,
+}
+
+/// The archive that a machine boots with, and kept results.
+pub(crate) struct Equipment<'a> {
     pub base: Vec<u8>,
     pub kept: Session<'a>,
 }
@@ -20,10 +31,13 @@ pub(crate) struct Rig<'a> {
 impl<'a> Rig<'a> {
     /// Finds or fetches the kernel. `fresh` plays also what is kept.
     pub fn new(kernel: Option<&str>, fresh: bool, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
-        let kernel = kernel::find(kernel, say)?;
-        let base = initramfs::base(&kernel)?.finish();
-        let kept = Session::open(&kernel, &base, fresh, say)?;
-        Ok(Self { kernel, base, kept })
+        Ok(Self {
+            kernel: kernel::find(kernel, say)?,
+            fresh,
+            say,
+            plain: OnceLock::new(),
+            edges: OnceLock::new(),
+        })
     }
 
     /// Of the kernel.
@@ -31,23 +45,42 @@ impl<'a> Rig<'a> {
         &self.kernel.release
     }
 
+    /// What a machine has, with edges or without.
+    pub fn equipment(&self, has_edges: bool) -> Result<&Equipment<'a>> {
+        let (place, guest) = match has_edges {
+            true => (&self.edges, Guest::Edges),
+            false => (&self.plain, Guest::Plain),
+        };
+        if let Some(there) = place.get() {
+            return Ok(there);
+        }
+        let base = initramfs::base(&self.kernel, guest)?.finish();
+        let kept = Session::open(&self.kernel, &base, self.fresh, self.say)?;
+        Ok(place.get_or_init(|| Equipment { base, kept }))
+    }
+
+    fn kept(&self, request: &Request) -> Result<&Session<'a>> {
+        Ok(&self.equipment(request.has_edges())?.kept)
+    }
+
     /// The name of a request's result: 64 hex digits.
     pub fn key(&self, request: &Request) -> Result<String> {
-        self.kept.name(Setup::of(request), request)
+        self.kept(request)?.name(Setup::of(request), request)
     }
 
     /// What an earlier machine gave.
     pub fn find(&self, request: &Request) -> Result<Option<Played>> {
-        self.kept.find(Setup::of(request), request)
+        self.kept(request)?.find(Setup::of(request), request)
     }
 
     /// Boots a machine, waits for it, and keeps what it gave. `work` is a new
     /// folder for it.
     pub fn play(&self, request: &Request, work: &Path, tell: &dyn Fn(f64)) -> Result<Played> {
         fs::create_dir(work).map_err(|e| Error::io(work.display().to_string(), &e))?;
-        let played = machine::play(&self.kernel, &self.base, request, work, tell)?;
+        let Equipment { base, kept } = self.equipment(request.has_edges())?;
+        let played = machine::play(&self.kernel, base, request, work, tell)?;
         let label = Label::of_play(request, &played);
-        self.kept.keep(Setup::of(request), request, &label, &played);
+        kept.keep(Setup::of(request), request, &label, &played);
         Ok(played)
     }
 }

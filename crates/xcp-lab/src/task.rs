@@ -88,7 +88,8 @@ fn run(
     let say = |step: &str| progress(Progress::Step(step));
     let rig = Rig::new(options.kernel.as_deref(), options.fresh, &say)?;
     let release = rig.release().to_owned();
-    if let Some(words) = rig.kept.find(setup, task)? {
+    let machine = rig.equipment(task.has_edges())?;
+    if let Some(words) = machine.kept.find(setup, task)? {
         progress(Progress::Kept {
             names: &[name],
             of: 1,
@@ -100,7 +101,7 @@ fn run(
     let mut words = Vec::new();
     machine::converse(
         &rig.kernel,
-        &rig.base,
+        &machine.base,
         task,
         setup,
         work.path(),
@@ -119,6 +120,6 @@ fn run(
         seed: setup.seed,
         kernel: release.clone(),
     };
-    rig.kept.keep(setup, task, &label, &words);
+    machine.kept.keep(setup, task, &label, &words);
     Ok((release, words))
 }

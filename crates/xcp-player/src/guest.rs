@@ -14,7 +14,7 @@ use crate::cost::{self, Cost, Subject};
 use crate::experiment::Experiment;
 use crate::parcel::{self, Parcel};
 use crate::play;
-use crate::programs::{self, Loaded};
+use crate::programs::Loaded;
 use crate::qdisc::{self, Check};
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
@@ -54,7 +54,23 @@ pub struct Request {
     pub points: Vec<String>,
 }
 
+impl Task {
+    /// Does it need the guest that has XCP-i's edges?
+    pub fn has_edges(&self) -> bool {
+        match self {
+            Self::Play(request) => request.has_edges(),
+            Self::CheckPrograms => true,
+            Self::CheckQdisc { .. } | Self::Bench(_) => false,
+        }
+    }
+}
+
 impl Request {
+    /// As a task's.
+    pub fn has_edges(&self) -> bool {
+        self.experiment.variants.iter().any(|v| v.edges)
+    }
+
     /// A request for one variant, without what cannot change its result.
     pub fn new(
         experiment: &Experiment,
@@ -188,9 +204,12 @@ fn work(voice: &Voice) -> Result<()> {
         Task::CheckQdisc { cycles } => {
             voice.say(&Word::Checks(qdisc::check(cycles, &mut progress)?));
         }
+        #[cfg(not(feature = "edges"))]
+        Task::CheckPrograms => return Err(crate::edges::missing("programs")),
+        #[cfg(feature = "edges")]
         Task::CheckPrograms => {
-            voice.say(&Word::Loaded(programs::load()?));
-            voice.say(&Word::Checks(programs::check(&mut progress)?));
+            voice.say(&Word::Loaded(crate::programs::load()?));
+            voice.say(&Word::Checks(crate::programs::check(&mut progress)?));
         }
         Task::Bench(subject) => {
             voice.say(&Word::Costs(cost::count(subject, &mut progress)?));

@@ -8,6 +8,7 @@ pub mod capture;
 mod checksum;
 pub mod cost;
 mod delay;
+#[cfg_attr(not(feature = "edges"), path = "no_edges.rs")]
 mod edges;
 pub mod experiment;
 pub mod guest;
