@@ -4,17 +4,20 @@
  * upstream router leave a cloud. One instance per upstream router.
  *
  * A packet's way:
- *   1. while nothing is known of the cloud, or others fill it, it passes
- *   2. the clocks, as in bpf/router.bpf.c
+ *   1. while nothing is known of the cloud, it passes
+ *   2. the clocks, as in bpf/router.bpf.c, unless others fill the cloud
  *   3. a forward header with the upstream router in last_xcp_router counts, in
  *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
  *      So does that of the upstream's own packet, which no XCP router has seen:
- *      the cloud is beside its sender
+ *      the cloud is beside its sender. While others fill it, the packet is not
+ *      counted, and only a delta is lowered that is too large
  *   4. anything else passes untouched, and what has no last_xcp_router: the
  *      wire format `option-2005`
  */
 #include "kernel.h"
 #include "intf.h"
+/* not in intf.h: the other programs are the same bytes while this changes */
+#include "../core/xcp_cloud.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -41,7 +44,7 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	__u64 d_ns = link.state.interval_ns, backlog_B;
 
 	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
-	capacity->link_Bps = xcp_cloud_most(&cloud, capacity, d_ns);
+	xcp_cloud_bound(&cloud, capacity, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
 	link.state.over_Bps =
@@ -67,6 +70,11 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 	return xcp_router_id(head + 8);
 }
 
+static __always_inline bool is_aside(void)
+{
+	return xcp_crowd_aside(&crowd, bpf_ktime_get_ns());
+}
+
 /* Is it of the upstream router? */
 static __always_inline bool is_upstream(struct __sk_buff *skb,
 					const struct found *f, __u32 last)
@@ -74,11 +82,13 @@ static __always_inline bool is_upstream(struct __sk_buff *skb,
 	return (last ? last : source_of(skb, f->ip)) == options.upstream;
 }
 
-/* Counts a packet that is, and grants. */
-static __always_inline __s32 arrive(struct __sk_buff *skb,
-				    struct xcp_router_cpu *cpu,
-				    struct xcp_forward *h, struct share *s)
+/* Counts a packet that is, and grants; or does neither, and holds it back. */
+static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
+				    struct xcp_forward *h, struct share *s,
+				    bool aside)
 {
+	if (aside)
+		return xcp_crowd_delta(h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
 	return grant_slowly(cpu, h, s);
@@ -93,6 +103,7 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];
 	} __attribute__((aligned(4))) copy;
+	bool aside = is_aside();
 	struct xcp_forward h;
 	__u32 at, sum;
 
@@ -105,8 +116,8 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (!is_upstream(skb, f, h.last_xcp_router))
 		return 0;
 	sum = xcp_edit_forward_cloud(copy.option, f->option,
-				     arrive(skb, cpu, &h, s), f->ttl,
-				     (__u8)cloud.routers);
+				     arrive(cpu, &h, s, aside), f->ttl,
+				     aside ? 0 : (__u8)cloud.routers);
 	if (!bpf_skb_store_bytes(skb, at, copy.option, sizeof(copy.option), 0))
 		bpf_l4_csum_replace(skb, f->l4 + TCP_CHECK, 0, sum, 0);
 	return 0;
@@ -118,6 +129,7 @@ __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 {
 	__u8 h[XCP_HEADER_MAX_LEN] = {};
 	struct xcp_header head = {};
+	bool aside = is_aside();
 	struct xcp_forward forward;
 	__s32 delta;
 
@@ -134,8 +146,9 @@ __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (!is_upstream(skb, f, xcp_header_last_router(h, head.length)))
 		return 0;
 	forward = xcp_header_forward(h, head.version, length_of(s));
-	delta = arrive(skb, cpu, &forward, s);
-	xcp_edit_header(h, head.version, delta, f->ttl, (__u8)cloud.routers);
+	delta = arrive(cpu, &forward, s, aside);
+	xcp_edit_header(h, head.version, delta, f->ttl,
+			aside ? 0 : (__u8)cloud.routers);
 	bpf_skb_store_bytes(skb, f->l4, h, XCP_HEADER_LEN,
 			    BPF_F_RECOMPUTE_CSUM);
 	return 0;
@@ -149,16 +162,17 @@ int xcp_virtual(struct __sk_buff *skb)
 	struct share s = {};
 	struct found f = {};
 	__u64 now;
+	bool aside;
 
 	cpu = bpf_map_lookup_elem(&cpus, &key);
 	now = bpf_ktime_get_ns();
-	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns) ||
-	    xcp_crowd_aside(&crowd, now))
+	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns))
 		return XCP_TC_NEXT;
-	if (XCP_UNLIKELY(now >= link.look_ns))
+	aside = xcp_crowd_aside(&crowd, now);
+	if (XCP_UNLIKELY(!aside && now >= link.look_ns))
 		look(skb, now);
-	if (XCP_UNLIKELY(link.fell ||
-			 xcp_router_interval_due(&link.state, now)))
+	if (XCP_UNLIKELY(!aside && (link.fell ||
+				    xcp_router_interval_due(&link.state, now))))
 		interval_end(now);
 
 	f.kind = find_slowly(skb, &f);

@@ -36,7 +36,14 @@
  *   w > d / 4 + 2 ms    in 12 times d more than not
  * the queue is others', and this one stands aside, for 10 s, 20 s and so on up
  * to 160 s, each time that trying again has the same end (after 4 times d).
- * Where it has not, in 160 s, that begins at 10 s again.
+ * Where it has not, in 160 s, that begins at 10 s again. Aside, it counts and
+ * grants nothing. But it lowers what routers before the cloud have granted from
+ * what their links have free, so that no flow grows faster than TCP, until the
+ * first losses and between them. A window of W = RTT / X packets that Reno has
+ * grows by one in an RTT. One that CUBIC has grows in a second by 1.2 K^2 =
+ * W^(2/3) right after a cut (K = cbrt(0.3 W / 0.4)) and by a third of that on
+ * average; half of it is for packets of which few are lost. Spread over W:
+ *   delta <= size max(1 / (W RTT), 1 / (2 s cbrt(W)))
  *
  * Whoever measures may end at any time. Then probes come no more, and after
  *   max(2 d, 50 ms)
@@ -48,7 +55,9 @@
 #define XCP_CLOUD_H
 
 #include "xcp_capacity.h"
+#include "xcp_cubic.h"
 #include "xcp_flows.h"
+#include "xcp_packet.h"
 
 /* Less is what a probe waits behind a full packet or two: at 10 Mb/s 1.2 ms. */
 #define XCP_CLOUD_FREE_NS 2000000ULL
@@ -76,6 +85,7 @@ struct xcp_cloud {
 	uint64_t wait_ns; /* w */
 	uint64_t free_Bps; /* A, 0: not known */
 	uint64_t error_Bps; /* its standard error, for people */
+	uint64_t free_ns; /* when a train last told it, for people */
 	/* a probe that met no queue, by its sender's clock and by ours: for who
 	 * measures after a restart, and else would take a queue for the path */
 	uint64_t base_sent_ns;
@@ -115,6 +125,23 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
 	c->tries += c->tries < XCP_CROWD_TRIES;
 }
 
+/* The delta that a packet of this size leaves with while it stands aside. */
+XCP_INLINE int32_t xcp_crowd_delta(const struct xcp_forward *h, uint64_t size_B)
+{
+	uint64_t window, reno_Bps, cubic_Bps;
+
+	if (h->delta < 0)
+		return h->delta;
+	if (!h->rtt || !h->x)
+		return 0;
+	window = xcp_max(h->rtt / h->x, 1);
+	reno_Bps = xcp_rate(size_B, xcp_ticks_to_ns(h->rtt)) / window;
+	/* the root in 2^-8 */
+	cubic_Bps = (size_B << 8) / (2 * xcp_cbrt(window << 24));
+	return (int32_t)xcp_min((uint64_t)h->delta,
+				xcp_max(reno_Bps, cubic_Bps));
+}
+
 /* Does it stand aside? */
 XCP_INLINE bool xcp_crowd_aside(const struct xcp_crowd *c, uint64_t now_ns)
 {
@@ -136,19 +163,23 @@ XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
 }
 
 /*
- * What L may be while the cloud seems free: trains tell how much more than what
- * came. Others may be raising theirs too.
+ * L while the cloud seems free: trains tell how much more than what came.
+ * Others may be raising theirs too.
  */
-XCP_INLINE uint64_t xcp_cloud_most(const struct xcp_cloud *c,
-				   const struct xcp_capacity *capacity,
-				   uint64_t d_ns)
+XCP_INLINE void xcp_cloud_bound(const struct xcp_cloud *c,
+				struct xcp_capacity *capacity, uint64_t d_ns)
 {
-	uint64_t step_Bps = xcp_rate(XCP_CAPACITY_STEP_B, d_ns);
+	uint64_t step_Bps =
+		xcp_max(c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
 
-	if (capacity->state != XCP_LINK_GROWING)
-		return capacity->link_Bps;
-	return xcp_min(capacity->link_Bps,
-		       capacity->left_Bps + xcp_max(c->free_Bps, step_Bps));
+	if (capacity->state == XCP_LINK_KNOWN ||
+	    capacity->link_Bps <= capacity->left_Bps + step_Bps)
+		return;
+	/* such steps as the first one, as long as they are carried */
+	capacity->state = XCP_LINK_TRIED;
+	capacity->tried_Bps = capacity->left_Bps;
+	capacity->step_Bps = step_Bps;
+	capacity->link_Bps = capacity->left_Bps + step_Bps;
 }
 
 /* Is it known well enough to speak for its routers? */

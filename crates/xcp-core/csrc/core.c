@@ -234,6 +234,19 @@ EXPORT(uint64_t, cloud_least, const struct xcp_cloud *c, uint64_t link_Bps,
 	return xcp_cloud_least(c, link_Bps, d_ns);
 }
 
+EXPORT(int32_t, crowd_delta, int32_t delta, uint32_t rtt, uint32_t x,
+       uint64_t size_B)
+{
+	struct xcp_forward h = {.rtt = rtt, .x = x, .delta = delta};
+
+	return xcp_crowd_delta(&h, size_B);
+}
+
+EXPORT(void, cloud_bound, const struct xcp_cloud *c, struct xcp_router_state *s)
+{
+	xcp_cloud_bound(c, &s->capacity, s->interval_ns);
+}
+
 EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,
        uint64_t d_ns)
 {

@@ -15,6 +15,8 @@ pub struct Cloud {
     pub free_Bps: u64,
     /// The standard error of that, B/s.
     pub error_Bps: u64,
+    /// When the last train came, ns.
+    pub free_ns: u64,
     /// When a probe that met no queue was sent, by its sender's clock, ns.
     pub base_sent_ns: u64,
     /// And received, by this one's.
@@ -75,6 +77,14 @@ impl Crowd {
     pub fn look(&mut self, wait_ns: u64, now_ns: u64, d_ns: u64) {
         // SAFETY: a record of the right layout, borrowed for the call.
         unsafe { ffi::xcp_core_crowd_look(self, wait_ns, now_ns, d_ns) }
+    }
+
+    /// What a packet of this RTT and X, ticks, and size leaves with meanwhile of a
+    /// delta, B/s.
+    #[must_use]
+    pub fn delta_Bps(delta_Bps: i32, rtt: u32, x: u32, size_B: u64) -> i32 {
+        // SAFETY: numbers only.
+        unsafe { ffi::xcp_core_crowd_delta(delta_Bps, rtt, x, size_B) }
     }
 
     /// Whether the virtual router stands aside.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! core/xcp_router.h: the control laws of one output link, on one CPU.
 
+use crate::cloud::Cloud;
 use crate::ffi;
 
 /// m * 2^e, with 2^31 <= m < 2^32 or m = 0.
@@ -395,6 +396,12 @@ impl Router {
         unsafe {
             ffi::xcp_core_router_pool_fill(&mut self.pool, law.pos_pool, law.neg_pool, law.shift);
         }
+    }
+
+    /// As a virtual router: L within what is known of its cloud.
+    pub fn bound(&mut self, cloud: &Cloud) {
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_cloud_bound(cloud, &mut self.state) }
     }
 
     /// The backlog as a packet finds it, B.

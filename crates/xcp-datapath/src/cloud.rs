@@ -16,6 +16,7 @@ use crate::pinned::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
+pub use crate::wire::router_id as id;
 use crate::{bpffs, clock, error, layout, link, object, pinned, trace, Error, Result};
 
 /// Says that all of it is there; in it, of which build.
@@ -37,23 +38,6 @@ const MIN_INTERVAL_NS: u64 = 40_000_000;
 /// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
 const PATIENCE_NS: u64 = 50_000_000;
 
-/// What an upstream router is known by in last_xcp_router, which has four bytes:
-/// its IPv4 address, or the exclusive or of the four words of its IPv6 address; 1
-/// where that is 0, which is no router.
-#[must_use]
-pub fn id(upstream: IpAddr) -> u32 {
-    let id = match upstream.to_canonical() {
-        IpAddr::V4(v4) => v4.to_bits(),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            [96, 64, 32, 0]
-                .into_iter()
-                .fold(0, |id, shift| id ^ (bits >> shift) as u32)
-        }
-    };
-    id.max(1)
-}
-
 /// What a probe has told of a cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -65,6 +49,8 @@ pub struct Reading {
     pub free_bytes_per_s: u64,
     /// The standard error of that.
     pub error_bytes_per_s: u64,
+    /// When the last train came, ns on the monotonic clock.
+    pub free_at_ns: u64,
     /// When a probe was sent and received that met no queue, by the two systems'
     /// clocks, ns.
     pub base_probe: (u64, u64),
@@ -120,6 +106,7 @@ impl Virtual {
             wait_ns: reading.wait_ns,
             free_Bps: reading.free_bytes_per_s,
             error_Bps: reading.error_bytes_per_s,
+            free_ns: reading.free_at_ns,
             base_sent_ns: reading.base_probe.0,
             base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
@@ -229,6 +216,8 @@ pub struct Status {
     pub free_bps: u64,
     /// The standard error of that.
     pub error_bps: u64,
+    /// Since the last train, ms.
+    pub free_age_ms: Option<f64>,
     /// What the cloud was found to carry for these packets, bits per second.
     pub link_bps: u64,
     /// What came in the last control interval, bits per second.
@@ -286,6 +275,7 @@ fn status(dir: &Path) -> Result<Status> {
     let crowd: Crowd = object::read_record(&record("crowd")?, 0)?;
     let now_ns = clock::monotonic_ns();
     let age_ns = now_ns.saturating_sub(cloud.told_ns);
+    let free_age_ns = now_ns.saturating_sub(cloud.free_ns);
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let patience_ns = (2 * link.state.interval_ns).max(PATIENCE_NS);
     let known = cloud.told_ns > 0;
@@ -302,6 +292,7 @@ fn status(dir: &Path) -> Result<Status> {
         wait_ms: cloud.wait_ns as f64 / 1e6,
         free_bps: cloud.free_Bps * 8,
         error_bps: cloud.error_Bps * 8,
+        free_age_ms: (cloud.free_Bps > 0).then_some(free_age_ns as f64 / 1e6),
         link_bps: link.state.capacity.link_Bps * 8,
         input_rate_bps: link.state.y_Bps * 8,
         average_rtt_ms: d_ticks / TICKS_PER_SEC * 1e3,

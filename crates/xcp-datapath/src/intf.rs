@@ -88,6 +88,7 @@ record! {
         wait_ns: u64,
         free_Bps: u64,
         error_Bps: u64,
+        free_ns: u64,
         base_sent_ns: u64,
         base_received_ns: u64,
         routers: u32,

@@ -7,6 +7,7 @@
 mod bpffs;
 mod cgroup;
 mod clock;
+#[cfg(feature = "clouds")]
 pub mod cloud;
 mod device;
 mod error;

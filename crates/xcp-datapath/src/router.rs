@@ -23,8 +23,8 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, cloud, device, error, ethtool, features, layout, link, object, pinned, qdisc, wire,
-    Error, Result, Term,
+    bpffs, device, error, ethtool, features, layout, link, object, pinned, qdisc, wire, Error,
+    Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -309,7 +309,7 @@ impl RouterConfig {
             None => [0; 16],
         };
         Self {
-            edge: address.map_or(0, cloud::id),
+            edge: address.map_or(0, wire::router_id),
             edge_address,
             ..self
         }
@@ -706,7 +706,7 @@ fn sweep() {
 }
 
 /// Has all routers of this network namespace write an address into last_xcp_router
-/// ([`cloud::id`]), for the next XCP router behind a cloud, or none. One that is
+/// ([`wire::router_id`]), for the next XCP router behind a cloud, or none. One that is
 /// added later writes none.
 ///
 /// # Errors

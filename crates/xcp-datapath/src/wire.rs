@@ -2,6 +2,7 @@
 //! The wire formats by their names.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,23 @@ impl Wire {
     pub fn is_header(self) -> bool {
         matches!(self, Self::Header | Self::Header2004)
     }
+}
+
+/// What an upstream router is known by in last_xcp_router, which has four bytes:
+/// its IPv4 address, or the exclusive or of the four words of its IPv6 address; 1
+/// where that is 0, which is no router.
+#[must_use]
+pub fn router_id(upstream: IpAddr) -> u32 {
+    let id = match upstream.to_canonical() {
+        IpAddr::V4(v4) => v4.to_bits(),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            [96, 64, 32, 0]
+                .into_iter()
+                .fold(0, |id, shift| id ^ (bits >> shift) as u32)
+        }
+    };
+    id.max(1)
 }
 
 impl fmt::Display for Wire {

@@ -120,6 +120,7 @@ impl Virtuals {
             wait_ns,
             free_bytes_per_s: free_Bps.unwrap_or(0.0) as u64,
             error_bytes_per_s: cloud.estimate().error_Bps() as u64,
+            free_at_ns: now_ns - cloud.estimate().age_ns(now_ns).unwrap_or(now_ns),
             routers,
             base_probe: cloud.base_probe().unwrap_or_default(),
         })

@@ -216,14 +216,15 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         cloud::State::Crowded => "aside: other traffic fills its queue",
     };
     let rate = |bps: u64| units::rate(bps as f64);
-    let age = cloud.age_ms.map(units::milliseconds);
+    let age = |ms: Option<f64>| ms.map_or_else(|| "none yet".into(), units::milliseconds);
     let rows = [
         ("state", state.to_owned()),
         ("routers in it", cloud.routers.to_string()),
-        ("last probe", age.unwrap_or_else(|| "none yet".into())),
+        ("last probe", age(cloud.age_ms)),
         ("waited in it", units::milliseconds(cloud.wait_ms)),
         ("found free", rate(cloud.free_bps)),
         ("standard error", rate(cloud.error_bps)),
+        ("last train", age(cloud.free_age_ms)),
         ("carries for XCP", rate(cloud.link_bps)),
         ("input rate", rate(cloud.input_rate_bps)),
         ("average RTT", units::milliseconds(cloud.average_rtt_ms)),
@@ -382,6 +383,7 @@ mod tests {
             wait_ms: 3.51,
             free_bps: 47_620_000,
             error_bps: 6_140_000,
+            free_age_ms: Some(2_104.4),
             link_bps: 50_000_000,
             input_rate_bps: 49_000_000,
             average_rtt_ms: 76.0,
@@ -417,7 +419,7 @@ mod tests {
         for line in [
             "\n\ncloud 192.0.2.1 -> eth1\n  state            aside: no probe of late\n",
             "\n  last probe       12000.0 ms\n  waited in it     3.5 ms\n",
-            "\n  found free       47.6 Mb/s\n  standard error   6.1 Mb/s\n",
+            "\n  found free       47.6 Mb/s\n  standard error   6.1 Mb/s\n  last train       2104.4 ms\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

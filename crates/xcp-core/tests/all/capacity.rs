@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use crate::closed_loop::{run, Loop, Outcome, PACKET_B};
 use proptest::prelude::*;
-use xcp_core::{Other, Params, Router, Sampler, Seen};
+use xcp_core::{Cloud, Other, Params, Router, Sampler, Seen};
 
 const MBPS: f64 = 125_000.0;
 const INTERVAL_NS: u64 = 100_000_000;
@@ -120,6 +120,27 @@ fn a_link_that_was_never_busy_is_as_configured() {
         );
     }
     assert_near(Link::new(0).interval(6_000, 6_000, 0, 0) as f64, 76_171.0); // 75,000 and 1/64
+}
+
+/// What a train finds free may be little, where XCP itself fills the cloud; and what
+/// comes through is no half more in any interval.
+#[test]
+fn a_cloud_is_found_in_steps_of_what_is_free() {
+    let carries_B = 187_500;
+    let cloud = Cloud {
+        free_Bps: 130_000,
+        ..Cloud::default()
+    };
+    let mut link = Link::new(1_250_000);
+    let mut came_B = 125_000;
+    for _ in 0..12 {
+        link.interval(came_B, came_B, 0, 0);
+        let before_B = came_B;
+        link.router.bound(&cloud);
+        came_B = (link.router.link_Bps() / 10).min(carries_B);
+        assert!(came_B <= before_B + 2 * 20_000, "{came_B} after {before_B}");
+    }
+    assert_eq!(came_B, carries_B);
 }
 
 #[test]

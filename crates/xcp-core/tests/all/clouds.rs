@@ -121,6 +121,39 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     found
 }
 
+/// By a packet in an RTT as Reno, or by W^(2/3) / 2 in a second, near CUBIC.
+#[test]
+fn aside_a_flow_grows_as_tcp_does() {
+    const SECOND: u32 = 1 << 28; // ticks
+    const SIZE_B: u64 = 1500;
+    let packets_per_s = |window: u32, rtt: u32| {
+        let granted = Crowd::delta_Bps(i32::MAX, rtt, rtt / window, SIZE_B);
+        // so many packets in an RTT, each of which adds granted RTT to the window
+        f64::from(granted) * f64::from(window) / SIZE_B as f64
+    };
+    for (window, rtt, want) in [
+        (1000, SECOND / 4, 50.0),
+        (125, SECOND, 12.5),
+        (64, SECOND / 100, 100.0),
+        (1, SECOND / 10, 10.0),
+        (1, SECOND, 1.0),
+    ] {
+        let found = packets_per_s(window, rtt);
+        assert!(
+            (found / want - 1.0).abs() < 0.05,
+            "{window}: {found}, {want}"
+        );
+    }
+    let of = |delta, rtt, x| Crowd::delta_Bps(delta, rtt, x, SIZE_B);
+    assert_eq!(of(151, SECOND, SECOND / 125), 150);
+    assert_eq!(of(50, SECOND, SECOND / 125), 50);
+    assert_eq!(of(-5, SECOND, SECOND / 125), -5);
+    // RTT or X is not known yet
+    assert_eq!((of(1, 0, 1), of(1, 1, 0), of(-1, 0, 0)), (0, 0, -1));
+    // a sender with the largest window
+    assert_eq!(of(i32::MAX, u32::MAX, 1), 0);
+}
+
 /// 12 intervals, then 10 s, 20 s and so on.
 #[test]
 fn a_queue_that_stays_is_others() {

@@ -229,6 +229,32 @@ fn nothing_is_touched_while_nothing_is_known() {
     }
 }
 
+/// Others fill the cloud: its routers are left to be seen, nothing is counted, and
+/// no delta is raised.
+#[test]
+fn a_delta_is_held_back_while_others_fill_the_cloud() {
+    let Some(router) = told(3) else {
+        return;
+    };
+    router.stand_aside(ALWAYS_NS);
+    let mut lowered = 0;
+    for (name, frame) in crossed::all(UPSTREAM) {
+        let out = router.send(&frame);
+        let delta = edit::check_cloud(&frame, &out, 0).expect("a forward header");
+        let asked = decode::decode(&frame).forward.unwrap();
+        assert_eq!(delta < 0, asked.delta_Bps < 0, "{name}");
+        lowered += u32::from(delta < asked.delta_Bps);
+        let seen = decode::decode(&out).forward.unwrap();
+        assert_eq!(seen.other_hops, asked.other_hops, "{name}");
+    }
+    assert!(lowered > 5, "{lowered}");
+    assert_eq!(router.counters().xcp_packets, 0);
+    assert_eq!((router.input_B(), router.link().started), (0, 0));
+    router.stand_aside(0);
+    router.send(&crossed::named("forward", UPSTREAM));
+    assert_eq!(router.counters().xcp_packets, 1);
+}
+
 /// As long as no packet came there is no control interval: 50 ms.
 #[test]
 fn a_new_one_waits_50_ms_for_a_probe() {

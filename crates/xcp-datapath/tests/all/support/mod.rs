@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xcp_datapath::intf::{
-    Cloud, Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink,
+    Cloud, Crowd, Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink,
 };
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::{self, Bench, Turn};
@@ -69,6 +69,15 @@ impl Router {
     /// Tells a virtual router of its cloud.
     pub fn tell(&self, cloud: Cloud) {
         self.write(".data.cloud", &cloud);
+    }
+
+    /// Has a virtual router stand aside until then.
+    pub fn stand_aside(&self, aside_ns: u64) {
+        let crowd = Crowd {
+            aside_ns,
+            ..Crowd::default()
+        };
+        self.write(".data.crowd", &crowd);
     }
 
     /// What to write into last_xcp_router.

@@ -40,6 +40,7 @@ fn reading() -> Reading {
         wait_ns: 3_500_000,
         free_bytes_per_s: 1_250_000,
         error_bytes_per_s: 125_000,
+        free_at_ns: monotonic_ns() - 2_000_000_000,
         routers: 2,
         base_probe: (1_000, 31_000),
     }
@@ -86,6 +87,7 @@ fn a_virtual_router_is_told_and_stands_aside() {
             assert!(status.age_ms >= Some(60.0), "{status:?}");
             assert_eq!((status.routers, status.free_bps), (2, 10_000_000));
             assert_eq!(status.error_bps, 1_000_000);
+            assert!(status.free_age_ms >= Some(2_060.0), "{status:?}");
             assert_eq!((status.wait_ms, status.xcp_packets), (3.5, 0));
             assert!(eventually(in_force), "told again");
             assert_eq!(the_only_one().input_rate_bps, 0);

@@ -3,13 +3,15 @@
 //! leave nothing behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
 
-use crate::command::Traces;
+use serde_json::Value;
+
+use crate::command::{xcp_within, Ran, Traces};
 use crate::common::turn;
 use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_datapath::testing::{can_run, eventually, skipped};
 
 #[test]
 fn the_same_file_runs_natively() {
@@ -98,6 +100,78 @@ fn ctrl_c_ends_a_native_run_as_cleanly() {
     assert!(!lab.path("out").exists());
     before.gone();
 }
+
+/// Real flows through a cloud: its edge's virtual router grants to them.
+#[test]
+fn a_cloud_is_crossed_natively() {
+    let _turn = turn();
+    let test = "native run with a cloud";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    let mut child = lab
+        .command(&[&lab.file("x.toml", CLOUD), "--native"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let edge = format!("xcp{}-r1", child.id());
+    let granted = || {
+        let shown = Ran::of(&mut xcp_within(&edge, "router show --json"));
+        // the namespace comes in a moment, the cloud is known after some trains
+        let all: Value = serde_json::from_str(&shown.out).unwrap_or_default();
+        let cloud = &all["clouds"][0];
+        let found = cloud["xcp_packets"].as_u64() > Some(1000);
+        found.then(|| cloud.clone())
+    };
+    let mut found = None;
+    let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+    eventually(|| {
+        found = granted();
+        found.is_some() || ended(&mut child)
+    });
+    if ended(&mut child) {
+        let mut said = String::new();
+        let mut err = child.stderr.take().unwrap();
+        err.read_to_string(&mut said).unwrap();
+        assert!(
+            said.contains("does not have the queue discipline"),
+            "{said}"
+        );
+        return skipped(test, &said);
+    }
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let cloud = found.expect("the virtual router grants to packets");
+    assert_eq!(
+        (&cloud["device"], &cloud["routers"]),
+        (&"r1-n1".into(), &1.into())
+    );
+    before.gone();
+}
+
+/// One flow; between the routers r0 and r1 is one that is not XCP.
+const CLOUD: &str = r#"
+name = "crossed"
+source = "a test"
+about = "a cloud without delays"
+duration_s = 600
+warmup_s = 0
+bottleneck = ["n1", "r1"]
+link = [
+    { between = ["s", "r0"] },
+    { between = ["r0", "n1"], rate_mbit = 40, queue_packets = 200 },
+    { between = ["n1", "r1"], rate_mbit = 20, queue_packets = 200, router = false },
+    { between = ["r1", "d"], rate_mbit = 40, queue_packets = 200 },
+]
+cloud = [{ between = ["r0", "r1"] }]
+flow = [{ name = "1", from = "s", to = "d" }]
+variant = [{ name = "xcp-i", control = "xcp", queue = "xcp", edges = true }]
+"#;
 
 /// Without a path to emulate, which would need netem.
 fn direct(experiment: &str) -> String {
