@@ -13,145 +13,134 @@ use crate::common::turn;
 use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
 use xcp_datapath::testing::{can_run, eventually, skipped};
 
-#[test]
-fn the_same_file_runs_natively() {
+/// On this host's kernel, in a folder; nothing is left behind.
+fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {
     let _turn = turn();
-    let test = "native run";
     if !can_run(test) {
         return;
     }
     let Some(before) = Traces::before(test) else {
         return;
     };
-    let lab = Lab::new();
-    let brief = direct(SHORT).replace("10\nwarmup_s = 4", "5\nwarmup_s = 0");
-    let ran = lab.run(&[
-        &lab.file("x.toml", &brief),
-        "--native",
-        "--json",
-        "--pcap",
-        "r-d",
-    ]);
-    if ran
-        .err
-        .contains("this kernel does not have the queue discipline")
-    {
-        return skipped(test, &ran.err);
-    }
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let result = ran.json();
-    assert_eq!(result["kernel"], release.trim());
-    let xcp = &result["variants"][0];
-    // how much passes in the time is up to the machine, but some does
-    assert!(number(&xcp["link_utilisation"]) > 0.0, "{xcp}");
-    let flows = xcp["flows"].as_array().unwrap();
-    assert_eq!(flows.len(), 2, "{xcp}");
-    for flow in flows {
-        assert_eq!(flow["control"], "xcp", "{xcp}");
-        assert!(number(&flow["goodput_bps"]) > 0.0, "{xcp}");
-    }
-    let capture = &result["captures"][0];
-    assert_eq!(capture["file"], "xcp-r-d.pcap");
-    // what was too fast for the capture is told
-    let told = ran.err.contains("xcp-r-d.pcap: ");
-    assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
-    assert!(number(&capture["packets"]) > 0.0, "{capture}");
-    if tshark_is_here(test) {
-        let (data, all) = packets_of(&lab, "xcp-r-d.pcap");
-        assert!(data > 0);
-        assert_eq!(capture["packets"], all, "{capture}");
-    }
-    assert_eq!(spaces(), 0, "namespaces of the lab");
+    body(test, &Lab::new());
     before.gone();
 }
 
 #[test]
+fn the_same_file_runs_natively() {
+    natively("native run", |test, lab| {
+        let brief = direct(SHORT).replace("10\nwarmup_s = 4", "5\nwarmup_s = 0");
+        let ran = lab.run(&[
+            &lab.file("x.toml", &brief),
+            "--native",
+            "--json",
+            "--pcap",
+            "r-d",
+        ]);
+        if ran
+            .err
+            .contains("this kernel does not have the queue discipline")
+        {
+            return skipped(test, &ran.err);
+        }
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let result = ran.json();
+        assert_eq!(result["kernel"], release.trim());
+        let xcp = &result["variants"][0];
+        // how much passes in the time is up to the machine, but some does
+        assert!(number(&xcp["link_utilisation"]) > 0.0, "{xcp}");
+        let flows = xcp["flows"].as_array().unwrap();
+        assert_eq!(flows.len(), 2, "{xcp}");
+        for flow in flows {
+            assert_eq!(flow["control"], "xcp", "{xcp}");
+            assert!(number(&flow["goodput_bps"]) > 0.0, "{xcp}");
+        }
+        let capture = &result["captures"][0];
+        assert_eq!(capture["file"], "xcp-r-d.pcap");
+        // what was too fast for the capture is told
+        let told = ran.err.contains("xcp-r-d.pcap: ");
+        assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
+        assert!(number(&capture["packets"]) > 0.0, "{capture}");
+        if tshark_is_here(test) {
+            let (data, all) = packets_of(lab, "xcp-r-d.pcap");
+            assert!(data > 0);
+            assert_eq!(capture["packets"], all, "{capture}");
+        }
+        assert_eq!(spaces(), 0, "namespaces of the lab");
+    });
+}
+
+#[test]
 fn ctrl_c_ends_a_native_run_as_cleanly() {
-    let _turn = turn();
-    let test = "native run and Ctrl-C";
-    if !can_run(test) {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let lab = Lab::new();
-    // it does not end by itself before the signal
-    let long = direct(SHORT).replace("duration_s = 10", "duration_s = 600");
-    let mut child = lab
-        .command(&[&lab.file("x.toml", &long), "--native"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let Some(line) = said.next() else {
-        panic!("it says nothing")
-    };
-    let line = line.unwrap();
-    if line.contains("this kernel does not have the queue discipline") {
-        child.wait().unwrap();
-        return skipped(test, &line);
-    }
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(spaces(), 0, "namespaces of the lab");
-    assert!(!lab.path("out").exists());
-    before.gone();
+    natively("native run and Ctrl-C", |test, lab| {
+        // it does not end by itself before the signal
+        let long = direct(SHORT).replace("duration_s = 10", "duration_s = 600");
+        let mut child = lab
+            .command(&[&lab.file("x.toml", &long), "--native"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let Some(line) = said.next() else {
+            panic!("it says nothing")
+        };
+        let line = line.unwrap();
+        if line.contains("this kernel does not have the queue discipline") {
+            child.wait().unwrap();
+            return skipped(test, &line);
+        }
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(spaces(), 0, "namespaces of the lab");
+        assert!(!lab.path("out").exists());
+    });
 }
 
 /// Real flows through a cloud: its edge's virtual router grants to them.
 #[test]
 fn a_cloud_is_crossed_natively() {
-    let _turn = turn();
-    let test = "native run with a cloud";
-    if !can_run(test) {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let lab = Lab::new();
-    let mut child = lab
-        .command(&[&lab.file("x.toml", CLOUD), "--native"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let edge = format!("xcp{}-r1", child.id());
-    let granted = || {
-        let shown = Ran::of(&mut xcp_within(&edge, "router show --json"));
-        // the namespace comes in a moment, the cloud is known after some trains
-        let all: Value = serde_json::from_str(&shown.out).unwrap_or_default();
-        let cloud = &all["clouds"][0];
-        let found = cloud["xcp_packets"].as_u64() > Some(1000);
-        found.then(|| cloud.clone())
-    };
-    let mut found = None;
-    let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
-    eventually(|| {
-        found = granted();
-        found.is_some() || ended(&mut child)
-    });
-    if ended(&mut child) {
-        let mut said = String::new();
-        let mut err = child.stderr.take().unwrap();
-        err.read_to_string(&mut said).unwrap();
-        assert!(
-            said.contains("does not have the queue discipline"),
-            "{said}"
+    natively("native run with a cloud", |test, lab| {
+        let mut child = lab
+            .command(&[&lab.file("x.toml", CLOUD), "--native"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let edge = format!("xcp{}-r1", child.id());
+        let granted = || {
+            let shown = Ran::of(&mut xcp_within(&edge, "router show --json"));
+            // the namespace comes in a moment, the cloud is known after some trains
+            let all: Value = serde_json::from_str(&shown.out).unwrap_or_default();
+            let cloud = &all["clouds"][0];
+            let found = cloud["xcp_packets"].as_u64() > Some(1000);
+            found.then(|| cloud.clone())
+        };
+        let mut found = None;
+        let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+        eventually(|| {
+            found = granted();
+            found.is_some() || ended(&mut child)
+        });
+        if ended(&mut child) {
+            let mut said = String::new();
+            let mut err = child.stderr.take().unwrap();
+            err.read_to_string(&mut said).unwrap();
+            assert!(
+                said.contains("does not have the queue discipline"),
+                "{said}"
+            );
+            return skipped(test, &said);
+        }
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let cloud = found.expect("the virtual router grants to packets");
+        assert_eq!(
+            (&cloud["device"], &cloud["routers"]),
+            (&"r1-n1".into(), &1.into())
         );
-        return skipped(test, &said);
-    }
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let cloud = found.expect("the virtual router grants to packets");
-    assert_eq!(
-        (&cloud["device"], &cloud["routers"]),
-        (&"r1-n1".into(), &1.into())
-    );
-    before.gone();
+    });
 }
 
 /// One flow; between the routers r0 and r1 is one that is not XCP.
