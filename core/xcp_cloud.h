@@ -16,11 +16,11 @@
  *
  * So L is found as it is for a link, by core/xcp_capacity.h: what came, while
  * no probe passed freely, else it is raised. It begins with A, after each time
- * without packets, and where it would be doubled, it is at most what came and
- * A, or 20 KB / d. (The paper has F = alpha d A - beta Q, with A as measured
- * for the cloud and Q of the link behind it. What several paths find free
- * there, each of them takes; and an A that is wrong stays wrong. Here it is
- * corrected a round trip later.)
+ * without packets; and where a link's would be doubled, it grows in steps of A,
+ * or of 20 KB / d if that is more, each when the last one was carried. (The
+ * paper has F = alpha d A - beta Q, with A as measured for the cloud and Q of
+ * the link behind it. What several paths find free there, each of them takes;
+ * and an A that is wrong stays wrong. Here it is corrected a round trip later.)
  *
  * Other virtual routers, at other edges, may share its bottleneck unseen. While
  * that is busy, each hands out, in place of the e of a link,
