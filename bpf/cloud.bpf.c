@@ -5,11 +5,11 @@
  *
  * A packet's way:
  *   1. while nothing is known of the cloud, it passes
- *   2. the clocks, as in bpf/router.bpf.c, unless others fill the cloud
+ *   2. the clocks, as in bpf/router.bpf.c, unless it stands aside
  *   3. a forward header with the upstream router in last_xcp_router counts, in
  *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
  *      So does that of the upstream's own packet, which no XCP router has seen:
- *      the cloud is beside its sender. While others fill it, the packet is not
+ *      the cloud is beside its sender. While it stands aside, the packet is not
  *      counted, and only a delta is lowered that is too large
  *   4. anything else passes untouched, and what has no last_xcp_router: the
  *      wire format `option-2005`
@@ -43,7 +43,7 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	struct xcp_capacity *capacity = &link.state.capacity;
 	__u64 d_ns = link.state.interval_ns, backlog_B;
 
-	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
+	xcp_crowd_look(&crowd, &cloud, now, d_ns);
 	xcp_cloud_bound(&cloud, capacity, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
@@ -70,11 +70,6 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 	return xcp_router_id(head + 8);
 }
 
-static __always_inline bool is_aside(void)
-{
-	return xcp_crowd_aside(&crowd, bpf_ktime_get_ns());
-}
-
 /* Is it of the upstream router? */
 static __always_inline bool is_upstream(struct __sk_buff *skb,
 					const struct found *f, __u32 last)
@@ -88,7 +83,7 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 				    bool aside)
 {
 	if (aside)
-		return xcp_crowd_delta(h, length_of(s));
+		return xcp_crowd_delta(&cloud, h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
 	return grant_slowly(cpu, h, s);
@@ -96,14 +91,13 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 
 /* The wire format `option`. */
 __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct share *s, struct found *f)
+			    struct share *s, struct found *f, bool aside)
 {
 	/* aligned as in edit_slowly of bpf/router.bpf.c */
 	struct {
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];
 	} __attribute__((aligned(4))) copy;
-	bool aside = is_aside();
 	struct xcp_forward h;
 	__u32 at, sum;
 
@@ -125,11 +119,10 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 /* The wire formats `header` and `header-2004`. */
 __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct share *s, struct found *f)
+			    struct share *s, struct found *f, bool aside)
 {
 	__u8 h[XCP_HEADER_MAX_LEN] = {};
 	struct xcp_header head = {};
-	bool aside = is_aside();
 	struct xcp_forward forward;
 	__s32 delta;
 
@@ -181,8 +174,8 @@ int xcp_virtual(struct __sk_buff *skb)
 	s.n = wire_packets(skb, bpf_cast_to_kern_ctx(skb));
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
 	if (f.protocol == IPPROTO_TCP)
-		cross_option(skb, cpu, &s, &f);
+		cross_option(skb, cpu, &s, &f, aside);
 	else
-		cross_header(skb, cpu, &s, &f);
+		cross_header(skb, cpu, &s, &f, aside);
 	return XCP_TC_NEXT;
 }

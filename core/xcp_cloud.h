@@ -45,6 +45,10 @@
  * average; half of it is for packets of which few are lost. Spread over W:
  *   delta <= size max(1 / (W RTT), 1 / (2 s cbrt(W)))
  *
+ * A buffer that holds less than 2 ms shows no queue, only losses. Whoever
+ * measures sees those of probes, and tells when more are lost than while this
+ * router stood aside: then it does, as it does for others' queues.
+ *
  * Whoever measures may end at any time. Then probes come no more, and after
  *   max(2 d, 50 ms)
  * it stands aside too. It touches nothing then, so the cloud's routers count as
@@ -79,6 +83,12 @@
 /* A wait counts as at most 100 s. */
 #define XCP_CLOUD_WAIT_MAX_NS (100 * XCP_NSEC_PER_SEC)
 
+/* Bits of xcp_cloud.flags. */
+enum xcp_cloud_flag {
+	XCP_CLOUD_LOSSY = 1, /* this router is to blame for lost packets */
+	XCP_CLOUD_NOT_HELD_BACK = 2, /* for experiments: aside, lower nothing */
+};
+
 /* What is known of a cloud; whoever measures writes it. */
 struct xcp_cloud {
 	uint64_t told_ns; /* when a probe last came, 0: none */
@@ -91,7 +101,7 @@ struct xcp_cloud {
 	uint64_t base_sent_ns;
 	uint64_t base_received_ns;
 	uint32_t routers; /* in it, that are not XCP */
-	uint32_t unused;
+	uint32_t flags; /* enum xcp_cloud_flag */
 };
 
 /* Whose queue it is. */
@@ -104,9 +114,12 @@ struct xcp_crowd {
 };
 
 /* Takes in a look at a cloud, at now_ns; d is the control interval. */
-XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
-			       uint64_t now_ns, uint64_t d_ns)
+XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c,
+			       const struct xcp_cloud *cloud, uint64_t now_ns,
+			       uint64_t d_ns)
 {
+	uint64_t wait_ns = cloud->wait_ns;
+
 	c->min_wait_ns = xcp_min(c->min_wait_ns, wait_ns);
 	if (xcp_excess(now_ns, c->start_ns) < d_ns)
 		return;
@@ -118,7 +131,8 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
 	c->min_wait_ns = wait_ns;
 	if (xcp_excess(now_ns, c->aside_ns) > XCP_CROWD_MOST_NS)
 		c->tries = 0;
-	if (c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
+	if (!(cloud->flags & XCP_CLOUD_LOSSY) &&
+	    c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
 		return;
 	c->full = 0;
 	c->aside_ns = now_ns + (XCP_CROWD_FIRST_NS << (c->tries & 7));
@@ -126,11 +140,12 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
 }
 
 /* The delta that a packet of this size leaves with while it stands aside. */
-XCP_INLINE int32_t xcp_crowd_delta(const struct xcp_forward *h, uint64_t size_B)
+XCP_INLINE int32_t xcp_crowd_delta(const struct xcp_cloud *c,
+				   const struct xcp_forward *h, uint64_t size_B)
 {
 	uint64_t window, reno_Bps, cubic_Bps;
 
-	if (h->delta < 0)
+	if (h->delta < 0 || c->flags & XCP_CLOUD_NOT_HELD_BACK)
 		return h->delta;
 	if (!h->rtt || !h->x)
 		return 0;

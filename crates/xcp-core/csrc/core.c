@@ -58,7 +58,7 @@ const struct layout xcp_core_layout[25] = {
 	LAYOUT(packet, unused),
 	LAYOUT(xcp_2005, cwnd),
 	LAYOUT(xcp_header, length),
-	LAYOUT(xcp_cloud, unused),
+	LAYOUT(xcp_cloud, flags),
 	LAYOUT(xcp_crowd, tries),
 };
 
@@ -234,12 +234,12 @@ EXPORT(uint64_t, cloud_least, const struct xcp_cloud *c, uint64_t link_Bps,
 	return xcp_cloud_least(c, link_Bps, d_ns);
 }
 
-EXPORT(int32_t, crowd_delta, int32_t delta, uint32_t rtt, uint32_t x,
-       uint64_t size_B)
+EXPORT(int32_t, crowd_delta, const struct xcp_cloud *c, int32_t delta,
+       uint32_t rtt, uint32_t x, uint64_t size_B)
 {
 	struct xcp_forward h = {.rtt = rtt, .x = x, .delta = delta};
 
-	return xcp_crowd_delta(&h, size_B);
+	return xcp_crowd_delta(c, &h, size_B);
 }
 
 EXPORT(void, cloud_bound, const struct xcp_cloud *c, struct xcp_router_state *s)
@@ -253,10 +253,10 @@ EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,
 	return xcp_cloud_over(c, flows, d_ns);
 }
 
-EXPORT(void, crowd_look, struct xcp_crowd *c, uint64_t wait_ns, uint64_t now_ns,
-       uint64_t d_ns)
+EXPORT(void, crowd_look, struct xcp_crowd *c, const struct xcp_cloud *cloud,
+       uint64_t now_ns, uint64_t d_ns)
 {
-	xcp_crowd_look(c, wait_ns, now_ns, d_ns);
+	xcp_crowd_look(c, cloud, now_ns, d_ns);
 }
 
 EXPORT(bool, crowd_aside, const struct xcp_crowd *c, uint64_t now_ns)

@@ -23,11 +23,16 @@ pub struct Cloud {
     pub base_received_ns: u64,
     /// Routers in it that are not XCP.
     pub routers: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// [`Cloud::LOSSY`], [`Cloud::NOT_HELD_BACK`].
+    pub flags: u32,
 }
 
 impl Cloud {
+    /// Packets are lost for which the virtual router is to blame.
+    pub const LOSSY: u32 = 1;
+    /// While it stands aside, no delta is lowered: for experiments.
+    pub const NOT_HELD_BACK: u32 = 2;
+
     /// Whether the last probe is young enough, where control intervals have
     /// `d_ns`.
     #[must_use]
@@ -52,6 +57,14 @@ impl Cloud {
         unsafe { ffi::xcp_core_cloud_over(self, flows, d_ns) }
     }
 
+    /// What a packet of this RTT and X, ticks, and size leaves with of a delta, B/s,
+    /// while the virtual router stands aside.
+    #[must_use]
+    pub fn held_back_Bps(&self, delta_Bps: i32, rtt: u32, x: u32, size_B: u64) -> i32 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_crowd_delta(self, delta_Bps, rtt, x, size_B) }
+    }
+
     /// Its backlog, B, where it carries `link_Bps`, below 2^44.
     #[must_use]
     pub fn backlog_B(&self, link_Bps: u64) -> u64 {
@@ -73,18 +86,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Takes in what the last probe has waited.
-    pub fn look(&mut self, wait_ns: u64, now_ns: u64, d_ns: u64) {
-        // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_crowd_look(self, wait_ns, now_ns, d_ns) }
-    }
-
-    /// What a packet of this RTT and X, ticks, and size leaves with meanwhile of a
-    /// delta, B/s.
-    #[must_use]
-    pub fn delta_Bps(delta_Bps: i32, rtt: u32, x: u32, size_B: u64) -> i32 {
-        // SAFETY: numbers only.
-        unsafe { ffi::xcp_core_crowd_delta(delta_Bps, rtt, x, size_B) }
+    /// Takes in what is known of the cloud.
+    pub fn look(&mut self, cloud: &Cloud, now_ns: u64, d_ns: u64) {
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_crowd_look(self, cloud, now_ns, d_ns) }
     }
 
     /// Whether the virtual router stands aside.

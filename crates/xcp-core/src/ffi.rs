@@ -97,8 +97,14 @@ extern "C" {
     pub(crate) fn xcp_core_cloud_least(c: *const Cloud, link_Bps: u64, d_ns: u64) -> u64;
     pub(crate) fn xcp_core_cloud_bound(c: *const Cloud, s: *mut State);
     pub(crate) fn xcp_core_cloud_over(c: *const Cloud, flows: u32, d_ns: u64) -> u64;
-    pub(crate) fn xcp_core_crowd_look(c: *mut Crowd, wait_ns: u64, now_ns: u64, d_ns: u64);
-    pub(crate) fn xcp_core_crowd_delta(delta: i32, rtt: u32, x: u32, size_B: u64) -> i32;
+    pub(crate) fn xcp_core_crowd_look(c: *mut Crowd, cloud: *const Cloud, now_ns: u64, d_ns: u64);
+    pub(crate) fn xcp_core_crowd_delta(
+        c: *const Cloud,
+        delta: i32,
+        rtt: u32,
+        x: u32,
+        size_B: u64,
+    ) -> i32;
     pub(crate) fn xcp_core_crowd_aside(c: *const Crowd, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_cloud_backlog(c: *const Cloud, link_Bps: u64) -> u64;
 
@@ -263,7 +269,7 @@ mod tests {
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),
             Layout(size_of::<Option2005>(), offset_of!(Option2005, cwnd)),
             Layout(size_of::<Head>(), offset_of!(Head, length)),
-            Layout(size_of::<Cloud>(), offset_of!(Cloud, unused)),
+            Layout(size_of::<Cloud>(), offset_of!(Cloud, flags)),
             Layout(size_of::<Crowd>(), offset_of!(Crowd, tries)),
         ];
         // SAFETY: a constant of C, never written.

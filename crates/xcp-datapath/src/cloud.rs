@@ -35,6 +35,9 @@ const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "crowd"];
 /// No control interval is shorter: some probes have to come in each, and where few
 /// are granted they come every 13 ms.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
+/// `enum xcp_cloud_flag` of core/xcp_cloud.h.
+const LOSSY: u32 = 1;
+const NOT_HELD_BACK: u32 = 2;
 /// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
 const PATIENCE_NS: u64 = 50_000_000;
 
@@ -56,6 +59,10 @@ pub struct Reading {
     pub base_probe: (u64, u64),
     /// Routers in the cloud.
     pub routers: u8,
+    /// Packets are lost for which this virtual router is to blame: it stands aside.
+    pub lossy: bool,
+    /// While it stands aside, it lowers no delta: for experiments.
+    pub not_held_back: bool,
 }
 
 /// A virtual router that is there; it stays when this is dropped.
@@ -65,6 +72,7 @@ pub struct Virtual {
     /// The device that the upstream router's packets come in by.
     pub device: String,
     map: MapHandle,
+    crowd: MapHandle,
 }
 
 impl Virtual {
@@ -91,6 +99,7 @@ impl Virtual {
         }
         Ok(Self {
             map: object::pinned_map(&dir.join("cloud"))?,
+            crowd: object::pinned_map(&dir.join("crowd"))?,
             device: device.name,
             dir,
         })
@@ -110,9 +119,23 @@ impl Virtual {
             base_sent_ns: reading.base_probe.0,
             base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
-            unused: 0,
+            flags: if reading.lossy { LOSSY } else { 0 }
+                | if reading.not_held_back {
+                    NOT_HELD_BACK
+                } else {
+                    0
+                },
         };
         object::write_record(&self.map, &record)
+    }
+
+    /// Whether it stands aside at this time, ns on the monotonic clock.
+    ///
+    /// # Errors
+    /// Its map cannot be read.
+    pub fn is_aside(&self, now_ns: u64) -> Result<bool> {
+        let crowd: Crowd = object::read_record(&self.crowd, 0)?;
+        Ok(now_ns < crowd.aside_ns)
     }
 
     /// Takes it away.
@@ -193,7 +216,8 @@ pub enum State {
     Granting,
     /// Too little is known of the cloud now: packets pass untouched.
     Unknown,
-    /// Other traffic fills the cloud's queue: packets pass untouched.
+    /// Other traffic fills the cloud's queue, or packets are lost in it without one:
+    /// it stands aside.
     Crowded,
 }
 

@@ -92,7 +92,7 @@ record! {
         base_sent_ns: u64,
         base_received_ns: u64,
         routers: u32,
-        unused: u32,
+        flags: u32,
     }
 
     /// `struct xcp_crowd`.

@@ -110,6 +110,13 @@ impl Edge {
         }
     }
 
+    /// Whether the virtual router of that cloud grants now, or stands aside.
+    pub fn set_grants(&mut self, upstream: IpAddr, grants: bool) {
+        if let Some(cloud) = self.clouds.get_mut(&upstream) {
+            cloud.set_grants(grants);
+        }
+    }
+
     /// Asks this upstream edge no more. Returns the bye to send.
     pub fn forget(&mut self, now_ns: u64, upstream: IpAddr) -> Option<Datagram> {
         let mut cloud = self.clouds.remove(&upstream)?;

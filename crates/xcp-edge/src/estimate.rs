@@ -64,8 +64,8 @@ pub struct Estimate {
     /// When the last one came.
     seen_ns: u64,
     found: Option<Found>,
-    /// What XCP got while a queue stood.
-    full_Bps: Option<f64>,
+    /// Whether a queue stands.
+    is_full: bool,
     asked: u64,
 }
 
@@ -90,20 +90,15 @@ impl Estimate {
         }
     }
 
-    /// A control interval is over: the least queueing delay in it, how fast XCP
-    /// packets arrived, and how many were lost.
-    pub fn on_interval(&mut self, least_ns: Option<u64>, xcp_Bps: f64, lost: u64) {
-        let full = match least_ns {
-            Some(least_ns) => least_ns > STANDING_NS,
-            None => lost > 0,
-        };
-        self.full_Bps = full.then_some(xcp_Bps);
+    /// An interval is over: the least queueing delay in it, if there was a probe.
+    pub fn on_interval(&mut self, least_ns: Option<u64>) {
+        self.is_full = least_ns.is_some_and(|least_ns| least_ns > STANDING_NS);
     }
 
-    /// What the cloud carries for XCP, B/s, where a queue that stood shows it.
+    /// Whether a queue stands: then nothing is free.
     #[must_use]
-    pub fn full_Bps(&self) -> Option<f64> {
-        self.full_Bps
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// How old the last train is, ns.
@@ -228,9 +223,9 @@ impl Estimate {
 
 impl Source for Estimate {
     fn estimate_Bps(&self, now_ns: u64) -> Option<f64> {
-        match self.full_Bps {
-            Some(_) => Some(0.0),
-            None => self.trains_Bps(now_ns),
+        match self.is_full {
+            true => Some(0.0),
+            false => self.trains_Bps(now_ns),
         }
     }
 }

@@ -37,8 +37,19 @@ pub struct Options {
     pub upstream: Vec<IpAddr>,
     /// Where [`crate::desk`] is.
     pub socket: PathBuf,
-    /// What estimates are made wrong by, at most, as a part of them: for experiments.
+    /// What is otherwise in experiments.
+    pub trial: Trial,
+}
+
+/// What experiments change: nothing by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trial {
+    /// What estimates are made wrong by, at most, as a part of them.
     pub error: f64,
+    /// Virtual routers that stand aside lower no delta.
+    pub not_held_back: bool,
+    /// Virtual routers are not told of losses.
+    pub deaf_to_losses: bool,
 }
 
 /// Whether to go on.
@@ -80,7 +91,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
         unreachable: Vec::new(),
         routes_ns: 0,
         unsent: 0,
-        virtuals: Virtuals::new(options.error),
+        virtuals: Virtuals::new(options.trial),
     };
     notify::tell("READY=1");
     ready();
@@ -172,8 +183,9 @@ impl Daemon {
                 if let Ok(Some(answer)) = self.edge.receive(now.now_ns, &arrived) {
                     answers.push(answer);
                 }
+                let upstream = received.from.ip();
                 self.virtuals
-                    .heard(&self.edge, received.from.ip(), received.device, now.now_ns);
+                    .heard(&mut self.edge, upstream, received.device, now.now_ns);
             }
         }
         answers.iter().for_each(|answer| self.send(answer));

@@ -11,6 +11,8 @@ use xcp_datapath::router;
 use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
+use crate::daemon::Trial;
+
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.
 const EDGE_NS: u64 = 5_000_000_000;
@@ -33,17 +35,16 @@ pub(crate) struct Virtuals {
     there: BTreeMap<IpAddr, There>,
     edge_ns: u64,
     failure: Option<String>,
-    error: f64,
+    trial: Trial,
 }
 
 impl Virtuals {
-    /// With estimates that are made wrong by up to this part.
-    pub(crate) fn new(error: f64) -> Self {
+    pub(crate) fn new(trial: Trial) -> Self {
         Self {
             there: BTreeMap::new(),
             edge_ns: 0,
             failure: None,
-            error,
+            trial,
         }
     }
 
@@ -65,7 +66,7 @@ impl Virtuals {
     }
 
     /// An upstream edge has sent something, which came in by this device.
-    pub(crate) fn heard(&mut self, edge: &Edge, upstream: IpAddr, device: u32, now_ns: u64) {
+    pub(crate) fn heard(&mut self, edge: &mut Edge, upstream: IpAddr, device: u32, now_ns: u64) {
         let Some(cloud) = edge.cloud(upstream) else {
             return;
         };
@@ -74,28 +75,30 @@ impl Virtuals {
             return;
         }
         let told = self.tell(cloud, upstream, device, now_ns);
+        edge.set_grants(upstream, *told.as_ref().unwrap_or(&false));
         self.note(told);
     }
 
+    /// Returns whether it grants.
     fn tell(
         &mut self,
         cloud: &Cloud,
         upstream: IpAddr,
         device: u32,
         now_ns: u64,
-    ) -> xcp_datapath::Result<()> {
+    ) -> xcp_datapath::Result<bool> {
         let wrong = Wrong {
             source: cloud.estimate(),
-            error: self.error,
+            error: self.trial.error,
             interval_ns: WRONG_NS,
             seed: device.into(),
         };
         let free_Bps = wrong.estimate_Bps(now_ns);
         let (Some(wait_ns), Some(routers)) = (cloud.queue_ns(), cloud.routers()) else {
-            return Ok(());
+            return Ok(false);
         };
         if routers == 0 {
-            return self.remove(upstream);
+            return self.remove(upstream).map(|()| false);
         }
         let device = if_indextoname(device).unwrap_or_default();
         let device = device.to_string_lossy();
@@ -106,7 +109,7 @@ impl Virtuals {
         let there = match self.there.entry(upstream) {
             Entry::Occupied(there) => there.into_mut(),
             // it would have nothing to begin with
-            Entry::Vacant(_) if free_Bps.is_none() => return Ok(()),
+            Entry::Vacant(_) if free_Bps.is_none() => return Ok(false),
             Entry::Vacant(place) => place.insert(There {
                 router: Virtual::add(&device, upstream)?,
                 probes: 0,
@@ -123,7 +126,10 @@ impl Virtuals {
             free_at_ns: now_ns - cloud.estimate().age_ns(now_ns).unwrap_or(now_ns),
             routers,
             base_probe: cloud.base_probe().unwrap_or_default(),
-        })
+            lossy: cloud.losses().to_blame() && !self.trial.deaf_to_losses,
+            not_held_back: self.trial.not_held_back,
+        })?;
+        Ok(!there.router.is_aside(now_ns)?)
     }
 
     /// Takes those away that have not been told anything for long, and those of
@@ -156,7 +162,7 @@ impl Virtuals {
         }
     }
 
-    fn note(&mut self, done: xcp_datapath::Result<()>) {
+    fn note<T>(&mut self, done: xcp_datapath::Result<T>) {
         if let Err(e) = done {
             self.failure = Some(e.to_string());
         }

@@ -46,6 +46,7 @@ const HOUSE: &[(&str, &str)] = house![
     "xcpi-accuracy",
     "xcpi-asymmetric",
     "xcpi-shallow",
+    "xcpi-corruption",
     "xcpi-restart",
     "mixed-formats",
     "sharing",

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use xcp_datapath::cloud::State;
 use xcp_edge::message::Key;
-use xcp_edged::daemon::{self, Options, Turn};
+use xcp_edged::daemon::{self, Options, Trial, Turn};
 
-use crate::experiment::{Cloud, Event, Experiment, Variant};
+use crate::experiment::{Cloud, EdgePart, Event, Experiment, Variant};
 use crate::stage::{address, enter, Stage};
 use crate::{interrupt, Error, Result};
 
@@ -44,7 +44,7 @@ struct Daemon {
 
 /// The daemons of all edges, by their nodes.
 pub struct Edges {
-    error: f64,
+    trial: Trial,
     daemons: BTreeMap<String, Daemon>,
     /// Those that were killed, and who watches what becomes of their clouds.
     fallen: Vec<JoinHandle<xcp_edged::Result<()>>>,
@@ -55,7 +55,11 @@ impl Edges {
     /// Starts those that a variant has, and waits until they know their clouds.
     pub fn start(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
         let mut edges = Self {
-            error: variant.estimate_error,
+            trial: Trial {
+                error: variant.estimate_error,
+                not_held_back: variant.edges_without.contains(&EdgePart::HoldBack),
+                deaf_to_losses: variant.edges_without.contains(&EdgePart::Losses),
+            },
             daemons: BTreeMap::new(),
             fallen: Vec::new(),
             watchers: Vec::new(),
@@ -121,7 +125,7 @@ impl Edges {
             key: Key::new(&[1; 32]).map_err(|e| Error::new("key", e.to_string(), "report this"))?,
             upstream: daemon.upstream.clone(),
             socket: PathBuf::from(format!("/run/xcp-edged-{}", stage.space_name(node))),
-            error: self.error,
+            trial: self.trial,
         };
         let next = Arc::new(AtomicU8::new(ON));
         daemon.next = next.clone();

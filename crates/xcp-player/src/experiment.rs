@@ -208,6 +208,10 @@ pub struct Variant {
     /// The part by which what edges have found free is made wrong, at most.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimate_error: f64,
+    /// What edges do not do: what it is for is shown.
+    #[cfg(feature = "edges")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges_without: Vec<EdgePart>,
     /// Links with `router = false` have an XCP router too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub all_routers: bool,
@@ -281,6 +285,17 @@ fn is_false(value: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
+}
+
+/// What edges can leave out.
+#[cfg(feature = "edges")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgePart {
+    /// To lower what others have granted while they stand aside.
+    HoldBack,
+    /// To stand aside where packets are lost without a queue.
+    Losses,
 }
 
 /// How flows open their sockets.

@@ -102,16 +102,16 @@ fn a_cloud_told_in_the_future_is_known() {
     }
 }
 
-/// Looks every 10 ms for so many intervals at a cloud where probes wait as long
-/// as `wait_ns` says for the time; when it stood aside.
-fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
+/// Looks every 10 ms for so many intervals at a cloud that is at each time as `cloud`
+/// says; for how many seconds it stood aside.
+fn asides(intervals: u64, cloud: impl Fn(u64) -> Cloud) -> Vec<u64> {
     let mut crowd = Crowd::default();
     let mut found = Vec::new();
     let mut now_ns = D_NS;
     while now_ns < intervals * D_NS {
         let aside = crowd.is_aside(now_ns);
         if !aside {
-            crowd.look(wait_ns(now_ns), now_ns, D_NS);
+            crowd.look(&cloud(now_ns), now_ns, D_NS);
             if crowd.is_aside(now_ns) {
                 found.push((crowd.aside_ns - now_ns) / NS_PER_MS / 1_000);
             }
@@ -127,7 +127,7 @@ fn aside_a_flow_grows_as_tcp_does() {
     const SECOND: u32 = 1 << 28; // ticks
     const SIZE_B: u64 = 1500;
     let packets_per_s = |window: u32, rtt: u32| {
-        let granted = Crowd::delta_Bps(i32::MAX, rtt, rtt / window, SIZE_B);
+        let granted = Cloud::default().held_back_Bps(i32::MAX, rtt, rtt / window, SIZE_B);
         // so many packets in an RTT, each of which adds granted RTT to the window
         f64::from(granted) * f64::from(window) / SIZE_B as f64
     };
@@ -144,7 +144,7 @@ fn aside_a_flow_grows_as_tcp_does() {
             "{window}: {found}, {want}"
         );
     }
-    let of = |delta, rtt, x| Crowd::delta_Bps(delta, rtt, x, SIZE_B);
+    let of = |delta, rtt, x| Cloud::default().held_back_Bps(delta, rtt, x, SIZE_B);
     assert_eq!(of(151, SECOND, SECOND / 125), 150);
     assert_eq!(of(50, SECOND, SECOND / 125), 50);
     assert_eq!(of(-5, SECOND, SECOND / 125), -5);
@@ -152,21 +152,44 @@ fn aside_a_flow_grows_as_tcp_does() {
     assert_eq!((of(1, 0, 1), of(1, 1, 0), of(-1, 0, 0)), (0, 0, -1));
     // a sender with the largest window
     assert_eq!(of(i32::MAX, u32::MAX, 1), 0);
+    let without = Cloud {
+        flags: Cloud::NOT_HELD_BACK,
+        ..Cloud::default()
+    };
+    assert_eq!(
+        without.held_back_Bps(i32::MAX, SECOND, SECOND, SIZE_B),
+        i32::MAX
+    );
 }
 
 /// 12 intervals, then 10 s, 20 s and so on.
 #[test]
 fn a_queue_that_stays_is_others() {
-    assert_eq!(asides(3_000, |_| D_NS), [10, 20, 40, 80, 160, 160, 160]);
-    assert!(asides(12, |_| D_NS).is_empty());
+    assert_eq!(
+        asides(3_000, |_| waited(D_NS)),
+        [10, 20, 40, 80, 160, 160, 160]
+    );
+    assert!(asides(12, |_| waited(D_NS)).is_empty());
+}
+
+/// At once, since whoever told it has counted for long enough; as long as for a queue.
+#[test]
+fn losses_that_it_is_to_blame_for_have_it_stand_aside() {
+    let lossy = Cloud {
+        flags: Cloud::LOSSY,
+        ..Cloud::default()
+    };
+    assert_eq!(asides(3, |_| lossy), [10]);
+    assert_eq!(asides(3_000, |_| lossy), [10, 20, 40, 80, 160, 160, 160]);
 }
 
 /// What virtual routers leave in the queue, and what an overload has left there.
 #[test]
 fn a_queue_of_xcp_is_no_crowd() {
-    assert!(asides(3_000, |_| D_NS / 4).is_empty());
+    assert!(asides(3_000, |_| waited(D_NS / 4)).is_empty());
     let overload = |now_ns: u64| now_ns / D_NS % 20 < 8;
-    assert!(asides(3_000, |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 }).is_empty());
+    let wait_ns = |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 };
+    assert!(asides(3_000, |now_ns| waited(wait_ns(now_ns))).is_empty());
 }
 
 /// What is handed out beyond what came: 20 KB per flow and interval, less the more
@@ -192,7 +215,8 @@ fn a_long_queue_is_not_added_to() {
 #[test]
 fn a_crowd_that_is_long_over_is_forgotten() {
     let crowded = |now_ns: u64| (now_ns / (1_500 * D_NS)).is_multiple_of(2);
-    let found = asides(3_500, |now_ns| if crowded(now_ns) { D_NS } else { 0 });
+    let wait_ns = |now_ns| if crowded(now_ns) { D_NS } else { 0 };
+    let found = asides(3_500, |now_ns| waited(wait_ns(now_ns)));
     assert_eq!(found.iter().filter(|s| **s == 10).count(), 2, "{found:?}");
 }
 

@@ -8,6 +8,7 @@ use super::Arrived;
 use crate::conversation::{Asker, Counters, Heard, Ignored, REFRESH_NS};
 use crate::delay::Delay;
 use crate::estimate::{Estimate, Source};
+use crate::losses::Losses;
 use crate::message::{
     self, overhead_B, Ask, Body, Error, Key, Message, Path, Probe, Report, MIN_PROBE_LENGTH, SINGLE,
 };
@@ -56,6 +57,9 @@ pub struct Cloud {
     asker: Asker,
     delay: Delay,
     estimate: Estimate,
+    losses: Losses,
+    /// Whether its virtual router grants.
+    grants: bool,
     ttl: Option<u8>,
     arriving: Option<Arriving>,
     /// A train that is over, and until when packets of it may come.
@@ -81,6 +85,8 @@ impl Cloud {
             asker: Asker::new(key, seed, Path::new(local, upstream), ask, now_ns)?,
             delay: Delay::default(),
             estimate,
+            losses: Losses::default(),
+            grants: false,
             ttl: None,
             arriving: None,
             over: None,
@@ -120,6 +126,16 @@ impl Cloud {
     #[must_use]
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
+    }
+
+    /// What is known of lost probes.
+    #[must_use]
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub(super) fn set_grants(&mut self, grants: bool) {
+        self.grants = grants;
     }
 
     /// The queueing delay that the last single probe has met, ns.
@@ -180,9 +196,10 @@ impl Cloud {
         if now_ns >= self.interval_ns {
             self.interval_ns = now_ns + INTERVAL_NS;
             let least_ns = self.delay.take_least_ns();
-            let was_full = self.estimate.full_Bps().is_some();
-            self.estimate.on_interval(least_ns, 0.0, 0);
-            if was_full != self.estimate.full_Bps().is_some() {
+            self.losses.on_interval(self.grants);
+            let was_full = self.estimate.is_full();
+            self.estimate.on_interval(least_ns);
+            if was_full != self.estimate.is_full() {
                 self.ask_anew(now_ns);
             }
         }
@@ -212,6 +229,7 @@ impl Cloud {
     fn on_probe(&mut self, now_ns: u64, sequence: u64, probe: &Probe, received_ns: u64) {
         self.probes += 1;
         if probe.number == SINGLE {
+            self.losses.on_probe(sequence, probe.train);
             return self.delay.on_probe(probe.sent_ns, received_ns);
         }
         let is_over = |(number, until_ns)| number == probe.train && now_ns < until_ns;
@@ -292,7 +310,7 @@ impl Cloud {
     fn ask_anew(&mut self, now_ns: u64) -> bool {
         let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
         let mut train = self.estimate.next_train(now_ns);
-        if self.estimate.full_Bps().is_some() {
+        if self.estimate.is_full() {
             train.packets = 0;
         }
         // an ask that cannot be made leaves the last one

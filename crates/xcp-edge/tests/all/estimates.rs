@@ -234,15 +234,14 @@ fn an_estimate_is_stale_without_trains() {
 fn while_a_queue_stands_nothing_is_free() {
     let mut estimate = Estimate::default();
     estimate.on_train(0, free_train());
-    for (least_ns, lost, full) in [
-        (Some(0), 5, false),
-        (Some(5_000_000), 0, true),
-        (Some(1_000_000), 0, false),
-        (None, 1, true),
-        (None, 0, false),
+    for (least_ns, full) in [
+        (Some(0), false),
+        (Some(5_000_000), true),
+        (Some(1_000_000), false),
+        (None, false),
     ] {
-        estimate.on_interval(least_ns, 3e6, lost);
-        assert_eq!(estimate.full_Bps(), full.then_some(3e6));
+        estimate.on_interval(least_ns);
+        assert_eq!(estimate.is_full(), full);
         assert_eq!(estimate.estimate_Bps(0) == Some(0.0), full);
     }
 }

@@ -9,6 +9,7 @@ mod dissector;
 mod edges;
 mod estimates;
 mod golden;
+mod losses;
 mod messages;
 mod random;
 mod simulated;
