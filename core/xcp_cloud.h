@@ -65,7 +65,7 @@
 
 /* Less is what a probe waits behind a full packet or two: at 10 Mb/s 1.2 ms. */
 #define XCP_CLOUD_FREE_NS 2000000ULL
-/* Some probes, where few are granted: they come every 13 ms. */
+/* Some probes, where few are granted: they come every 16 ms. */
 #define XCP_CLOUD_PATIENCE_NS 50000000ULL
 /* What a flow has too much in an RTT; 1.5 times that stands in the queue. */
 #define XCP_CLOUD_OVER_B XCP_CAPACITY_STEP_B
@@ -120,6 +120,11 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c,
 {
 	uint64_t wait_ns = cloud->wait_ns;
 
+	/* nothing came for long: it is another queue now */
+	if (xcp_excess(now_ns, c->start_ns) / XCP_CROWD_FULL > d_ns) {
+		c->full = 0;
+		c->min_wait_ns = wait_ns;
+	}
 	c->min_wait_ns = xcp_min(c->min_wait_ns, wait_ns);
 	if (xcp_excess(now_ns, c->start_ns) < d_ns)
 		return;

@@ -33,10 +33,10 @@ const MAPS: [(&str, &str); 6] = [
 /// What commands read of them.
 const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "crowd"];
 /// No control interval is shorter: some probes have to come in each, and where few
-/// are granted they come every 13 ms.
+/// are granted they come every 16 ms.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
 /// `enum xcp_cloud_flag` of core/xcp_cloud.h.
-const LOSSY: u32 = 1;
+pub const LOSSY: u32 = 1;
 const NOT_HELD_BACK: u32 = 2;
 /// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
 const PATIENCE_NS: u64 = 50_000_000;
@@ -69,21 +69,24 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Virtual {
     dir: PathBuf,
-    /// The device that the upstream router's packets come in by.
-    pub device: String,
+    /// The number of the device that the upstream router's packets come in by.
+    pub ifindex: u32,
     map: MapHandle,
     crowd: MapHandle,
 }
 
 impl Virtual {
-    /// Adds the virtual router of an upstream router's packets that come in by a
-    /// device, or takes over the one that is there.
+    /// Adds the virtual router of an upstream router's packets that come in by this
+    /// device, or takes over the one that is there. None while another command changes
+    /// something: nothing is waited for.
     ///
     /// # Errors
     /// No such device, or the kernel refuses the program.
-    pub fn add(dev: &str, upstream: IpAddr) -> Result<Self> {
+    pub fn add(dev: &str, upstream: IpAddr) -> Result<Option<Self>> {
         error::require_root("xcp edged")?;
-        let _turn = Turn::take()?;
+        let Some(_turn) = Turn::at_once()? else {
+            return Ok(None);
+        };
         sweep();
         let device = Device::find(dev)?;
         let part = part(device.index, upstream)?;
@@ -97,12 +100,12 @@ impl Virtual {
                 let _ = take_down(&dir);
             })?;
         }
-        Ok(Self {
+        Ok(Some(Self {
             map: object::pinned_map(&dir.join("cloud"))?,
             crowd: object::pinned_map(&dir.join("crowd"))?,
-            device: device.name,
+            ifindex: device.index,
             dir,
-        })
+        }))
     }
 
     /// Tells it what a probe has found.
@@ -138,30 +141,52 @@ impl Virtual {
         Ok(now_ns < crowd.aside_ns)
     }
 
-    /// Takes it away.
+    /// Takes it away; or leaves that to [`clear_old`], while another command changes
+    /// something.
     ///
     /// # Errors
     /// What is pinned cannot be removed.
     pub fn del(self) -> Result<()> {
-        let _turn = Turn::take()?;
-        take_down(&self.dir)
+        match Turn::at_once()? {
+            Some(_turn) => take_down(&self.dir),
+            None => Ok(()),
+        }
     }
 }
 
-/// The last [`Reading::base_probe`] of this upstream router, where the virtual router
-/// of a daemon that was killed is still there.
+/// The last [`Reading::base_probe`] of this upstream router and its routers, where the
+/// virtual router of a daemon that was killed is still there.
 #[must_use]
-pub fn base_probe(upstream: IpAddr) -> Option<(u64, u64)> {
+pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
     let name = format!("-{:08x}", id(upstream));
-    let dir = pinned::folders("cloud")
+    let here = pinned::folders("cloud")
         .filter(|dir| name_of(dir).ends_with(&name))
-        .find(|dir| pinned::here(dir, Direction::Ingress).is_some())?;
-    if !layout::is_ours(&dir, &object::CLOUD, &RECORDS).ok()? {
+        .filter(|dir| pinned::here(dir, Direction::Ingress).is_some());
+    let cloud = here
+        .filter_map(|dir| known(&dir))
+        .max_by_key(|cloud| cloud.told_ns)?;
+    let probe = (cloud.base_sent_ns, cloud.base_received_ns);
+    (probe.0 > 0).then_some((probe, u8::try_from(cloud.routers).ok()?))
+}
+
+/// What a virtual router of this build's knows.
+fn known(dir: &Path) -> Option<Cloud> {
+    if !layout::is_ours(dir, &object::CLOUD, &RECORDS).ok()? {
         return None;
     }
-    let cloud: Cloud =
-        object::read_record(&object::pinned_map(&dir.join("cloud")).ok()?, 0).ok()?;
-    (cloud.base_sent_ns > 0).then_some((cloud.base_sent_ns, cloud.base_received_ns))
+    object::read_record(&object::pinned_map(&dir.join("cloud")).ok()?, 0).ok()
+}
+
+/// Has the routers of this network namespace write an address into last_xcp_router.
+/// False if another command changes something just now: nothing is waited for.
+///
+/// # Errors
+/// See [`router::set_edge`].
+pub fn name_routers(address: IpAddr) -> Result<bool> {
+    let Some(_turn) = Turn::at_once()? else {
+        return Ok(false);
+    };
+    router::set_edge(Some(address)).map(|()| true)
 }
 
 fn part(ifindex: u32, upstream: IpAddr) -> Result<String> {
@@ -264,6 +289,25 @@ pub fn clear() -> Result<()> {
     let here = format!("{}-", rtnl::netns()?);
     let mut ours = pinned::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     ours.try_for_each(|dir| take_down(&dir))
+}
+
+/// Takes those away that were told nothing since then, ns on the monotonic clock: what a
+/// daemon has left that was killed, and no daemon has taken over. Some stay while another
+/// command changes something.
+///
+/// # Errors
+/// What is pinned cannot be removed.
+pub fn clear_old(since_ns: u64) -> Result<()> {
+    let here = format!("{}-", rtnl::netns()?);
+    let ours = pinned::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
+    let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.told_ns < since_ns);
+    for dir in ours.filter(is_old).collect::<Vec<_>>() {
+        let Some(_turn) = Turn::at_once()? else {
+            break;
+        };
+        take_down(&dir)?;
+    }
+    Ok(())
 }
 
 /// All virtual routers of this network namespace.

@@ -77,3 +77,22 @@ fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(feature = "clouds")]
+impl Turn {
+    /// None while another command has a turn.
+    pub(crate) fn at_once() -> Result<Option<Self>> {
+        if let Some(lock) = HELD.with_borrow(Weak::upgrade) {
+            return Ok(Some(Self { _lock: lock }));
+        }
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(0o600);
+        let file = options.open(PATH).map_err(|e| Error::io(PATH, &e))?;
+        if !try_lock(&file).map_err(|e| Error::io(PATH, &e))? {
+            return Ok(None);
+        }
+        let lock = Rc::new(file);
+        HELD.set(Rc::downgrade(&lock));
+        Ok(Some(Self { _lock: lock }))
+    }
+}

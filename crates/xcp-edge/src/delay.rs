@@ -126,6 +126,13 @@ impl Delay {
 
     /// Whether that changes what is kept.
     fn keep(&mut self, number: u64, point: Point) -> bool {
+        if self
+            .slots
+            .back()
+            .is_some_and(|(last, _)| number + 1 < *last)
+        {
+            self.slots.clear(); // by a clock that was set since
+        }
         match self.slots.back_mut() {
             Some((last, kept)) if number <= *last => {
                 if self.base.above_ns(point) >= self.base.above_ns(*kept) {

@@ -9,7 +9,7 @@
 mod cloud;
 mod probing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 pub use cloud::{Cloud, State, FIRST_TTL};
@@ -72,7 +72,12 @@ pub struct Edge {
     probing: BTreeMap<SocketAddr, Probing>,
     clouds: BTreeMap<IpAddr, Cloud>,
     unasked: u64,
+    /// The wall clock less the other one.
+    offset_ns: Option<i64>,
 }
+
+/// A clock that is off by more is set at once; less, NTP makes up for slowly.
+const STEP_NS: u64 = 100_000_000;
 
 impl Edge {
     /// An edge that asks nobody yet. `seed` is random, another one after each
@@ -87,6 +92,7 @@ impl Edge {
             probing: BTreeMap::new(),
             clouds: BTreeMap::new(),
             unasked: 0,
+            offset_ns: None,
         }
     }
 
@@ -102,11 +108,11 @@ impl Edge {
         Ok(())
     }
 
-    /// A probe that was seen before a restart ([`Cloud::base_probe`]), so that a queue
-    /// that stands now is not taken for the path.
-    pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64)) {
+    /// A probe that was seen before a restart ([`Cloud::base_probe`]), behind so many
+    /// routers, so that a queue that stands now is not taken for the path.
+    pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64), routers: u8) {
         if let Some(cloud) = self.clouds.get_mut(&upstream) {
-            cloud.recall(probe);
+            cloud.recall(probe, routers);
         }
     }
 
@@ -137,11 +143,11 @@ impl Edge {
         self.answerer.streams(now_ns).map(|(to, _, _)| to)
     }
 
-    /// The address that askers know this edge by; of the first one, should they know
-    /// several.
+    /// The addresses that askers know this edge by. Its routers have one name, the first
+    /// of them.
     #[must_use]
-    pub fn known_as(&self) -> Option<IpAddr> {
-        self.probing.values().next().map(Probing::local)
+    pub fn known_as(&self) -> BTreeSet<IpAddr> {
+        self.probing.values().map(Probing::local).collect()
     }
 
     /// The cloud between this edge and that upstream edge.
@@ -164,6 +170,11 @@ impl Edge {
 
     /// The next message to send now, until there is none.
     pub fn poll(&mut self, time: Time) -> Option<Datagram> {
+        let offset_ns = time.wall_ns.wrapping_sub(time.now_ns).cast_signed();
+        let last_ns = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
+        if offset_ns.abs_diff(last_ns) > STEP_NS {
+            self.clouds.values_mut().for_each(Cloud::on_step);
+        }
         let answerer = &mut self.answerer;
         self.probing
             .retain(|to, _| answerer.stream(time.now_ns, *to).is_some());

@@ -69,11 +69,13 @@ impl Losses {
     pub fn on_probe(&mut self, sequence: u64, train: u16) {
         self.interval.probes += 1.0;
         match self.last {
-            Some((last, _)) if sequence <= last && sequence + WINDOW > last => {
+            Some((last, _)) if sequence <= last && last - sequence < WINDOW => {
                 self.interval.lost = (self.interval.lost - 1.0).max(0.0); // it was late
                 return;
             }
-            Some((last, of)) if sequence > last + 1 && of == train => self.interval.lost += 1.0,
+            Some((last, of)) if sequence > last.saturating_add(1) && of == train => {
+                self.interval.lost += 1.0
+            }
             _ => {}
         }
         self.last = Some((sequence, train));

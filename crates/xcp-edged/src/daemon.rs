@@ -179,10 +179,11 @@ impl Daemon {
                     wall_ns: received.wall_ns.unwrap_or(now.wall_ns),
                     bytes: &buffer[..received.length.min(BUFFER_B)],
                 };
-                // what is ignored is counted
-                if let Ok(Some(answer)) = self.edge.receive(now.now_ns, &arrived) {
-                    answers.push(answer);
-                }
+                // what is ignored is counted, and nothing else
+                let Ok(answer) = self.edge.receive(now.now_ns, &arrived) else {
+                    continue;
+                };
+                answers.extend(answer);
                 let upstream = received.from.ip();
                 self.virtuals
                     .heard(&mut self.edge, upstream, received.device, now.now_ns);
@@ -223,8 +224,11 @@ impl Daemon {
             if let Some(local) = local {
                 // what is asked for first can always be asked for
                 let _ = self.edge.ask(now_ns, local, upstream);
-                if let Some(probe) = cloud::base_probe(upstream) {
-                    self.edge.recall(upstream, probe);
+                // of the same path, if there was no other one in between
+                if asked.is_none() {
+                    if let Some((probe, routers)) = cloud::base_probe(upstream) {
+                        self.edge.recall(upstream, probe, routers);
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,9 +40,17 @@ impl Desk {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(there) if there.file_type().is_socket() => fs::remove_file(path).map_err(failed)?,
+            Ok(_) => {
+                return Err(Error::new(
+                    path.display().to_string(),
+                    "something else than a socket is there",
+                    "name another place with --socket",
+                ))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(e)),
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;

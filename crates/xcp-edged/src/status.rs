@@ -17,6 +17,9 @@ pub struct Status {
     pub unreachable: Vec<IpAddr>,
     /// Downstream edges that get probes from here.
     pub askers: Vec<SocketAddr>,
+    /// The addresses that they ask. This system's routers write the first one into
+    /// last_xcp_router.
+    pub known_as: Vec<IpAddr>,
     /// Messages of askers that were ignored.
     pub ignored: IgnoredCounts,
     /// Answers that came from addresses that were not asked.
@@ -104,6 +107,7 @@ impl Status {
                 .collect(),
             unreachable: Vec::new(),
             askers: edge.askers(now_ns).collect(),
+            known_as: edge.known_as().into_iter().collect(),
             ignored: edge.ignored().into(),
             unasked: edge.unasked(),
             unsent: 0,

@@ -16,6 +16,10 @@ use crate::daemon::Trial;
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.
 const EDGE_NS: u64 = 5_000_000_000;
+/// And how soon again where a command was at work.
+const BUSY_NS: u64 = 1_000_000_000;
+/// When a failure is tried again: what is loaded is not to take the time of probes.
+const RETRY_NS: u64 = 10_000_000_000;
 /// After how long without a probe a virtual router goes. It has stood aside since
 /// soon after the last one.
 const INACTIVE_NS: u64 = 60_000_000_000;
@@ -34,7 +38,9 @@ const WRONG_NS: u64 = 1_000_000_000;
 pub(crate) struct Virtuals {
     there: BTreeMap<IpAddr, There>,
     edge_ns: u64,
-    failure: Option<String>,
+    /// Of what could not be done for an upstream edge, or with the routers' name (None):
+    /// why, and when it is tried again.
+    failures: BTreeMap<Option<IpAddr>, (String, u64)>,
     trial: Trial,
 }
 
@@ -43,14 +49,14 @@ impl Virtuals {
         Self {
             there: BTreeMap::new(),
             edge_ns: 0,
-            failure: None,
+            failures: BTreeMap::new(),
             trial,
         }
     }
 
-    /// Why the data path could not be told, the last time that it could not.
+    /// Why the data path cannot be told.
     pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.failures.values().next().map(|(why, _)| why.as_str())
     }
 
     /// Has this system's routers write the address that askers know them by.
@@ -58,10 +64,11 @@ impl Virtuals {
         if now_ns < self.edge_ns {
             return;
         }
-        if let Some(address) = edge.known_as() {
-            self.edge_ns = now_ns + EDGE_NS;
-            let named = router::set_edge(Some(address));
-            self.note(named);
+        if let Some(address) = edge.known_as().first() {
+            let named = cloud::name_routers(*address);
+            let busy = matches!(named, Ok(false));
+            self.edge_ns = now_ns + if busy { BUSY_NS } else { EDGE_NS };
+            self.note(None, named, now_ns);
         }
     }
 
@@ -71,12 +78,14 @@ impl Virtuals {
             return;
         };
         let probes = self.there.get(&upstream).map_or(0, |there| there.probes);
-        if cloud.probes() == probes {
+        let failure = self.failures.get(&Some(upstream));
+        let waits = failure.is_some_and(|(_, again_ns)| now_ns < *again_ns);
+        if cloud.probes() == probes || waits {
             return;
         }
         let told = self.tell(cloud, upstream, device, now_ns);
         edge.set_grants(upstream, *told.as_ref().unwrap_or(&false));
-        self.note(told);
+        self.note(Some(upstream), told, now_ns);
     }
 
     /// Returns whether it grants.
@@ -100,9 +109,7 @@ impl Virtuals {
         if routers == 0 {
             return self.remove(upstream).map(|()| false);
         }
-        let device = if_indextoname(device).unwrap_or_default();
-        let device = device.to_string_lossy();
-        let moved = |there: &There| there.router.device != device;
+        let moved = |there: &There| there.router.ifindex != device;
         if self.there.get(&upstream).is_some_and(moved) {
             self.remove(upstream)?;
         }
@@ -110,11 +117,17 @@ impl Virtuals {
             Entry::Occupied(there) => there.into_mut(),
             // it would have nothing to begin with
             Entry::Vacant(_) if free_Bps.is_none() => return Ok(false),
-            Entry::Vacant(place) => place.insert(There {
-                router: Virtual::add(&device, upstream)?,
-                probes: 0,
-                told_ns: now_ns,
-            }),
+            Entry::Vacant(place) => {
+                let name = if_indextoname(device).unwrap_or_default();
+                let Some(router) = Virtual::add(&name.to_string_lossy(), upstream)? else {
+                    return Ok(false); // the next probe tries again
+                };
+                place.insert(There {
+                    router,
+                    probes: 0,
+                    told_ns: now_ns,
+                })
+            }
         };
         there.probes = cloud.probes();
         there.told_ns = now_ns;
@@ -141,18 +154,21 @@ impl Virtuals {
         };
         for upstream in self.there.iter().filter_map(old).collect::<Vec<_>>() {
             let removed = self.remove(upstream);
-            self.note(removed);
+            self.note(Some(upstream), removed, now_ns);
         }
+        let asked = |of: &Option<IpAddr>| of.is_none_or(|ip| edge.cloud(ip).is_some());
+        self.failures.retain(|of, _| asked(of));
+        let cleared = cloud::clear_old(now_ns.saturating_sub(INACTIVE_NS));
+        self.note(None, cleared, now_ns);
     }
 
     /// Takes all away, and the routers' address: of a daemon before that was killed
     /// too.
     pub(crate) fn stop(&mut self) {
         self.there.clear();
-        let unnamed = router::set_edge(None);
-        self.note(unnamed);
-        let cleared = cloud::clear();
-        self.note(cleared);
+        for done in [router::set_edge(None), cloud::clear()] {
+            self.note(None, done, 0);
+        }
     }
 
     fn remove(&mut self, upstream: IpAddr) -> xcp_datapath::Result<()> {
@@ -162,9 +178,10 @@ impl Virtuals {
         }
     }
 
-    fn note<T>(&mut self, done: xcp_datapath::Result<T>) {
-        if let Err(e) = done {
-            self.failure = Some(e.to_string());
-        }
+    fn note<T>(&mut self, of: Option<IpAddr>, done: xcp_datapath::Result<T>, now_ns: u64) {
+        match done {
+            Ok(_) => self.failures.remove(&of),
+            Err(e) => self.failures.insert(of, (e.to_string(), now_ns + RETRY_NS)),
+        };
     }
 }

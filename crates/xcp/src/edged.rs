@@ -66,8 +66,14 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("{}\n  {failure}\n", style.bold("not in the data path"));
     }
     let askers: Vec<String> = status.askers.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = status.known_as.iter().map(ToString::to_string).collect();
+    let several = match names.len() {
+        0 | 1 => "",
+        _ => " (packets name the first)",
+    };
     let rows = [
         ("probes go to", askers.join(", ")),
+        ("asked as", names.join(", ") + several),
         ("ignored of askers", status.ignored.sum().to_string()),
         ("answers not asked for", status.unasked.to_string()),
         ("messages not sent", status.unsent.to_string()),
@@ -129,6 +135,10 @@ mod tests {
             clouds: vec![cloud],
             unreachable: vec!["2001:db8::1".parse().expect("an address")],
             askers: Vec::new(),
+            known_as: vec![
+                "192.0.2.2".parse().expect("an address"),
+                "192.0.2.3".parse().expect("an address"),
+            ],
             ignored: IgnoredCounts::default(),
             unasked: 3,
             unsent: 0,
@@ -141,6 +151,7 @@ mod tests {
             "\n  standard error   not known yet\n  age              2108.3 ms\n",
             "\n  probes lost      0.8 %\n  trains           1\n",
             "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes go to\n",
+            "\n  asked as               192.0.2.2, 192.0.2.3 (packets name the first)\n",
             "\n  answers not asked for  3\n",
         ] {
             assert!(text.contains(line), "{text}");

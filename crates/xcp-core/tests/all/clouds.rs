@@ -211,6 +211,20 @@ fn a_long_queue_is_not_added_to() {
     }
 }
 
+/// A transfer's start may fill a queue for 8 intervals; the next one, much later, is
+/// another.
+#[test]
+fn what_was_before_a_pause_is_not_added_to() {
+    let mut crowd = Crowd::default();
+    for transfer in 0..20 {
+        for interval in 0..=8 {
+            let now_ns = (transfer * 1_000 + interval) * D_NS + D_NS;
+            crowd.look(&waited(D_NS), now_ns, D_NS);
+            assert!(!crowd.is_aside(now_ns), "{transfer}, {interval}");
+        }
+    }
+}
+
 /// A path that was without others for a while is a new one.
 #[test]
 fn a_crowd_that_is_long_over_is_forgotten() {

@@ -67,6 +67,8 @@ pub struct Asker {
     received: Window,
     cookie: Cookie,
     ask: Ask,
+    /// The last request's.
+    asked: Ask,
     state: State,
     packet_seen_ns: u64,
     counters: Counters,
@@ -91,6 +93,7 @@ impl Asker {
             received: Window::default(),
             cookie: Cookie::default(),
             ask,
+            asked: ask,
             state: START,
             packet_seen_ns: now_ns,
             counters: Counters::default(),
@@ -256,7 +259,7 @@ impl Asker {
         if sequence != self.sequence {
             return Err(Ignored::Stale);
         }
-        if answer.status == Status::Accepted && exceeds(answer.grant, &self.ask) {
+        if answer.status == Status::Accepted && exceeds(answer.grant, &self.asked) {
             return Err(Ignored::Unexpected);
         }
         self.answered = sequence;
@@ -305,6 +308,7 @@ impl Asker {
     }
 
     fn request(&mut self) -> Vec<u8> {
+        self.asked = self.ask;
         self.message(Body::Request(Request {
             path: self.path,
             cookie: self.cookie,

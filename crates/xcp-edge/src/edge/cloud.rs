@@ -66,6 +66,8 @@ pub struct Cloud {
     over: Option<(u16, u64)>,
     probes: u64,
     trains: u64,
+    /// The last single probe's sequence number, and when it was sent.
+    last: (u64, u64),
     interval_ns: u64,
     seen_ns: u64,
 }
@@ -92,6 +94,7 @@ impl Cloud {
             over: None,
             probes: 0,
             trains: 0,
+            last: (0, 0),
             interval_ns: now_ns + INTERVAL_NS,
             seen_ns: now_ns,
         })
@@ -150,8 +153,14 @@ impl Cloud {
         self.delay.base_probe()
     }
 
-    pub(super) fn recall(&mut self, (sent_ns, received_ns): (u64, u64)) {
+    pub(super) fn recall(&mut self, (sent_ns, received_ns): (u64, u64), routers: u8) {
         self.delay.on_probe(sent_ns, received_ns);
+        self.ttl = Some(FIRST_TTL - routers);
+    }
+
+    /// This system's clock was set.
+    pub(super) fn on_step(&mut self) {
+        self.delay.reset();
     }
 
     /// Probes that have arrived.
@@ -229,6 +238,10 @@ impl Cloud {
     fn on_probe(&mut self, now_ns: u64, sequence: u64, probe: &Probe, received_ns: u64) {
         self.probes += 1;
         if probe.number == SINGLE {
+            let (last, sent_ns) = std::mem::replace(&mut self.last, (sequence, probe.sent_ns));
+            if sequence > last && probe.sent_ns < sent_ns {
+                self.delay.reset(); // the answerer's clock was set
+            }
             self.losses.on_probe(sequence, probe.train);
             return self.delay.on_probe(probe.sent_ns, received_ns);
         }

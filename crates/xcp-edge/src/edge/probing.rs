@@ -190,7 +190,8 @@ impl Probing {
         let count = self.sent.len().min(MAX_CORRECTIONS);
         let corrections = self.sent.drain(..count).filter_map(|sent| {
             Some(Correction {
-                behind: u32::try_from(sequence - sent.sequence).ok()?,
+                // none of a stream before this one
+                behind: u32::try_from(sequence.checked_sub(sent.sequence)?).ok()?,
                 offset_ns: sent.offset_ns?,
             })
         });

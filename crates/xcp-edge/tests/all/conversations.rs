@@ -176,6 +176,19 @@ fn a_lost_acknowledgement_costs_one_more_try() {
 }
 
 #[test]
+fn a_grant_answers_what_was_asked_then() {
+    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    talk(&mut k, &mut up, 0);
+    let request = k.poll(REFRESH_NS).unwrap();
+    let reply = up.receive(REFRESH_NS, address(0), UP, &request).unwrap();
+    let mut less = ask();
+    less.train.packets = 0;
+    k.set_ask(less).unwrap();
+    assert!(k.receive(REFRESH_NS, &reply.unwrap()).is_ok());
+    assert_eq!(k.grant(REFRESH_NS).unwrap().train_packets, 20);
+}
+
+#[test]
 fn cookies_are_not_followed_forever() {
     let mut k = asker(0, 0);
     let mut next = k.poll(0);

@@ -40,7 +40,15 @@ struct Net {
     /// How much later than asked for the programs get every 4th turn, at most.
     late_ns: u64,
     probed_B: u64,
+    /// By how much each end's clock was set since.
+    up_set_s: i64,
+    down_set_s: i64,
+    /// One in so many messages of the answerer is lost; 0: none.
+    lost_one_in: u64,
 }
+
+/// The clocks' first time is long after 0.
+const CLOCKS_S: i64 = 1_000_000;
 
 impl Net {
     fn new(path: Path) -> Self {
@@ -56,6 +64,9 @@ impl Net {
             stamps: true,
             late_ns: 0,
             probed_B: 0,
+            up_set_s: 0,
+            down_set_s: 0,
+            lost_one_in: 0,
         }
     }
 
@@ -70,7 +81,7 @@ impl Net {
     /// The answerer's clock is another one, and the kernel sends a packet up to
     /// a millisecond after that was read.
     fn up_time(&self) -> (Time, u64) {
-        let wall_ns = self.path.sender_ns(self.now_ns as f64 / 1e9);
+        let wall_ns = set(self.path.sender_ns(self.now_ns as f64 / 1e9), self.up_set_s);
         let late_ns = self.sent * 7_919 % 1_000_000;
         let time = Time {
             now_ns: self.now_ns,
@@ -84,7 +95,9 @@ impl Net {
         let size_B = datagram.bytes.len() as f64 + f64::from(overhead_B(UP));
         self.probed_B += size_B as u64;
         self.sent += 1;
-        if let Some(at_s) = self.path.send(self.now_ns as f64 / 1e9, size_B) {
+        let arrives = self.path.send(self.now_ns as f64 / 1e9, size_B);
+        let is_lost = self.lost_one_in > 0 && self.sent.is_multiple_of(self.lost_one_in);
+        if let Some(at_s) = arrives.filter(|_| !is_lost) {
             let at_ns = (at_s * 1e9) as u64;
             self.flights
                 .push(Reverse((at_ns, self.sent, true, datagram.bytes)));
@@ -113,7 +126,7 @@ impl Net {
         }
         let time = Time {
             now_ns: self.now_ns,
-            wall_ns: self.now_ns,
+            wall_ns: set(self.now_ns, self.down_set_s),
         };
         while let Some(datagram) = self.down.poll(time) {
             self.fly_up(datagram);
@@ -135,7 +148,14 @@ impl Net {
             from: SocketAddr::from((from, PORT)),
             to,
             ttl: Some(TTL),
-            wall_ns: at_ns,
+            wall_ns: set(
+                at_ns,
+                if is_down {
+                    self.down_set_s
+                } else {
+                    self.up_set_s
+                },
+            ),
             bytes,
         };
         let edge = if is_down {
@@ -168,6 +188,11 @@ impl Net {
             self.now_ns = (next_ns + late_ns).clamp(self.now_ns, end_ns);
         }
     }
+}
+
+fn set(ns: u64, by_s: i64) -> u64 {
+    let by_ns = (CLOCKS_S + by_s) * SECOND.cast_signed();
+    ns.wrapping_add_signed(by_ns)
 }
 
 fn path(load: f64) -> Path {
@@ -228,6 +253,75 @@ fn edges_that_are_late_find_it_too() {
         error * 100.0
     );
     assert!(error < 0.1, "{error}");
+}
+
+/// By a second, and by two hours, forward and back: no queue was ever there, and a
+/// quarter of a minute later that is known again.
+#[test]
+fn a_clock_that_is_set_is_no_queue() {
+    for by_s in [1, -1, 7_200, -7_200] {
+        for is_down in [true, false] {
+            for begin_s in [3, 30] {
+                let mut net = Net::new(path(0.0));
+                net.run(begin_s);
+                let clock = if is_down {
+                    &mut net.down_set_s
+                } else {
+                    &mut net.up_set_s
+                };
+                *clock = by_s;
+                net.run(15);
+                let case = format!("{by_s} s, {is_down}, after {begin_s} s");
+                let queue_ns = net.cloud().queue_ns();
+                assert!(
+                    queue_ns.is_some_and(|ns| ns < 5_000_000),
+                    "{case}: {queue_ns:?}"
+                );
+                assert!(!net.cloud().estimate().is_full(), "{case}");
+            }
+        }
+    }
+}
+
+/// What the daemon tells of its virtual router decides whose losses they are.
+#[test]
+fn losses_are_those_of_who_grants() {
+    let mut net = Net::new(path(0.0));
+    net.run(20);
+    net.lost_one_in = 50;
+    net.run(20);
+    assert!(!net.cloud().losses().to_blame(), "it does not grant");
+    let mut net = Net::new(path(0.0));
+    net.run(20);
+    net.down.set_grants(UP, true);
+    net.run(30);
+    assert!(!net.cloud().losses().to_blame(), "nothing is lost");
+    net.lost_one_in = 50;
+    net.run(30);
+    assert!(net.cloud().losses().to_blame());
+    net.down.set_grants(UP, false);
+    net.run(2);
+    assert!(!net.cloud().losses().to_blame(), "it stands aside");
+}
+
+/// A base from before a restart: of a path with other routers, or by a clock that was
+/// two hours ahead.
+#[test]
+fn a_base_of_another_path_is_not_recalled() {
+    let with = |routers, ahead_s| {
+        let mut net = Net::new(path(0.0));
+        let probe_ns = set(0, ahead_s);
+        // it took 3 s less than probes do
+        net.down
+            .recall(UP, (probe_ns + 10 * SECOND, probe_ns), routers);
+        net.run(15);
+        net.cloud().queue_ns()
+    };
+    assert!(with(3, 0) > Some(SECOND));
+    for (routers, ahead_s) in [(4, 0), (3, 7_200)] {
+        let queue_ns = with(routers, ahead_s);
+        assert!(queue_ns.is_some_and(|ns| ns < 5_000_000), "{queue_ns:?}");
+    }
 }
 
 #[test]

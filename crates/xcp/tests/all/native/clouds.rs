@@ -71,8 +71,8 @@ fn link() -> u64 {
 fn a_virtual_router_is_told_and_stands_aside() {
     on_a_device("virtual router", |space| {
         space.within(|| {
-            let router = Virtual::add("v0", upstream()).unwrap();
-            assert_eq!(router.device, "v0");
+            let router = Virtual::add("v0", upstream()).unwrap().unwrap();
+            assert_eq!(router.ifindex, index_of("v0"));
             let status = the_only_one();
             assert_eq!((status.device.as_str(), status.routers), ("v0", 0));
             assert_eq!(status.upstream, "10.79.2.254");
@@ -106,30 +106,30 @@ fn a_virtual_router_is_taken_over() {
     on_a_device("virtual router taken over", |space| {
         let other = Space::new("other");
         space.within(|| {
-            let first = Virtual::add("v0", upstream()).unwrap();
+            let first = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_eq!(cloud::base_probe(upstream()), None);
             first.tell(reading()).unwrap();
             let before = link();
             drop(first);
-            let second = Virtual::add("v0", upstream()).unwrap();
+            let second = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_eq!(link(), before, "the same link");
             assert_eq!(the_only_one().wait_ms, 3.5, "what it was told");
-            assert_eq!(cloud::base_probe(upstream()), Some((1_000, 31_000)));
+            assert_eq!(cloud::base_probe(upstream()), Some(((1_000, 31_000), 2)));
             assert_eq!(cloud::base_probe("10.79.2.1".parse().unwrap()), None);
 
             // what was left half done is set up anew
             let complete = pins()[0].join("complete");
             fs::remove_dir_all(complete).unwrap();
             assert!(cloud::list().unwrap().is_empty());
-            let third = Virtual::add("v0", upstream()).unwrap();
+            let third = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_ne!(link(), before);
             assert!(the_only_one().age_ms.is_none());
             drop(second);
 
             // one for each upstream router and device
             let v6 = "2001:db8::1".parse().unwrap();
-            let of_v6 = Virtual::add("v0", v6).unwrap();
-            let of_v1 = Virtual::add("v1", upstream()).unwrap();
+            let of_v6 = Virtual::add("v0", v6).unwrap().unwrap();
+            let of_v1 = Virtual::add("v1", upstream()).unwrap().unwrap();
             assert_eq!(cloud::list().unwrap().len(), 3);
             other.within(|| assert!(cloud::list().unwrap().is_empty()));
             for router in [third, of_v6, of_v1] {
@@ -149,12 +149,29 @@ fn what_a_device_leaves_behind_is_removed() {
         space.device("add w0 type veth peer name w1");
         space.within(|| {
             assert!(Virtual::add("v0", upstream()).is_err(), "no such device");
-            let router = Virtual::add("w0", upstream()).unwrap();
+            let router = Virtual::add("w0", upstream()).unwrap().unwrap();
             assert_eq!(the_only_one().device, "w0");
             assert_eq!(pins().len(), 1);
             router.del().unwrap();
         });
         assert!(pins().is_empty());
+    });
+}
+
+/// What a daemon has left that was killed, and is not started again with that upstream
+/// router.
+#[test]
+fn what_is_told_nothing_for_long_is_removed() {
+    on_a_device("virtual router of nobody", |space| {
+        space.within(|| {
+            let router = Virtual::add("v0", upstream()).unwrap().unwrap();
+            let now_ns = monotonic_ns();
+            router.tell(reading()).unwrap();
+            cloud::clear_old(now_ns).unwrap();
+            assert_eq!(pins().len(), 1);
+            cloud::clear_old(monotonic_ns()).unwrap();
+            assert!(pins().is_empty());
+        });
     });
 }
 
@@ -191,7 +208,7 @@ fn another_device_with_its_number_is_another() {
         home.move_to("m0", &away);
         home.device(&format!("add w0 index {number} type veth peer name w1"));
         home.within(|| {
-            let router = Virtual::add("w0", upstream()).unwrap();
+            let router = Virtual::add("w0", upstream()).unwrap().unwrap();
             assert_ne!(link(), before);
             assert_eq!(the_only_one().device, "w0");
             router.del().unwrap();

@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -175,11 +176,24 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     up.wait_until("junk is counted", |s| s["ignored"]["malformed"] == 10);
     assert_eq!(askers(&up.status()), 2);
 
+    // a command that takes long does not hold probes up
+    let probes = |status: &Value| clouds(status).iter().map(|c| c["probes"].as_u64()).max();
+    let mut command = Command::new("flock")
+        .args(["--no-fork", "/run/xcp.lock", "sleep", "30"])
+        .spawn()
+        .unwrap();
+    // by then the routers' name is due
+    sleep(Duration::from_secs(6));
+    let before = probes(&down.status()).flatten().unwrap();
+    down.wait_until("probes go on", |s| probes(s).flatten() > Some(before + 100));
+    assert_eq!(command.try_wait().unwrap(), None, "before it ends");
+    command.kill().unwrap();
+    command.wait().unwrap();
+
     // killed, it leaves its socket, and the next one takes its place
     up.signal("KILL");
     assert!(fs::exists(&up.socket).unwrap());
     let mut up = edges.start(UP, "");
-    let probes = |status: &Value| clouds(status).iter().map(|c| c["probes"].as_u64()).max();
     let before = probes(&down.status());
     down.wait_until("probes come again", |s| {
         probes(s) > before && all(s, measured)
@@ -218,6 +232,15 @@ fn what_stands_in_the_way_is_told() {
         ),
     );
     fs::rename(&other, &socket).unwrap();
+    fs::write(&other, "not a socket").unwrap();
+    fails(
+        DOWN,
+        &format!(
+            "xcp: {other}: something else than a socket is there\n  \
+             help: name another place with --socket\n"
+        ),
+    );
+    fs::remove_file(&other).unwrap();
     // the address that nobody answers: three tries
     let broken = |s: &Value| clouds(s)[0]["state"] == "broken";
     let status = up.wait_until("the path is broken", broken);
