@@ -45,10 +45,6 @@
  * average; half of it is for packets of which few are lost. Spread over W:
  *   delta <= size max(1 / (W RTT), 1 / (2 s cbrt(W)))
  *
- * A buffer that holds less than 2 ms shows no queue, only losses. Whoever
- * measures sees those of probes, and tells when more are lost than while this
- * router stood aside: then it does, as it does for others' queues.
- *
  * Whoever measures may end at any time. Then probes come no more, and after
  *   max(2 d, 50 ms)
  * it stands aside too. It touches nothing then, so the cloud's routers count as
@@ -85,8 +81,7 @@
 
 /* Bits of xcp_cloud.flags. */
 enum xcp_cloud_flag {
-	XCP_CLOUD_LOSSY = 1, /* this router is to blame for lost packets */
-	XCP_CLOUD_NOT_HELD_BACK = 2, /* for experiments: aside, lower nothing */
+	XCP_CLOUD_NOT_HELD_BACK = 1, /* for experiments: aside, lower nothing */
 };
 
 /* What is known of a cloud; whoever measures writes it. */
@@ -136,8 +131,7 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c,
 	c->min_wait_ns = wait_ns;
 	if (xcp_excess(now_ns, c->aside_ns) > XCP_CROWD_MOST_NS)
 		c->tries = 0;
-	if (!(cloud->flags & XCP_CLOUD_LOSSY) &&
-	    c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
+	if (c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
 		return;
 	c->full = 0;
 	c->aside_ns = now_ns + (XCP_CROWD_FIRST_NS << (c->tries & 7));

@@ -23,15 +23,13 @@ pub struct Cloud {
     pub base_received_ns: u64,
     /// Routers in it that are not XCP.
     pub routers: u32,
-    /// [`Cloud::LOSSY`], [`Cloud::NOT_HELD_BACK`].
+    /// [`Cloud::NOT_HELD_BACK`], or 0.
     pub flags: u32,
 }
 
 impl Cloud {
-    /// Packets are lost for which the virtual router is to blame.
-    pub const LOSSY: u32 = 1;
     /// While it stands aside, no delta is lowered: for experiments.
-    pub const NOT_HELD_BACK: u32 = 2;
+    pub const NOT_HELD_BACK: u32 = 1;
 
     /// Whether the last probe is young enough, where control intervals have
     /// `d_ns`.

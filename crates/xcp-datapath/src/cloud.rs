@@ -36,8 +36,7 @@ const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "crowd"];
 /// are granted they come every 16 ms.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
 /// `enum xcp_cloud_flag` of core/xcp_cloud.h.
-pub const LOSSY: u32 = 1;
-const NOT_HELD_BACK: u32 = 2;
+const NOT_HELD_BACK: u32 = 1;
 /// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
 const PATIENCE_NS: u64 = 50_000_000;
 
@@ -59,8 +58,6 @@ pub struct Reading {
     pub base_probe: (u64, u64),
     /// Routers in the cloud.
     pub routers: u8,
-    /// Packets are lost for which this virtual router is to blame: it stands aside.
-    pub lossy: bool,
     /// While it stands aside, it lowers no delta: for experiments.
     pub not_held_back: bool,
 }
@@ -72,7 +69,6 @@ pub struct Virtual {
     /// The number of the device that the upstream router's packets come in by.
     pub ifindex: u32,
     map: MapHandle,
-    crowd: MapHandle,
 }
 
 impl Virtual {
@@ -102,7 +98,6 @@ impl Virtual {
         }
         Ok(Some(Self {
             map: object::pinned_map(&dir.join("cloud"))?,
-            crowd: object::pinned_map(&dir.join("crowd"))?,
             ifindex: device.index,
             dir,
         }))
@@ -122,23 +117,13 @@ impl Virtual {
             base_sent_ns: reading.base_probe.0,
             base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
-            flags: if reading.lossy { LOSSY } else { 0 }
-                | if reading.not_held_back {
-                    NOT_HELD_BACK
-                } else {
-                    0
-                },
+            flags: if reading.not_held_back {
+                NOT_HELD_BACK
+            } else {
+                0
+            },
         };
         object::write_record(&self.map, &record)
-    }
-
-    /// Whether it stands aside at this time, ns on the monotonic clock.
-    ///
-    /// # Errors
-    /// Its map cannot be read.
-    pub fn is_aside(&self, now_ns: u64) -> Result<bool> {
-        let crowd: Crowd = object::read_record(&self.crowd, 0)?;
-        Ok(now_ns < crowd.aside_ns)
     }
 
     /// Takes it away; or leaves that to [`clear_old`], while another command changes
@@ -241,8 +226,7 @@ pub enum State {
     Granting,
     /// Too little is known of the cloud now: packets pass untouched.
     Unknown,
-    /// Other traffic fills the cloud's queue, or packets are lost in it without one:
-    /// it stands aside.
+    /// Other traffic fills the cloud's queue: it stands aside.
     Crowded,
 }
 

@@ -16,6 +16,7 @@ pub use cloud::{Cloud, State, FIRST_TTL};
 use probing::Probing;
 
 use crate::conversation::{Answerer, Counters, Ignored};
+use crate::estimate::Estimate;
 use crate::message::{addressee, Error, Key, Role, PORT};
 
 /// Now, by two clocks.
@@ -72,6 +73,8 @@ pub struct Edge {
     probing: BTreeMap<SocketAddr, Probing>,
     clouds: BTreeMap<IpAddr, Cloud>,
     unasked: u64,
+    /// What clouds begin with.
+    estimate: Estimate,
     /// The wall clock less the other one.
     offset_ns: Option<i64>,
 }
@@ -92,8 +95,16 @@ impl Edge {
             probing: BTreeMap::new(),
             clouds: BTreeMap::new(),
             unasked: 0,
+            estimate: Estimate::default(),
             offset_ns: None,
         }
+    }
+
+    /// Sends trains as often where they lose packets: for experiments.
+    #[must_use]
+    pub fn with_frequent_trains(mut self) -> Self {
+        self.estimate = Estimate::with_frequent_trains();
+        self
     }
 
     /// Asks this upstream edge, from this address, until [`Edge::forget`].
@@ -103,7 +114,8 @@ impl Edge {
     pub fn ask(&mut self, now_ns: u64, local: IpAddr, upstream: IpAddr) -> Result<(), Error> {
         self.asked += 1;
         let seed = self.seed.derived(&self.asked.to_be_bytes());
-        let cloud = Cloud::new(self.key.clone(), seed, local, upstream, now_ns)?;
+        let (key, estimate) = (self.key.clone(), self.estimate.clone());
+        let cloud = Cloud::new(key, seed, local, upstream, now_ns, estimate)?;
         self.clouds.insert(upstream, cloud);
         Ok(())
     }
@@ -113,13 +125,6 @@ impl Edge {
     pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64), routers: u8) {
         if let Some(cloud) = self.clouds.get_mut(&upstream) {
             cloud.recall(probe, routers);
-        }
-    }
-
-    /// Whether the virtual router of that cloud grants now, or stands aside.
-    pub fn set_grants(&mut self, upstream: IpAddr, grants: bool) {
-        if let Some(cloud) = self.clouds.get_mut(&upstream) {
-            cloud.set_grants(grants);
         }
     }
 

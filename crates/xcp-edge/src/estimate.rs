@@ -35,6 +35,9 @@ const WIDE: (f64, f64) = (1.0, 8.0);
 /// and of the others, for what is free: far enough above that the queue does
 /// not rest.
 const NARROW: (f64, f64) = (1.1, 1.6);
+/// How long a train is waited for at most, and so a half more than the asker's refresh,
+/// where each one loses packets: it takes them from others too. An estimate lasts longer.
+const RARE_NS: u64 = 2 * REFRESH_NS;
 /// A train that has found more than this part of its mean rate free has found
 /// no end.
 const MOSTLY: f64 = 0.95;
@@ -67,6 +70,11 @@ pub struct Estimate {
     /// Whether a queue stands.
     is_full: bool,
     asked: u64,
+    /// Whether the last train that was asked for stays near what is free.
+    is_narrow: bool,
+    /// Such trains in a row that have lost packets.
+    lossy: u32,
+    is_frequent: bool,
 }
 
 impl Estimate {
@@ -88,6 +96,30 @@ impl Estimate {
             self.seen.drain(..self.seen.len() - CHANGED);
             self.update();
         }
+    }
+
+    /// One that does not care whether trains lose packets.
+    #[must_use]
+    pub fn with_frequent_trains() -> Self {
+        Self {
+            is_frequent: true,
+            ..Self::default()
+        }
+    }
+
+    /// A train is over, and packets of it were lost, or none.
+    pub fn on_train_lost(&mut self, lost: bool) {
+        self.lossy = match lost {
+            true => self.lossy + u32::from(self.is_narrow && !self.is_frequent),
+            false => 0,
+        };
+    }
+
+    /// Whether trains are rare now, since they lose packets: what is free is less than a
+    /// buffer there lets them find out.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.lossy > 0
     }
 
     /// An interval is over: the least queueing delay in it, if there was a probe.
@@ -124,9 +156,10 @@ impl Estimate {
         self.asked += 1;
         let times = match self.seen.len() {
             1..=CHANGED => FEW,
-            _ if number.is_multiple_of(4) => WIDE,
+            _ if number.is_multiple_of(4) && self.lossy == 0 => WIDE,
             _ => NARROW,
         };
+        self.is_narrow = times == NARROW;
         let (lowest_Bps, highest_Bps) = match self.trains_Bps(now_ns) {
             None => FIRST_BPS,
             Some(estimate_Bps) => (estimate_Bps * times.0, estimate_Bps * times.1),
@@ -147,7 +180,8 @@ impl Estimate {
         let estimate_Bps = self.trains_Bps(now_ns).unwrap_or(0.0);
         let budget_Bps = (estimate_Bps / PROBING_SHARE as f64).max(FLOOR_BPS as f64) / 2.0;
         let needed_s = 128.0 * f64::from(SIZE_B + OVERHEAD_B) / budget_Bps;
-        (needed_s.clamp(2.5, 10.0) * 1e9) as u64
+        let after_ns = (needed_s.clamp(2.5, 10.0) * 1e9) as u64;
+        (after_ns << self.lossy.min(3)).min(RARE_NS)
     }
 
     fn trains_Bps(&self, now_ns: u64) -> Option<f64> {

@@ -20,6 +20,5 @@ pub mod conversation;
 pub mod delay;
 pub mod edge;
 pub mod estimate;
-pub mod losses;
 pub mod message;
 pub mod train;

@@ -48,8 +48,8 @@ pub struct Trial {
     pub error: f64,
     /// Virtual routers that stand aside lower no delta.
     pub not_held_back: bool,
-    /// Virtual routers are not told of losses.
-    pub deaf_to_losses: bool,
+    /// Trains are as frequent where they lose packets.
+    pub frequent_trains: bool,
 }
 
 /// Whether to go on.
@@ -84,8 +84,12 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
         .filter_map(|family| Socket::open(family).transpose())
         .collect::<Result<_>>()?;
     let desk = Desk::open(&options.socket)?;
+    let edge = Edge::new(options.key.clone(), secret::seed()?);
     let mut daemon = Daemon {
-        edge: Edge::new(options.key.clone(), secret::seed()?),
+        edge: match options.trial.frequent_trains {
+            true => edge.with_frequent_trains(),
+            false => edge,
+        },
         sockets,
         upstream: options.upstream.clone(),
         unreachable: Vec::new(),
@@ -186,7 +190,7 @@ impl Daemon {
                 answers.extend(answer);
                 let upstream = received.from.ip();
                 self.virtuals
-                    .heard(&mut self.edge, upstream, received.device, now.now_ns);
+                    .heard(&self.edge, upstream, received.device, now.now_ns);
             }
         }
         answers.iter().for_each(|answer| self.send(answer));

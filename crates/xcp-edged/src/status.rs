@@ -50,8 +50,6 @@ pub struct CloudStatus {
     pub age_ms: Option<f64>,
     /// The queueing delay that the last probe has met, ms.
     pub queue_ms: Option<f64>,
-    /// The share of the probes of the last seconds that were lost, percent.
-    pub lost_percent: f64,
     /// Trains that the estimate has learnt from.
     pub trains: u64,
     /// Probes that have arrived.
@@ -135,7 +133,6 @@ impl CloudStatus {
             error_bps: free_Bps.map(|_| estimate.error_Bps() * 8.0),
             age_ms: estimate.age_ns(now_ns).map(ms),
             queue_ms: cloud.queue_ns().map(ms),
-            lost_percent: cloud.losses().share() * 100.0,
             trains: cloud.trains(),
             probes: cloud.probes(),
             ignored: cloud.ignored().into(),

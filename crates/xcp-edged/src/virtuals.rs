@@ -73,7 +73,7 @@ impl Virtuals {
     }
 
     /// An upstream edge has sent something, which came in by this device.
-    pub(crate) fn heard(&mut self, edge: &mut Edge, upstream: IpAddr, device: u32, now_ns: u64) {
+    pub(crate) fn heard(&mut self, edge: &Edge, upstream: IpAddr, device: u32, now_ns: u64) {
         let Some(cloud) = edge.cloud(upstream) else {
             return;
         };
@@ -84,18 +84,16 @@ impl Virtuals {
             return;
         }
         let told = self.tell(cloud, upstream, device, now_ns);
-        edge.set_grants(upstream, *told.as_ref().unwrap_or(&false));
         self.note(Some(upstream), told, now_ns);
     }
 
-    /// Returns whether it grants.
     fn tell(
         &mut self,
         cloud: &Cloud,
         upstream: IpAddr,
         device: u32,
         now_ns: u64,
-    ) -> xcp_datapath::Result<bool> {
+    ) -> xcp_datapath::Result<()> {
         let wrong = Wrong {
             source: cloud.estimate(),
             error: self.trial.error,
@@ -104,10 +102,10 @@ impl Virtuals {
         };
         let free_Bps = wrong.estimate_Bps(now_ns);
         let (Some(wait_ns), Some(routers)) = (cloud.queue_ns(), cloud.routers()) else {
-            return Ok(false);
+            return Ok(());
         };
         if routers == 0 {
-            return self.remove(upstream).map(|()| false);
+            return self.remove(upstream);
         }
         let moved = |there: &There| there.router.ifindex != device;
         if self.there.get(&upstream).is_some_and(moved) {
@@ -116,11 +114,11 @@ impl Virtuals {
         let there = match self.there.entry(upstream) {
             Entry::Occupied(there) => there.into_mut(),
             // it would have nothing to begin with
-            Entry::Vacant(_) if free_Bps.is_none() => return Ok(false),
+            Entry::Vacant(_) if free_Bps.is_none() => return Ok(()),
             Entry::Vacant(place) => {
                 let name = if_indextoname(device).unwrap_or_default();
                 let Some(router) = Virtual::add(&name.to_string_lossy(), upstream)? else {
-                    return Ok(false); // the next probe tries again
+                    return Ok(()); // the next probe tries again
                 };
                 place.insert(There {
                     router,
@@ -139,10 +137,8 @@ impl Virtuals {
             free_at_ns: now_ns - cloud.estimate().age_ns(now_ns).unwrap_or(now_ns),
             routers,
             base_probe: cloud.base_probe().unwrap_or_default(),
-            lossy: cloud.losses().to_blame() && !self.trial.deaf_to_losses,
             not_held_back: self.trial.not_held_back,
-        })?;
-        Ok(!there.router.is_aside(now_ns)?)
+        })
     }
 
     /// Takes those away that have not been told anything for long, and those of

@@ -58,7 +58,7 @@ impl Edges {
             trial: Trial {
                 error: variant.estimate_error,
                 not_held_back: variant.edges_without.contains(&EdgePart::HoldBack),
-                deaf_to_losses: variant.edges_without.contains(&EdgePart::Losses),
+                frequent_trains: variant.edges_without.contains(&EdgePart::RareTrains),
             },
             daemons: BTreeMap::new(),
             fallen: Vec::new(),

@@ -294,8 +294,8 @@ fn is_zero(value: &f64) -> bool {
 pub enum EdgePart {
     /// To lower what others have granted while they stand aside.
     HoldBack,
-    /// To stand aside where packets are lost without a queue.
-    Losses,
+    /// To send fewer trains where they lose packets.
+    RareTrains,
 }
 
 /// How flows open their sockets.

@@ -97,7 +97,6 @@ fn describe_cloud(cloud: &CloudStatus, style: &Style) -> String {
             "queueing delay",
             known(cloud.queue_ms.map(units::milliseconds)),
         ),
-        ("probes lost", format!("{:.1} %", cloud.lost_percent)),
         ("trains", cloud.trains.to_string()),
         ("probes", cloud.probes.to_string()),
         ("ignored", cloud.ignored.sum().to_string()),
@@ -122,7 +121,6 @@ mod tests {
             error_bps: None,
             age_ms: Some(2108.34),
             queue_ms: None,
-            lost_percent: 0.84,
             trains: 1,
             probes: 2,
             ignored: IgnoredCounts {
@@ -149,7 +147,6 @@ mod tests {
             "192.0.2.1\n  asked from       198.51.100.1\n  state            asking\n",
             "\n  routers between  not known yet\n  free             47.6 Mb/s\n",
             "\n  standard error   not known yet\n  age              2108.3 ms\n",
-            "\n  probes lost      0.8 %\n  trains           1\n",
             "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes go to\n",
             "\n  asked as               192.0.2.2, 192.0.2.3 (packets name the first)\n",
             "\n  answers not asked for  3\n",

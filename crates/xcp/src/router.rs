@@ -213,7 +213,7 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
     let state = match cloud.state {
         cloud::State::Granting => "granting",
         cloud::State::Unknown => "aside: no probe of late",
-        cloud::State::Crowded => "aside: its queue is full of other traffic, or too short",
+        cloud::State::Crowded => "aside: other traffic fills its queue",
     };
     let rate = |bps: u64| units::rate(bps as f64);
     let age = |ms: Option<f64>| ms.map_or_else(|| "none yet".into(), units::milliseconds);

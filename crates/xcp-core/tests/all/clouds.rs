@@ -172,17 +172,6 @@ fn a_queue_that_stays_is_others() {
     assert!(asides(12, |_| waited(D_NS)).is_empty());
 }
 
-/// At once, since whoever told it has counted for long enough; as long as for a queue.
-#[test]
-fn losses_that_it_is_to_blame_for_have_it_stand_aside() {
-    let lossy = Cloud {
-        flags: Cloud::LOSSY,
-        ..Cloud::default()
-    };
-    assert_eq!(asides(3, |_| lossy), [10]);
-    assert_eq!(asides(3_000, |_| lossy), [10, 20, 40, 80, 160, 160, 160]);
-}
-
 /// What virtual routers leave in the queue, and what an overload has left there.
 #[test]
 fn a_queue_of_xcp_is_no_crowd() {

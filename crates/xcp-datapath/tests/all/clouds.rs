@@ -12,7 +12,7 @@ use crate::support::{crossed, edit, until_in_time, Router};
 use crate::wire::decode::Decoded;
 use crate::wire::random::Random;
 use crate::wire::{cases, decode};
-use xcp_datapath::cloud::{id, LOSSY};
+use xcp_datapath::cloud::id;
 use xcp_datapath::intf::Cloud;
 use xcp_datapath::{monotonic_ns, testing};
 
@@ -252,23 +252,6 @@ fn a_delta_is_held_back_while_others_fill_the_cloud() {
     assert_eq!((router.input_B(), router.link().started), (0, 0));
     router.stand_aside(0);
     router.send(&crossed::named("forward", UPSTREAM));
-    assert_eq!(router.counters().xcp_packets, 1);
-}
-
-/// It is told that its granting loses packets: the packet that finds that is the last
-/// one that counts.
-#[test]
-fn losses_have_it_stand_aside() {
-    let Some(router) = told(3) else {
-        return;
-    };
-    router.tell(Cloud {
-        flags: LOSSY,
-        ..cloud(3)
-    });
-    for _ in 0..3 {
-        router.send(&crossed::named("forward", UPSTREAM));
-    }
     assert_eq!(router.counters().xcp_packets, 1);
 }
 

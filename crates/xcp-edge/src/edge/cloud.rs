@@ -8,7 +8,6 @@ use super::Arrived;
 use crate::conversation::{Asker, Counters, Heard, Ignored, REFRESH_NS};
 use crate::delay::Delay;
 use crate::estimate::{Estimate, Source};
-use crate::losses::Losses;
 use crate::message::{
     self, overhead_B, Ask, Body, Error, Key, Message, Path, Probe, Report, MIN_PROBE_LENGTH, SINGLE,
 };
@@ -57,9 +56,6 @@ pub struct Cloud {
     asker: Asker,
     delay: Delay,
     estimate: Estimate,
-    losses: Losses,
-    /// Whether its virtual router grants.
-    grants: bool,
     ttl: Option<u8>,
     arriving: Option<Arriving>,
     /// A train that is over, and until when packets of it may come.
@@ -68,6 +64,10 @@ pub struct Cloud {
     trains: u64,
     /// The last single probe's sequence number, and when it was sent.
     last: (u64, u64),
+    /// Before this time no train is asked for.
+    train_ns: u64,
+    /// Whether the next request asks for one.
+    asks_train: bool,
     interval_ns: u64,
     seen_ns: u64,
 }
@@ -79,22 +79,22 @@ impl Cloud {
         local: IpAddr,
         upstream: IpAddr,
         now_ns: u64,
+        mut estimate: Estimate,
     ) -> Result<Self, Error> {
-        let mut estimate = Estimate::default();
         let ask = ask_for(estimate.next_train(now_ns), 0);
         Ok(Cloud {
             local,
             asker: Asker::new(key, seed, Path::new(local, upstream), ask, now_ns)?,
             delay: Delay::default(),
             estimate,
-            losses: Losses::default(),
-            grants: false,
             ttl: None,
             arriving: None,
             over: None,
             probes: 0,
             trains: 0,
             last: (0, 0),
+            train_ns: 0,
+            asks_train: true,
             interval_ns: now_ns + INTERVAL_NS,
             seen_ns: now_ns,
         })
@@ -129,16 +129,6 @@ impl Cloud {
     #[must_use]
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
-    }
-
-    /// What is known of lost probes.
-    #[must_use]
-    pub fn losses(&self) -> &Losses {
-        &self.losses
-    }
-
-    pub(super) fn set_grants(&mut self, grants: bool) {
-        self.grants = grants;
     }
 
     /// The queueing delay that the last single probe has met, ns.
@@ -205,10 +195,8 @@ impl Cloud {
         if now_ns >= self.interval_ns {
             self.interval_ns = now_ns + INTERVAL_NS;
             let least_ns = self.delay.take_least_ns();
-            self.losses.on_interval(self.grants);
-            let was_full = self.estimate.is_full();
             self.estimate.on_interval(least_ns);
-            if was_full != self.estimate.is_full() {
+            if self.asks_train != self.wants_train(now_ns) {
                 self.ask_anew(now_ns);
             }
         }
@@ -242,7 +230,6 @@ impl Cloud {
             if sequence > last && probe.sent_ns < sent_ns {
                 self.delay.reset(); // the answerer's clock was set
             }
-            self.losses.on_probe(sequence, probe.train);
             return self.delay.on_probe(probe.sent_ns, received_ns);
         }
         let is_over = |(number, until_ns)| number == probe.train && now_ns < until_ns;
@@ -306,16 +293,25 @@ impl Cloud {
             return;
         };
         self.over = Some((arriving.number, now_ns + LATE_NS));
+        let numbers = arriving.packets.values().map(|(packet, _)| packet.number);
+        let sent = numbers.max().map_or(0, |last| usize::from(last) + 1);
+        self.estimate.on_train_lost(arriving.packets.len() < sent);
         let packets = arriving.packets.into_values().map(|(packet, _)| packet);
         let size_B = arriving.size_B + overhead_B(self.local);
         if let Some(train) = Train::new(packets.collect(), size_B) {
             self.trains += 1;
             self.estimate.on_train(now_ns, train);
         }
-        if self.ask_anew(now_ns) {
-            let after_ns = self.estimate.next_train_after_ns(now_ns);
+        let after_ns = self.estimate.next_train_after_ns(now_ns);
+        let is_rare = self.estimate.is_lossy();
+        self.train_ns = now_ns + if is_rare { after_ns } else { 0 };
+        if self.ask_anew(now_ns) && !is_rare {
             self.asker.refresh_at(now_ns + after_ns);
         }
+    }
+
+    fn wants_train(&self, now_ns: u64) -> bool {
+        !self.estimate.is_full() && now_ns >= self.train_ns
     }
 
     /// Asks for another train. For none while a queue stands: nothing is free then,
@@ -323,7 +319,8 @@ impl Cloud {
     fn ask_anew(&mut self, now_ns: u64) -> bool {
         let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
         let mut train = self.estimate.next_train(now_ns);
-        if self.estimate.is_full() {
+        self.asks_train = self.wants_train(now_ns);
+        if !self.asks_train {
             train.packets = 0;
         }
         // an ask that cannot be made leaves the last one

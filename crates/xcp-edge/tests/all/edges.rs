@@ -283,25 +283,29 @@ fn a_clock_that_is_set_is_no_queue() {
     }
 }
 
-/// What the daemon tells of its virtual router decides whose losses they are.
+fn trains_per_minute(net: &mut Net) -> u64 {
+    let before = net.cloud().trains();
+    net.run(120);
+    (net.cloud().trains() - before) / 2
+}
+
+/// Each takes packets from others there: a buffer of 12 KB, a load of 60 %.
 #[test]
-fn losses_are_those_of_who_grants() {
-    let mut net = Net::new(path(0.0));
-    net.run(20);
-    net.lost_one_in = 50;
-    net.run(20);
-    assert!(!net.cloud().losses().to_blame(), "it does not grant");
-    let mut net = Net::new(path(0.0));
-    net.run(20);
-    net.down.set_grants(UP, true);
-    net.run(30);
-    assert!(!net.cloud().losses().to_blame(), "nothing is lost");
-    net.lost_one_in = 50;
-    net.run(30);
-    assert!(net.cloud().losses().to_blame());
-    net.down.set_grants(UP, false);
-    net.run(2);
-    assert!(!net.cloud().losses().to_blame(), "it stands aside");
+fn trains_are_rare_where_they_lose_packets() {
+    let short = |change: fn(Edge) -> Edge| {
+        let mut net = Net::new(path(0.6));
+        net.path.buffer_B = 12_000.0;
+        net.down = change(Edge::new(key(), seed(2)));
+        net.down.ask(0, DOWN, UP).unwrap();
+        net.run(60);
+        trains_per_minute(&mut net)
+    };
+    let (rare, frequent) = (short(|edge| edge), short(Edge::with_frequent_trains));
+    let mut long = Net::new(path(0.6));
+    long.run(60);
+    let usual = trains_per_minute(&mut long);
+    println!("{rare} a minute, {frequent} with no regard to that; {usual} where none is lost");
+    assert!(3 * rare < frequent && usual > 2 * rare);
 }
 
 /// A base from before a restart: of a path with other routers, or by a clock that was

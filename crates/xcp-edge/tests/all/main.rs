@@ -9,7 +9,6 @@ mod dissector;
 mod edges;
 mod estimates;
 mod golden;
-mod losses;
 mod messages;
 mod random;
 mod simulated;

@@ -43,7 +43,6 @@ fn reading() -> Reading {
         free_at_ns: monotonic_ns() - 2_000_000_000,
         routers: 2,
         base_probe: (1_000, 31_000),
-        lossy: false,
         not_held_back: false,
     }
 }
