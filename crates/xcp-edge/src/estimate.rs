@@ -35,8 +35,8 @@ const WIDE: (f64, f64) = (1.0, 8.0);
 /// and of the others, for what is free: far enough above that the queue does
 /// not rest.
 const NARROW: (f64, f64) = (1.1, 1.6);
-/// How long a train is waited for at most, and so a half more than the asker's refresh,
-/// where each one loses packets: it takes them from others too. An estimate lasts longer.
+/// The longest time between trains, where each one loses packets: others' too. Less than
+/// [`STALE_NS`], so that there is an estimate all the time.
 const RARE_NS: u64 = 2 * REFRESH_NS;
 /// A train that has found more than this part of its mean rate free has found
 /// no end.
