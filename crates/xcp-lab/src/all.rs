@@ -153,6 +153,11 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
+    /// Virtual seconds that it takes.
+    pub fn duration_s(&self) -> f64 {
+        self.experiment.duration_s
+    }
+
     pub fn request(&self) -> Result<Request> {
         Request::new(&self.experiment, &self.case.variant, SEED, &[])
     }
@@ -309,7 +314,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
 
 /// Runs jobs, the longest first.
 fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
-    let length_s = |job: &Job| job.planned.experiment.duration_s;
+    let length_s = |job: &Job| job.planned.duration_s();
     jobs.sort_by(|a, b| length_s(b).total_cmp(&length_s(a)));
     let work = workplace()?;
     let left = Mutex::new(Left::new(jobs.iter().map(length_s)));

@@ -77,7 +77,8 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             _ => stale.push(case.clone()),
         }
     }
-    current.sort_by_key(|c| lot(draw, &c.planned.case));
+    let wait_s = |c: &Current| wait_s(draw, &c.planned.case, c.planned.duration_s());
+    current.sort_by(|a, b| wait_s(a).total_cmp(&wait_s(b)));
     current.truncate(rows);
     let work = workplace()?;
     let proofs = Mutex::new(Vec::new());
@@ -120,9 +121,15 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
     })
 }
 
-/// Where a case comes in the draw.
-fn lot(draw: &str, case: &Case) -> Vec<u8> {
-    Sha256::digest(format!("{draw}\n{}", case.title())).to_vec()
+/// How long the draw waits for a case, whose run takes so long: exponential, with that as
+/// its mean. So any row can be drawn, and those that take long seldom are.
+fn wait_s(draw: &str, case: &Case, duration_s: f64) -> f64 {
+    let digest = Sha256::digest(format!("{draw}\n{}", case.title()));
+    let lot = digest
+        .iter()
+        .rev()
+        .fold(0.5, |lot, byte| (f64::from(*byte) + lot) / 256.0);
+    -duration_s * lot.ln()
 }
 
 #[cfg(test)]
@@ -136,18 +143,20 @@ mod tests {
             variant: variant.into(),
             kernel: "6.18".into(),
         };
+        let durations_s = [("a", 20.0), ("b", 20.0), ("c", 20.0), ("d", 400.0)];
         let first = |draw: &str| {
-            let mut cases = ["a", "b", "c", "d"].map(case);
-            cases.sort_by_key(|c| lot(draw, c));
-            cases[0].variant.clone()
+            let wait_s = |(variant, s)| (wait_s(draw, &case(variant), s), variant);
+            let mut waits: Vec<_> = durations_s.map(wait_s).to_vec();
+            waits.sort_by(|a, b| a.0.total_cmp(&b.0));
+            waits[0].1
         };
         assert_eq!(first("text"), first("text"));
-        let drawn: Vec<String> = (0..40).map(|n| first(&n.to_string())).collect();
-        for variant in ["a", "b", "c", "d"] {
-            assert!(
-                drawn.iter().any(|d| d == variant),
-                "{variant} is never drawn"
-            );
+        let drawn: Vec<_> = (0..1000).map(|n| first(&n.to_string())).collect();
+        let often = |variant| drawn.iter().filter(|d| **d == variant).count();
+        for variant in ["a", "b", "c"] {
+            assert!((250..400).contains(&often(variant)), "{variant}");
         }
+        // one in 61: 1/400 of 3/20 + 1/400
+        assert!((5..40).contains(&often("d")), "{}", often("d"));
     }
 }
