@@ -43,7 +43,7 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	struct xcp_capacity *capacity = &link.state.capacity;
 	__u64 d_ns = link.state.interval_ns, backlog_B;
 
-	xcp_crowd_look(&crowd, &cloud, now, d_ns);
+	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
 	xcp_cloud_bound(&cloud, capacity, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);

@@ -108,13 +108,10 @@ struct xcp_crowd {
 	uint32_t tries; /* that have ended in standing aside */
 };
 
-/* Takes in a look at a cloud, at now_ns; d is the control interval. */
-XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c,
-			       const struct xcp_cloud *cloud, uint64_t now_ns,
-			       uint64_t d_ns)
+/* Takes in w as it is at now_ns; d is the control interval. */
+XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
+			       uint64_t now_ns, uint64_t d_ns)
 {
-	uint64_t wait_ns = cloud->wait_ns;
-
 	/* nothing came for long: it is another queue now */
 	if (xcp_excess(now_ns, c->start_ns) / XCP_CROWD_FULL > d_ns) {
 		c->full = 0;

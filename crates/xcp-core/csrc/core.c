@@ -253,10 +253,10 @@ EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,
 	return xcp_cloud_over(c, flows, d_ns);
 }
 
-EXPORT(void, crowd_look, struct xcp_crowd *c, const struct xcp_cloud *cloud,
-       uint64_t now_ns, uint64_t d_ns)
+EXPORT(void, crowd_look, struct xcp_crowd *c, uint64_t wait_ns, uint64_t now_ns,
+       uint64_t d_ns)
 {
-	xcp_crowd_look(c, cloud, now_ns, d_ns);
+	xcp_crowd_look(c, wait_ns, now_ns, d_ns);
 }
 
 EXPORT(bool, crowd_aside, const struct xcp_crowd *c, uint64_t now_ns)

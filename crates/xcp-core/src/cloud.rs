@@ -84,10 +84,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Takes in what is known of the cloud.
-    pub fn look(&mut self, cloud: &Cloud, now_ns: u64, d_ns: u64) {
-        // SAFETY: records of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_crowd_look(self, cloud, now_ns, d_ns) }
+    /// Takes in what a probe has waited in the cloud.
+    pub fn look(&mut self, wait_ns: u64, now_ns: u64, d_ns: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_crowd_look(self, wait_ns, now_ns, d_ns) }
     }
 
     /// Whether the virtual router stands aside.

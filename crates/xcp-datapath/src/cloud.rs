@@ -3,7 +3,7 @@
 //! upstream XCP router leave it (core/xcp_cloud.h). A program instance for each
 //! device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,8 @@ use crate::{bpffs, clock, error, layout, link, object, pinned, trace, Error, Res
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
+/// In it, the address of the upstream router, of which packets have four bytes only.
+const UPSTREAM: &str = "upstream";
 /// Maps, and where they are pinned.
 const MAPS: [(&str, &str); 6] = [
     ("cpus", "cpus"),
@@ -79,7 +81,7 @@ impl Virtual {
     /// # Errors
     /// No such device, or the kernel refuses the program.
     pub fn add(dev: &str, upstream: IpAddr) -> Result<Option<Self>> {
-        error::require_root("xcp edged")?;
+        require_root()?;
         let Some(_turn) = Turn::at_once()? else {
             return Ok(None);
         };
@@ -201,7 +203,24 @@ fn install(device: &Device, upstream: IpAddr, dir: &Path) -> Result<()> {
     let attached = link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
     link::pin(attached.as_fd(), &dir.join("link"))?;
     layout::mark(dir, &object::CLOUD, &RECORDS)?;
+    bpffs::mark(&dir.join(UPSTREAM).join(name_of_address(upstream)))?;
     bpffs::mark(&dir.join(COMPLETE).join(object::CLOUD.build()))
+}
+
+/// In the file system of BPF names have no dots.
+fn name_of_address(address: IpAddr) -> String {
+    let v6 = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    format!("{:032x}", v6.to_bits())
+}
+
+fn upstream_of(dir: &Path) -> Option<IpAddr> {
+    let mut names = std::fs::read_dir(dir.join(UPSTREAM)).ok()?.flatten();
+    let name = names.next()?.file_name();
+    let bits = u128::from_str_radix(name.to_str()?, 16).ok()?;
+    Some(Ipv6Addr::from_bits(bits).to_canonical())
 }
 
 fn take_down(dir: &Path) -> Result<()> {
@@ -235,7 +254,7 @@ pub enum State {
 pub struct Status {
     /// The device that packets come out of the cloud by.
     pub device: String,
-    /// The upstream router, as it is in last_xcp_router.
+    /// The upstream router's address.
     pub upstream: String,
     /// Routers in the cloud.
     pub routers: u32,
@@ -294,6 +313,14 @@ pub fn clear_old(since_ns: u64) -> Result<()> {
     Ok(())
 }
 
+/// Fails unless this process may add some.
+///
+/// # Errors
+/// Not root.
+pub fn require_root() -> Result<()> {
+    error::require_root("xcp edged run")
+}
+
 /// All virtual routers of this network namespace.
 ///
 /// # Errors
@@ -322,8 +349,7 @@ fn status(dir: &Path) -> Result<Status> {
     let link: RouterLink = object::read_record(&record("state")?, 0)?;
     let total = router::sum_counters(&record("cpus")?)?;
     let index = device_of(dir).unwrap_or(0);
-    let upstream = name.rsplit('-').next().unwrap_or_default();
-    let upstream = u32::from_str_radix(upstream, 16).unwrap_or(0);
+    let upstream = upstream_of(dir).unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let crowd: Crowd = object::read_record(&record("crowd")?, 0)?;
     let now_ns = clock::monotonic_ns();
     let age_ns = now_ns.saturating_sub(cloud.told_ns);
@@ -333,7 +359,7 @@ fn status(dir: &Path) -> Result<Status> {
     let known = cloud.told_ns > 0;
     Ok(Status {
         device: rtnl::name_of(index).unwrap_or_default(),
-        upstream: std::net::Ipv4Addr::from_bits(upstream).to_string(),
+        upstream: upstream.to_string(),
         routers: cloud.routers,
         state: match known && age_ns <= patience_ns {
             false => State::Unknown,
@@ -351,4 +377,16 @@ fn status(dir: &Path) -> Result<Status> {
         feedback_bps: link.state.f_Bps * 8,
         xcp_packets: total.xcp_packets,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_those_of_the_core() {
+        let core = include_str!("../../../core/xcp_cloud.h");
+        assert!(core.contains(&format!("XCP_CLOUD_PATIENCE_NS {PATIENCE_NS}ULL\n")));
+        assert!(core.contains(&format!("XCP_CLOUD_NOT_HELD_BACK = {NOT_HELD_BACK},")));
+    }
 }

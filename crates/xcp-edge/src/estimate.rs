@@ -159,8 +159,9 @@ impl Estimate {
             _ if number.is_multiple_of(4) && self.lossy == 0 => WIDE,
             _ => NARROW,
         };
-        self.is_narrow = times == NARROW;
-        let (lowest_Bps, highest_Bps) = match self.trains_Bps(now_ns) {
+        let estimate_Bps = self.trains_Bps(now_ns);
+        self.is_narrow = times == NARROW && estimate_Bps.is_some();
+        let (lowest_Bps, highest_Bps) = match estimate_Bps {
             None => FIRST_BPS,
             Some(estimate_Bps) => (estimate_Bps * times.0, estimate_Bps * times.1),
         };

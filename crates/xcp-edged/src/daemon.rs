@@ -137,7 +137,7 @@ impl Daemon {
         desk.serve(|| Status {
             unreachable: self.unreachable.clone(),
             unsent: self.unsent,
-            failure: self.virtuals.failure().map(str::to_owned),
+            failure: self.virtuals.failure(),
             ..Status::of(&self.edge, now_ns)
         });
         Ok(())

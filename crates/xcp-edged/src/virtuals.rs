@@ -3,6 +3,7 @@
 //! told of each probe, and go with it.
 
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use nix::net::if_::if_indextoname;
@@ -12,6 +13,7 @@ use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
 use crate::daemon::Trial;
+use crate::notify;
 
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.
@@ -31,6 +33,17 @@ struct There {
     told_ns: u64,
 }
 
+/// What may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// The virtual router of an upstream edge.
+    Of(IpAddr),
+    /// Routers are to write this edge's address.
+    Name,
+    /// Virtual routers that were left are to go.
+    Clear,
+}
+
 /// How long an error lasts that is made on purpose.
 const WRONG_NS: u64 = 1_000_000_000;
 
@@ -38,9 +51,10 @@ const WRONG_NS: u64 = 1_000_000_000;
 pub(crate) struct Virtuals {
     there: BTreeMap<IpAddr, There>,
     edge_ns: u64,
-    /// Of what could not be done for an upstream edge, or with the routers' name (None):
-    /// why, and when it is tried again.
-    failures: BTreeMap<Option<IpAddr>, (String, u64)>,
+    /// What could not be done: why, and when it is tried again.
+    failures: BTreeMap<Work, (String, u64)>,
+    /// What the service manager was told.
+    said: Option<String>,
     trial: Trial,
 }
 
@@ -50,13 +64,32 @@ impl Virtuals {
             there: BTreeMap::new(),
             edge_ns: 0,
             failures: BTreeMap::new(),
+            said: None,
             trial,
         }
     }
 
-    /// Why the data path cannot be told.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failures.values().next().map(|(why, _)| why.as_str())
+    /// Why the data path cannot be told, and what to do about it.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let all: BTreeSet<&str> = self
+            .failures
+            .values()
+            .map(|(why, _)| why.as_str())
+            .collect();
+        let all: Vec<&str> = all.into_iter().collect();
+        (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    /// Tells the service manager, when that changes.
+    fn say(&mut self) {
+        let failure = self.failure();
+        if failure != self.said {
+            let state = failure.as_deref().map_or("at work".into(), |why| {
+                format!("not in the data path: {}", why.replace('\n', ". "))
+            });
+            notify::tell(&format!("STATUS={state}"));
+            self.said = failure;
+        }
     }
 
     /// Has this system's routers write the address that askers know them by.
@@ -68,7 +101,7 @@ impl Virtuals {
             let named = cloud::name_routers(*address);
             let busy = matches!(named, Ok(false));
             self.edge_ns = now_ns + if busy { BUSY_NS } else { EDGE_NS };
-            self.note(None, named, now_ns);
+            self.note(Work::Name, named, now_ns);
         }
     }
 
@@ -78,13 +111,13 @@ impl Virtuals {
             return;
         };
         let probes = self.there.get(&upstream).map_or(0, |there| there.probes);
-        let failure = self.failures.get(&Some(upstream));
+        let failure = self.failures.get(&Work::Of(upstream));
         let waits = failure.is_some_and(|(_, again_ns)| now_ns < *again_ns);
         if cloud.probes() == probes || waits {
             return;
         }
         let told = self.tell(cloud, upstream, device, now_ns);
-        self.note(Some(upstream), told, now_ns);
+        self.note(Work::Of(upstream), told, now_ns);
     }
 
     fn tell(
@@ -150,21 +183,23 @@ impl Virtuals {
         };
         for upstream in self.there.iter().filter_map(old).collect::<Vec<_>>() {
             let removed = self.remove(upstream);
-            self.note(Some(upstream), removed, now_ns);
+            self.note(Work::Of(upstream), removed, now_ns);
         }
-        let asked = |of: &Option<IpAddr>| of.is_none_or(|ip| edge.cloud(ip).is_some());
-        self.failures.retain(|of, _| asked(of));
+        let asked = |work: &Work| match work {
+            Work::Of(upstream) => edge.cloud(*upstream).is_some(),
+            Work::Name | Work::Clear => true,
+        };
+        self.failures.retain(|work, _| asked(work));
         let cleared = cloud::clear_old(now_ns.saturating_sub(INACTIVE_NS));
-        self.note(None, cleared, now_ns);
+        self.note(Work::Clear, cleared, now_ns);
     }
 
     /// Takes all away, and the routers' address: of a daemon before that was killed
     /// too.
     pub(crate) fn stop(&mut self) {
         self.there.clear();
-        for done in [router::set_edge(None), cloud::clear()] {
-            self.note(None, done, 0);
-        }
+        self.note(Work::Name, router::set_edge(None), 0);
+        self.note(Work::Clear, cloud::clear(), 0);
     }
 
     fn remove(&mut self, upstream: IpAddr) -> xcp_datapath::Result<()> {
@@ -174,10 +209,14 @@ impl Virtuals {
         }
     }
 
-    fn note<T>(&mut self, of: Option<IpAddr>, done: xcp_datapath::Result<T>, now_ns: u64) {
+    fn note<T>(&mut self, work: Work, done: xcp_datapath::Result<T>, now_ns: u64) {
         match done {
-            Ok(_) => self.failures.remove(&of),
-            Err(e) => self.failures.insert(of, (e.to_string(), now_ns + RETRY_NS)),
+            Ok(_) => self.failures.remove(&work),
+            Err(e) => {
+                let why = format!("{e}; {}", e.remedy);
+                self.failures.insert(work, (why, now_ns + RETRY_NS))
+            }
         };
+        self.say();
     }
 }

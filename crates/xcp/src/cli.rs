@@ -90,6 +90,7 @@ pub enum HostAction {
     ///
     /// It stays when this command ends. Once more changes only what differs.
     /// Wire format, devices and peers are those of this network namespace.
+    /// Beside a network without XCP, a host may be an edge too: xcp edged run.
     On(HostOn),
     /// Take everything down
     ///

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
+use xcp_datapath::cloud;
 use xcp_edged::daemon::{self, Options, Trial, Turn};
 use xcp_edged::status::{CloudStatus, Status};
 use xcp_edged::{desk, secret};
@@ -32,6 +33,7 @@ pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
 
 /// A signal that ends the daemon is no failure: systemd sends one.
 fn run(asked: &EdgedRun) -> Result<(), Failure> {
+    cloud::require_root()?;
     let options = Options {
         key: secret::read(&asked.key)?,
         upstream: asked.upstream.clone(),
@@ -63,6 +65,7 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("{}\n  no route to it\n", style.bold(&upstream.to_string()));
     }
     if let Some(failure) = &status.failure {
+        let failure = failure.replace('\n', "\n  ");
         text += &format!("{}\n  {failure}\n", style.bold("not in the data path"));
     }
     let askers: Vec<String> = status.askers.iter().map(ToString::to_string).collect();

@@ -200,9 +200,9 @@ fn describe_all(all: &All, style: &Style) -> String {
     let routers = all.routers.iter().map(|status| describe(status, style));
     let clouds = all.clouds.iter().map(|cloud| describe_cloud(cloud, style));
     let mut each: Vec<String> = routers.chain(clouds).collect();
-    if all.routers.is_empty() {
+    if each.is_empty() {
         let none = "No XCP router here. Add one: xcp router add DEV --capacity 10mbit";
-        each.insert(0, none.into());
+        each.push(none.into());
     }
     each.join("\n")
 }
@@ -216,14 +216,21 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         cloud::State::Crowded => "aside: other traffic fills its queue",
     };
     let rate = |bps: u64| units::rate(bps as f64);
+    let free = |bps| {
+        if cloud.free_bps > 0 {
+            rate(bps)
+        } else {
+            "nothing, or not known".into()
+        }
+    };
     let age = |ms: Option<f64>| ms.map_or_else(|| "none yet".into(), units::milliseconds);
     let rows = [
         ("state", state.to_owned()),
         ("routers in it", cloud.routers.to_string()),
         ("last probe", age(cloud.age_ms)),
         ("waited in it", units::milliseconds(cloud.wait_ms)),
-        ("found free", rate(cloud.free_bps)),
-        ("standard error", rate(cloud.error_bps)),
+        ("found free", free(cloud.free_bps)),
+        ("standard error", free(cloud.error_bps)),
         ("last train", age(cloud.free_age_ms)),
         ("carries for XCP", rate(cloud.link_bps)),
         ("input rate", rate(cloud.input_rate_bps)),
@@ -424,6 +431,8 @@ mod tests {
             assert!(text.contains(line), "{text}");
         }
         all.routers.clear();
+        assert!(describe_all(&all, &Style(false)).starts_with("cloud "));
+        all.clouds.clear();
         assert!(describe_all(&all, &Style(false)).starts_with("No XCP router here."));
     }
 }

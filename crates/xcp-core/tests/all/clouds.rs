@@ -102,16 +102,16 @@ fn a_cloud_told_in_the_future_is_known() {
     }
 }
 
-/// Looks every 10 ms for so many intervals at a cloud that is at each time as `cloud`
-/// says; for how many seconds it stood aside.
-fn asides(intervals: u64, cloud: impl Fn(u64) -> Cloud) -> Vec<u64> {
+/// Looks every 10 ms for so many intervals at a cloud with what waits in it at each time,
+/// ns; for how many seconds it stood aside.
+fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut crowd = Crowd::default();
     let mut found = Vec::new();
     let mut now_ns = D_NS;
     while now_ns < intervals * D_NS {
         let aside = crowd.is_aside(now_ns);
         if !aside {
-            crowd.look(&cloud(now_ns), now_ns, D_NS);
+            crowd.look(wait_ns(now_ns), now_ns, D_NS);
             if crowd.is_aside(now_ns) {
                 found.push((crowd.aside_ns - now_ns) / NS_PER_MS / 1_000);
             }
@@ -165,20 +165,17 @@ fn aside_a_flow_grows_as_tcp_does() {
 /// 12 intervals, then 10 s, 20 s and so on.
 #[test]
 fn a_queue_that_stays_is_others() {
-    assert_eq!(
-        asides(3_000, |_| waited(D_NS)),
-        [10, 20, 40, 80, 160, 160, 160]
-    );
-    assert!(asides(12, |_| waited(D_NS)).is_empty());
+    assert_eq!(asides(3_000, |_| D_NS), [10, 20, 40, 80, 160, 160, 160]);
+    assert!(asides(12, |_| D_NS).is_empty());
 }
 
 /// What virtual routers leave in the queue, and what an overload has left there.
 #[test]
 fn a_queue_of_xcp_is_no_crowd() {
-    assert!(asides(3_000, |_| waited(D_NS / 4)).is_empty());
+    assert!(asides(3_000, |_| D_NS / 4).is_empty());
     let overload = |now_ns: u64| now_ns / D_NS % 20 < 8;
     let wait_ns = |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 };
-    assert!(asides(3_000, |now_ns| waited(wait_ns(now_ns))).is_empty());
+    assert!(asides(3_000, wait_ns).is_empty());
 }
 
 /// What is handed out beyond what came: 20 KB per flow and interval, less the more
@@ -208,7 +205,7 @@ fn what_was_before_a_pause_is_not_added_to() {
     for transfer in 0..20 {
         for interval in 0..=8 {
             let now_ns = (transfer * 1_000 + interval) * D_NS + D_NS;
-            crowd.look(&waited(D_NS), now_ns, D_NS);
+            crowd.look(D_NS, now_ns, D_NS);
             assert!(!crowd.is_aside(now_ns), "{transfer}, {interval}");
         }
     }
@@ -219,7 +216,7 @@ fn what_was_before_a_pause_is_not_added_to() {
 fn a_crowd_that_is_long_over_is_forgotten() {
     let crowded = |now_ns: u64| (now_ns / (1_500 * D_NS)).is_multiple_of(2);
     let wait_ns = |now_ns| if crowded(now_ns) { D_NS } else { 0 };
-    let found = asides(3_500, |now_ns| waited(wait_ns(now_ns)));
+    let found = asides(3_500, wait_ns);
     assert_eq!(found.iter().filter(|s| **s == 10).count(), 2, "{found:?}");
 }
 

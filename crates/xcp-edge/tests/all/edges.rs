@@ -8,9 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use xcp_edge::conversation::{Ignored, IDLE_NS};
 use xcp_edge::edge::{Arrived, Cloud, Datagram, Edge, State, Time};
 use xcp_edge::estimate::Source;
-use xcp_edge::message::{overhead_B, Key, PORT};
+use xcp_edge::message::{overhead_B, Key, Message, PORT};
 
 use crate::key;
+use crate::random::Random;
 use crate::simulated::{Cross, Path};
 
 const UP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -45,6 +46,40 @@ struct Net {
     down_set_s: i64,
     /// One in so many messages of the answerer is lost; 0: none.
     lost_one_in: u64,
+    attacker: Option<Attacker>,
+}
+
+/// Has seen all messages so far, and whether they went down. He does not have the key.
+struct Attacker {
+    random: Random,
+    seen: Vec<(bool, Vec<u8>)>,
+    sent: u32,
+}
+
+impl Attacker {
+    fn new(seed: u64) -> Self {
+        Attacker {
+            random: Random(seed),
+            seen: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// One that was sent, as it was, to the other end, cut, changed, or with another key.
+    fn message(&mut self) -> (bool, Vec<u8>) {
+        self.sent += 1;
+        let at = self.random.below(self.seen.len() as u64) as usize;
+        let (is_down, mut bytes) = self.seen[at].clone();
+        let length = bytes.len() as u64;
+        match self.random.below(5) {
+            0 => return (!is_down, bytes),
+            1 => bytes.truncate(self.random.below(length) as usize),
+            2 => bytes[self.random.below(length) as usize] ^= 1 << self.random.below(8),
+            3 => bytes = Message::parse(&bytes, &key()).unwrap().build(&seed(3)),
+            _ => {}
+        }
+        (is_down, bytes)
+    }
 }
 
 /// The clocks' first time is long after 0.
@@ -67,6 +102,7 @@ impl Net {
             up_set_s: 0,
             down_set_s: 0,
             lost_one_in: 0,
+            attacker: None,
         }
     }
 
@@ -170,6 +206,33 @@ impl Net {
                 self.fly_down(answer);
             }
         }
+        self.attack(is_down, bytes);
+    }
+
+    /// Three messages of the attacker come behind one. What is answered goes nowhere.
+    fn attack(&mut self, is_down: bool, bytes: &[u8]) {
+        let Some(mut attacker) = self.attacker.take() else {
+            return;
+        };
+        attacker.seen.push((is_down, bytes.to_vec()));
+        for _ in 0..3 {
+            let (is_down, bytes) = attacker.message();
+            let (edge, to) = match is_down {
+                true => (&mut self.down, DOWN),
+                false => (&mut self.up, UP),
+            };
+            let others = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
+            let from = [UP, DOWN, others][attacker.random.below(3) as usize];
+            let arrived = Arrived {
+                from: SocketAddr::from((from, PORT)),
+                to,
+                ttl: Some(attacker.random.below(256) as u8),
+                wall_ns: set(self.now_ns, 0),
+                bytes: &bytes,
+            };
+            let _ = edge.receive(self.now_ns, &arrived);
+        }
+        self.attacker = Some(attacker);
     }
 
     fn run(&mut self, seconds: u64) {
@@ -280,6 +343,30 @@ fn a_clock_that_is_set_is_no_queue() {
                 assert!(!net.cloud().estimate().is_full(), "{case}");
             }
         }
+    }
+}
+
+/// Whoever has no key changes nothing that is found.
+#[test]
+fn ten_thousand_messages_of_an_attacker_change_no_estimate() {
+    let found = |attacker: Option<Attacker>| {
+        let mut net = Net::new(path(0.3));
+        net.attacker = attacker;
+        net.run(90);
+        let cloud = net.cloud();
+        let known = (cloud.queue_ns(), cloud.trains(), cloud.routers());
+        (
+            net.estimate_Bps(),
+            known,
+            net.attacker.map_or(0, |a| a.sent),
+        )
+    };
+    let (estimate, known, _) = found(None);
+    assert!(estimate.is_some());
+    for seed in 0..4 {
+        let attacked = found(Some(Attacker::new(seed)));
+        assert_eq!((attacked.0, attacked.1), (estimate, known));
+        assert!(attacked.2 > 10_000, "{}", attacked.2);
     }
 }
 

@@ -230,6 +230,17 @@ fn an_estimate_is_stale_without_trains() {
     assert_eq!(estimate.estimate_Bps(31 * SECOND + 1), None);
 }
 
+/// A first train covers all rates there are, and so do those until one has arrived.
+#[test]
+fn trains_that_search_may_lose_packets() {
+    let mut estimate = Estimate::default();
+    for _ in 0..5 {
+        estimate.next_train(0);
+        estimate.on_train_lost(true);
+        assert!(!estimate.is_lossy());
+    }
+}
+
 #[test]
 fn while_a_queue_stands_nothing_is_free() {
     let mut estimate = Estimate::default();
