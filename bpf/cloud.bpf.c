@@ -28,6 +28,7 @@ const volatile struct {
 	__u32 upstream; /* last_xcp_router of its packets */
 } options = {14, 1, 0};
 
+#define XCP_BOUNDED
 #include "interval.h"
 #include "segments.h"
 #include "find.h"
@@ -44,7 +45,6 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	__u64 d_ns = link.state.interval_ns, backlog_B;
 
 	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
-	xcp_cloud_bound(&cloud, capacity, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
 	link.state.over_Bps =
@@ -54,6 +54,11 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	link.fell = !!xcp_capacity_fell(capacity, &link.seen, d_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return backlog_B;
+}
+
+static void bound(void)
+{
+	xcp_cloud_bound(&cloud, &link.state);
 }
 
 /* Who sent it, as in last_xcp_router. */

@@ -123,6 +123,11 @@ static __always_inline struct xcp_queue *queue_record(void)
 	return queue && queue->present ? queue : NULL;
 }
 
+#ifdef XCP_BOUNDED
+/* Bounds what is handed out: more is known than what the link did. */
+static void bound(void);
+#endif
+
 __noinline int capacity(__u64 now)
 {
 	struct xcp_queue *queue = queue_record();
@@ -132,6 +137,9 @@ __noinline int capacity(__u64 now)
 	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
 			    config.measure ? &link.seen : NULL,
 			    queue ? &link.other : NULL);
+#ifdef XCP_BOUNDED
+	bound();
+#endif
 	link.sample_B = (config.measure ? link.state.capacity.link_Bps
 					: config.params.capacity_Bps) /
 			XCP_SAMPLES;

@@ -58,6 +58,7 @@
 #include "xcp_cubic.h"
 #include "xcp_flows.h"
 #include "xcp_packet.h"
+#include "xcp_router.h"
 
 /* Less is what a probe waits behind a full packet or two: at 10 Mb/s 1.2 ms. */
 #define XCP_CLOUD_FREE_NS 2000000ULL
@@ -174,14 +175,17 @@ XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
 }
 
 /*
- * L while the cloud seems free: trains tell how much more than what came.
- * Others may be raising theirs too.
+ * L, and so C, while the cloud seems free: trains tell how much more than what
+ * came. Others may be raising theirs too. Called before the interval ends, so
+ * that no more is handed out: what a router behind does not let pass would be
+ * counted as granted, and taken back.
  */
 XCP_INLINE void xcp_cloud_bound(const struct xcp_cloud *c,
-				struct xcp_capacity *capacity, uint64_t d_ns)
+				struct xcp_router_state *s)
 {
-	uint64_t step_Bps =
-		xcp_max(c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
+	struct xcp_capacity *capacity = &s->capacity;
+	uint64_t step_Bps = xcp_max(
+		c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, s->interval_ns));
 
 	if (capacity->state == XCP_LINK_KNOWN ||
 	    capacity->link_Bps <= capacity->left_Bps + step_Bps)
@@ -191,6 +195,8 @@ XCP_INLINE void xcp_cloud_bound(const struct xcp_cloud *c,
 	capacity->tried_Bps = capacity->left_Bps;
 	capacity->step_Bps = step_Bps;
 	capacity->link_Bps = capacity->left_Bps + step_Bps;
+	s->capacity_Bps =
+		xcp_min(s->capacity_Bps, capacity->link_Bps + s->over_Bps);
 }
 
 /* Is it known well enough to speak for its routers? */

@@ -244,7 +244,7 @@ EXPORT(int32_t, crowd_delta, const struct xcp_cloud *c, int32_t delta,
 
 EXPORT(void, cloud_bound, const struct xcp_cloud *c, struct xcp_router_state *s)
 {
-	xcp_cloud_bound(c, &s->capacity, s->interval_ns);
+	xcp_cloud_bound(c, s);
 }
 
 EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,

@@ -343,7 +343,7 @@ impl Router {
     /// Ends the control interval. False if it had no XCP packet: then d and
     /// what is left of the pools stay.
     pub fn interval_end(&mut self, now_ns: u64) -> bool {
-        self.end(now_ns, None, None)
+        self.end(now_ns, None, None, None)
     }
 
     /// Whether the link carries far less than it did: then the interval ends.
@@ -355,15 +355,26 @@ impl Router {
 
     /// The same on a link whose capacity is measured.
     pub fn interval_end_seen(&mut self, now_ns: u64, seen: &Seen) -> bool {
-        self.end(now_ns, Some(seen), None)
+        self.end(now_ns, Some(seen), None, None)
     }
 
     /// The same on a link that other traffic shares, in a queue of its own.
     pub fn interval_end_shared(&mut self, now_ns: u64, seen: &Seen, other: &Other) -> bool {
-        self.end(now_ns, Some(seen), Some(other))
+        self.end(now_ns, Some(seen), Some(other), None)
     }
 
-    fn end(&mut self, now_ns: u64, seen: Option<&Seen>, other: Option<&Other>) -> bool {
+    /// The same of a virtual router, by what is known of its cloud.
+    pub fn interval_end_cloud(&mut self, now_ns: u64, seen: &Seen, cloud: &Cloud) -> bool {
+        self.end(now_ns, Some(seen), None, Some(cloud))
+    }
+
+    fn end(
+        &mut self,
+        now_ns: u64,
+        seen: Option<&Seen>,
+        other: Option<&Other>,
+        cloud: Option<&Cloud>,
+    ) -> bool {
         // SAFETY: records of the right layout, borrowed for the calls; what is
         // not there is a null pointer.
         let renewed = unsafe {
@@ -375,6 +386,9 @@ impl Router {
                 seen.map_or(std::ptr::null(), std::ptr::from_ref),
                 other.map_or(std::ptr::null(), std::ptr::from_ref),
             );
+            if let Some(cloud) = cloud {
+                ffi::xcp_core_cloud_bound(cloud, &mut self.state);
+            }
             ffi::xcp_core_router_interval_end(
                 &mut self.state,
                 &self.params,
@@ -396,12 +410,6 @@ impl Router {
         unsafe {
             ffi::xcp_core_router_pool_fill(&mut self.pool, law.pos_pool, law.neg_pool, law.shift);
         }
-    }
-
-    /// As a virtual router: L within what is known of its cloud.
-    pub fn bound(&mut self, cloud: &Cloud) {
-        // SAFETY: records of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_cloud_bound(cloud, &mut self.state) }
     }
 
     /// The backlog as a packet finds it, B.

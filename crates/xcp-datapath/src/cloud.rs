@@ -3,7 +3,7 @@
 //! upstream XCP router leave it (core/xcp_cloud.h). A program instance for each
 //! device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -254,8 +254,8 @@ pub enum State {
 pub struct Status {
     /// The device that packets come out of the cloud by.
     pub device: String,
-    /// The upstream router's address.
-    pub upstream: String,
+    /// The upstream router's address, where it is known.
+    pub upstream: Option<IpAddr>,
     /// Routers in the cloud.
     pub routers: u32,
     /// Whether it is at work, or why packets pass it untouched.
@@ -349,7 +349,6 @@ fn status(dir: &Path) -> Result<Status> {
     let link: RouterLink = object::read_record(&record("state")?, 0)?;
     let total = router::sum_counters(&record("cpus")?)?;
     let index = device_of(dir).unwrap_or(0);
-    let upstream = upstream_of(dir).unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let crowd: Crowd = object::read_record(&record("crowd")?, 0)?;
     let now_ns = clock::monotonic_ns();
     let age_ns = now_ns.saturating_sub(cloud.told_ns);
@@ -359,7 +358,7 @@ fn status(dir: &Path) -> Result<Status> {
     let known = cloud.told_ns > 0;
     Ok(Status {
         device: rtnl::name_of(index).unwrap_or_default(),
-        upstream: upstream.to_string(),
+        upstream: upstream_of(dir),
         routers: cloud.routers,
         state: match known && age_ns <= patience_ns {
             false => State::Unknown,

@@ -190,6 +190,7 @@ impl Virtuals {
             Work::Name | Work::Clear => true,
         };
         self.failures.retain(|work, _| asked(work));
+        self.say();
         let cleared = cloud::clear_old(now_ns.saturating_sub(INACTIVE_NS));
         self.note(Work::Clear, cleared, now_ns);
     }
@@ -211,12 +212,13 @@ impl Virtuals {
 
     fn note<T>(&mut self, work: Work, done: xcp_datapath::Result<T>, now_ns: u64) {
         match done {
-            Ok(_) => self.failures.remove(&work),
+            Ok(_) if self.failures.remove(&work).is_none() => return,
+            Ok(_) => {}
             Err(e) => {
                 let why = format!("{e}; {}", e.remedy);
-                self.failures.insert(work, (why, now_ns + RETRY_NS))
+                self.failures.insert(work, (why, now_ns + RETRY_NS));
             }
-        };
+        }
         self.say();
     }
 }

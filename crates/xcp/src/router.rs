@@ -209,7 +209,8 @@ fn describe_all(all: &All, style: &Style) -> String {
 
 /// A virtual router, and what it stands for.
 fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
-    let head = style.bold(&format!("cloud {} -> {}", cloud.upstream, cloud.device));
+    let upstream = cloud.upstream.map_or("?".into(), |ip| ip.to_string());
+    let head = style.bold(&format!("cloud {upstream} -> {}", cloud.device));
     let state = match cloud.state {
         cloud::State::Granting => "granting",
         cloud::State::Unknown => "aside: no probe of late",
@@ -383,7 +384,7 @@ mod tests {
     fn cloud() -> cloud::Status {
         cloud::Status {
             device: "eth1".into(),
-            upstream: "192.0.2.1".into(),
+            upstream: "192.0.2.1".parse().ok(),
             routers: 2,
             state: cloud::State::Unknown,
             age_ms: Some(12_000.0),
