@@ -8,7 +8,7 @@
 //! processors. Rounds take turns, so that all see the same noise.
 
 #[allow(dead_code)] // the tests use the rest
-#[path = "../tests/all/common/mod.rs"]
+#[path = "../tests/xcp/common/mod.rs"]
 mod common;
 
 use std::io::{Read, Write};

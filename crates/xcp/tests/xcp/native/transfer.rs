@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Unmodified programs over XCP: curl fetches 20 MB from Python's web server
+//! Unmodified programs over XCP: curl fetches 10 MB from Python's web server
 //! across XCP routers and a 100 Mb/s link, both under `xcp run`, by itself and
 //! with every wire format that `xcp host on` sets.
 
@@ -15,7 +15,7 @@ use xcp_datapath::host::Counters;
 use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{host, router, Wire};
 
-const BYTES: usize = 20_000_000;
+const BYTES: usize = 10_000_000;
 const LEAST_PACKETS: u64 = (BYTES / 1500) as u64;
 const PORT: u16 = 8080;
 

@@ -90,14 +90,17 @@ fn an_interrupt_ends_the_wait_for_another_command() {
         .append(true)
         .open("/run/xcp.lock")
         .unwrap();
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the descriptor is open.
-        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_EX) }, 0);
-        let mut run = Command::new(XCP)
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_EX) }, 0);
+    let waiting = [libc::SIGINT, libc::SIGTERM].map(|signal| {
+        let run = Command::new(XCP)
             .args(["run", "true"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        (signal, run)
+    });
+    let ended = waiting.map(|(signal, mut run)| {
         let mut line = String::new();
         BufReader::new(run.stderr.take().unwrap())
             .read_line(&mut line)
@@ -105,11 +108,14 @@ fn an_interrupt_ends_the_wait_for_another_command() {
         assert_eq!(line, "xcp: waits for another xcp command to end\n");
         // SAFETY: the child has not been waited for.
         assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
-        let ended = eventually(|| run.try_wait().unwrap().is_some());
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_UN) }, 0);
+        let in_time = eventually(|| run.try_wait().unwrap().is_some());
+        (signal, run, in_time)
+    });
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_UN) }, 0);
+    for (signal, mut run, in_time) in ended {
         let status = run.wait().unwrap();
-        assert!(ended, "waited on after signal {signal}");
+        assert!(in_time, "waited on after signal {signal}");
         // which a shell tells as 128 and the signal
         assert_eq!(status.signal(), Some(signal), "{status}");
     }

@@ -46,9 +46,14 @@ impl Net {
             home: File::open("/proc/thread-self/ns/net").unwrap(),
         };
         let (c, r, s) = (net.space("c"), net.space("r"), net.space("s"));
-        for space in [&c, &r, &s] {
+        for node in ["c", "r", "s"] {
+            let space = net.space(node);
             ip(&format!("netns add {space}"));
-            within_space(space, "ip link set lo up");
+            within_space(&space, "ip link set lo up");
+            // else addresses of links are not used for two seconds
+            net.within(node, || {
+                set_sysctl("ipv6/conf/default/accept_dad", "0");
+            });
         }
         ip(&format!(
             "link add r netns {c} type veth peer name c netns {r}"
@@ -76,7 +81,7 @@ impl Net {
         within_space(&s, "ip route add default via fd77:2::1");
         net.within("r", || {
             for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                std::fs::write(format!("/proc/sys/net/{key}"), "1").unwrap();
+                set_sysctl(key, "1");
             }
         });
         net.within("c", || wait_for_path(SERVER6));
@@ -233,6 +238,11 @@ fn enter(space: &File) {
 /// container allows.)
 fn within_space(space: &str, line: &str) {
     run("nsenter", &format!("--net=/run/netns/{space} {line}"));
+}
+
+/// Of this thread's network namespace.
+fn set_sysctl(key: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/{key}"), value).unwrap();
 }
 
 fn ip(args: &str) {

@@ -148,9 +148,14 @@ fn run(how: How) -> Books {
     if let Some(wire) = how.wire {
         net.speak(wire);
         // a lost packet is one hole, not a super-packet's
-        net.within("c", || {
-            common::run("ip", "link set dev r gso_max_segs 1");
-        });
+        net.tool("c", "ip link set dev r gso_max_segs 1");
+    }
+    for (node, gateway) in [("c", "10.77.1.2"), ("s", "10.77.2.1")] {
+        // timeouts of 200 ms would be most of a run; delayed ACKs take up to 40 ms
+        net.tool(
+            node,
+            &format!("ip route change default via {gateway} rto_min 60ms"),
+        );
     }
     let dev = if plan.drop_return != 0 { "c" } else { "s" };
     let accident = net.within("r", || Accident::start(dev, plan).unwrap());
