@@ -75,6 +75,10 @@ const HOUSE: &[(&str, &str)] = house![
     "varying",
     "varying-trace",
     "varying-jumps",
+    "brief",
+    "brief-halfduplex",
+    "brief-hidden-hop",
+    "brief-varying",
 ];
 
 /// The experiment with this name, or in this file.

@@ -96,7 +96,7 @@ fn the_guides_example_runs() {
 fn a_check_that_fails_is_status_1() {
     let lab = Lab::new();
     let check = "[[check]]\nvariant = \"xcp\"\nmetric = \"queue_max\"\nmax = 0\n";
-    let short = SHORT.replace("duration_s = 10", "duration_s = 5");
+    let short = brief();
     let ran = lab.run(&[&lab.file("x.toml", &format!("{short}{check}"))]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
@@ -108,7 +108,7 @@ fn a_check_that_fails_is_status_1() {
 #[test]
 fn a_known_gap_passes_until_it_has_closed() {
     let lab = Lab::new();
-    let short = SHORT.replace("duration_s = 10", "duration_s = 5");
+    let short = brief();
     let check = |metric: &str, why: &str| {
         let check = format!("[[check]]\nvariant = \"xcp\"\nmetric = \"{metric}\"\nmax = 0\n");
         format!("{check}known_gap = \"{why}\"\n")
@@ -199,10 +199,7 @@ fn a_kernel_that_does_not_boot_is_told() {
     // any run fetches the kernel; this one is over at once
     let lab = Lab::new();
     let kernels = Path::new(&cache()).join("xcp/kernels/6.18");
-    let short = lab.file(
-        "x.toml",
-        &SHORT.replace("10\nwarmup_s = 4", "1\nwarmup_s = 0"),
-    );
+    let short = lab.file("x.toml", &brief());
     assert_eq!(lab.run(&[&short]).code, Some(0));
 
     let boot = fs::read_dir(kernels.join("boot")).unwrap().flatten();

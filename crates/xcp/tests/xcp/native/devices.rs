@@ -4,12 +4,11 @@
 
 use std::process::Command;
 
-use crate::command::killed::killed_after;
 use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
 use crate::common::{self, pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
-use xcp_datapath::testing::{can_run, skipped, Accident, AccidentPlan};
+use xcp_datapath::testing::{can_run, Accident, AccidentPlan};
 
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
@@ -234,34 +233,6 @@ fn what_fails_changes_nothing() {
         drop(full);
         xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
-    });
-}
-
-#[test]
-fn a_killed_command_leaves_nothing_that_off_does_not_restore() {
-    let mut probe = Command::new("ip");
-    if !killed_after(probe.arg("link"), 1) {
-        skipped("devices, killed", "processes may not be traced here");
-        return;
-    }
-    leaves_nothing("devices, killed", || {
-        let space = Space::new("kill");
-        let untouched = space.devices();
-        let on = format!("{HEADER} --dev v1");
-        let mut moments = 0;
-        while killed_after(&mut space.command(&on), moments + 1) {
-            moments += 1;
-            if moments % 3 == 0 {
-                // goes on where the other was stopped
-                space.xcp(&on).ok();
-                assert_eq!((space.gso_max_segs("v0"), space.gso_max_segs("v1")), (1, 1));
-            }
-            let _ = xcp("host off");
-            assert_eq!(space.devices(), untouched, "killed at moment {moments}");
-        }
-        println!("killed at {moments} moments");
-        assert!(moments > 5);
-        xcp("host off").ok();
     });
 }
 

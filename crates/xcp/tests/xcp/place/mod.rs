@@ -128,25 +128,42 @@ pub fn packets_of(lab: &Lab, file: &str) -> (usize, usize) {
     let whole = lab.path("whole.pcap");
     let cut = fs::read(lab.path("out").join(file)).unwrap();
     fs::write(&whole, as_sent(&cut)).unwrap();
-    let count = |filter: &str| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
-        let out = Command::new("tshark")
-            .env("HOME", lab.dir.path())
-            .arg("-X")
-            .arg(format!("lua_script:{}", script.display()))
-            .args(["-o", "tcp.check_checksum:TRUE", "-Y", filter, "-r"])
-            .arg(&whole)
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() && !errors.contains("Lua"), "{errors}");
-        String::from_utf8(out.stdout).unwrap().lines().count()
-    };
-    assert_eq!(count("_ws.malformed || xcp.malformed"), 0, "{file}");
-    // 0 is bad, 1 is good, 2 is unverified
-    assert_eq!(count("tcp && !(tcp.checksum.status == 1)"), 0, "{file}");
-    assert_eq!(count("tcp.len > 0 && !xcp.delta_Bps"), 0, "{file}");
-    (count("xcp.delta_Bps"), count("frame"))
+    let [malformed, bad_checksums, without_xcp, data, all] = counts(
+        lab,
+        &whole,
+        [
+            "_ws.malformed || xcp.malformed",
+            // 0 is bad, 1 is good, 2 is unverified
+            "tcp && !(tcp.checksum.status == 1)",
+            "tcp.len > 0 && !xcp.delta_Bps",
+            "xcp.delta_Bps",
+            "frame",
+        ],
+    );
+    assert_eq!((malformed, bad_checksums, without_xcp), (0, 0, 0), "{file}");
+    (data, all)
+}
+
+/// How many packets of a capture each filter of tshark's passes.
+fn counts<const N: usize>(lab: &Lab, capture: &Path, filters: [&str; N]) -> [usize; N] {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
+    let out = Command::new("tshark")
+        .env("HOME", lab.dir.path())
+        .arg("-X")
+        .arg(format!("lua_script:{}", script.display()))
+        .args(["-o", "tcp.check_checksum:TRUE", "-q", "-z"])
+        .arg(format!("io,stat,0,{}", filters.join(",")))
+        .arg("-r")
+        .arg(capture)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && !errors.contains("Lua"), "{errors}");
+    let table = String::from_utf8(out.stdout).unwrap();
+    // | 0.0 <> 4.0 | frames | bytes | frames | bytes | ... |
+    let row = table.lines().find(|line| line.contains("<>")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    std::array::from_fn(|i| cells[2 + 2 * i].parse().expect(&table))
 }
 
 /// A capture with its packets as long as they were: the lab sends zeroes.
