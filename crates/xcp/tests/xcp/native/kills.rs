@@ -134,6 +134,7 @@ fn a_router_that_is_half_renewed_is_renewed() {
 fn a_host_that_is_half_on_is_completed_or_taken_down() {
     const DEFAULT: &str = "host on --default";
     const HEADER: &str = "host on --wire header --dev v0 --dev v1 --peers 10.77.2.0/24";
+    const BOTH: &str = "host on --default --wire header --dev v0 --dev v1 --peers 10.77.2.0/24";
     let _turn = turn();
     let Some(before) = begin("host, killed") else {
         return;
@@ -141,8 +142,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
     let space = Space::new("kho");
     let untouched = space.devices();
     for (from, to) in [
-        (None, DEFAULT),
-        (None, HEADER),
+        (None, BOTH),
         (Some(DEFAULT), HEADER),
         (Some(HEADER), DEFAULT),
     ] {
