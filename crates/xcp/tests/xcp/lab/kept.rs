@@ -135,20 +135,20 @@ fn a_kept_result_is_that_of_a_run_to_the_byte() {
 /// And what the report says about the experiment.
 #[test]
 fn checks_and_texts_change_without_a_run() {
-    let keeper = Keeper::new();
+    let lab = Lab::new();
     let check = |max| {
         let check = "[[check]]\nvariant = \"plain\"\nmetric = \"link_utilisation\"";
         format!("{}\n{check}\nmax = {max}\n", plain("plain"))
     };
-    let first = keeper.run(&[&keeper.lab.file("x.toml", &check("1.5"))]);
+    let first = lab.run(&[&lab.file("x.toml", &check("1.5"))]);
     assert_eq!(first.code, Some(0), "{first:?}");
     let stricter = check("0.1").replace("two flows", "what changed");
-    let second = keeper.run(&[&keeper.lab.file("x.toml", &stricter)]);
+    let second = lab.run(&[&lab.file("x.toml", &stricter)]);
     assert_eq!(second.code, Some(1), "{second:?}");
     assert!(!booted(&second), "{second:?}");
     let failed = "FAILED  plain  link_utilisation <= 0.1";
     assert!(second.out.contains(failed), "{second:?}");
-    let page = fs::read_to_string(keeper.lab.path("out").join("report.html")).unwrap();
+    let page = fs::read_to_string(lab.path("out").join("report.html")).unwrap();
     assert!(page.contains("what changed"));
 }
 
