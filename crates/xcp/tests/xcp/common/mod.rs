@@ -50,7 +50,7 @@ impl Net {
             let space = net.space(node);
             ip(&format!("netns add {space}"));
             within_space(&space, "ip link set lo up");
-            // else addresses of links are not used for two seconds
+            // else IPv6 addresses are not used for two seconds
             net.within(node, || {
                 set_sysctl("ipv6/conf/default/accept_dad", "0");
             });
@@ -71,8 +71,7 @@ impl Net {
             (&r, "s", "fd77:2::1/64"),
             (&s, "r", "fd77:2::2/64"),
         ] {
-            let at_once = if address.contains(':') { "nodad" } else { "" };
-            within_space(space, &format!("ip addr add {address} dev {dev} {at_once}"));
+            within_space(space, &format!("ip addr add {address} dev {dev}"));
             within_space(space, &format!("ip link set {dev} up"));
         }
         within_space(&c, "ip route add default via 10.77.1.2");
