@@ -212,6 +212,15 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 	apply(sk, s);
 }
 
+/* Once an RTT. The verifier follows its paths once, for all ways here. */
+__noinline int judge_losses(struct xcp_loss *l, struct xcp_sender *sender,
+			    __u64 elapsed_us, __u32 lost, __u32 arrived)
+{
+	if (l && sender)
+		xcp_loss_on_round(l, sender, elapsed_us, lost, arrived);
+	return 0;
+}
+
 /*
  * Once an RTT: a window that the application leaves unused ages, losses are
  * judged, and a path that tells of no routers.
@@ -229,9 +238,9 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 	xcp_sender_age(&s->sender, used_B, s->starved);
 	s->starved = 0;
 	if (does(XCP_CURE_LOSSES))
-		xcp_loss_on_round(&s->loss, &s->sender, elapsed_us,
-				  tp->lost - s->round_lost,
-				  tp->delivered - s->round_delivered);
+		judge_losses(&s->loss, &s->sender, elapsed_us,
+			     tp->lost - s->round_lost,
+			     tp->delivered - s->round_delivered);
 	else if (!xcp_loss_trusts(&s->loss)) /* switched off */
 		__builtin_memset(&s->loss, 0, sizeof(s->loss));
 	s->round_start_us = tp->tcp_mstamp;

@@ -176,7 +176,7 @@ int xcp_virtual(struct __sk_buff *skb)
 	f.kind = find_slowly(skb, &f);
 	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
-	s.n = wire_packets(skb, bpf_cast_to_kern_ctx(skb));
+	s.n = wire_packets(skb, kernel_skb(skb));
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
 	if (f.protocol == IPPROTO_TCP)
 		cross_option(skb, cpu, &s, &f, aside);

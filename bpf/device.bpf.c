@@ -165,7 +165,7 @@ static __always_inline bool names_of(struct __sk_buff *skb, __u32 l3, bool v4,
 /* A SYN-ACK, whose socket is only a request: answers as it was asked. */
 static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 {
-	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	struct sk_buff *kskb = kernel_skb(skb);
 	__u8 header[XCP_HEADER_LEN], version;
 	struct xcp_forward f = {};
 	struct sock *request = kskb->sk;

@@ -269,7 +269,7 @@ static __u64 see(const struct net_device *dev, __u64 now);
 /* Looks at the link, and ends the queue estimate if it is due. */
 __noinline int look(struct __sk_buff *skb, __u64 now)
 {
-	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	struct sk_buff *kskb = kernel_skb(skb);
 	__u64 backlog_B;
 
 	if (!claim(&link.claimed))

@@ -260,4 +260,13 @@ struct tcp_congestion_ops {
 /* bpf_cast_to_kern_ctx: from 6.2 on, what the oldest kernel here needs */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 
+/*
+ * A program's context as the kernel has it, for reading. Of memory like any
+ * other: in a context that it trusts, the verifier searches the names of all
+ * the kernel's types, several times, for each pointer that is read.
+ */
+#define kernel_skb(skb) bpf_core_cast(bpf_cast_to_kern_ctx(skb), struct sk_buff)
+#define kernel_sock_ops(skops)                                                 \
+	bpf_core_cast(bpf_cast_to_kern_ctx(skops), struct bpf_sock_ops_kern)
+
 #endif

@@ -48,7 +48,7 @@ int xcp_depart(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clock, &key);
 	if (!c || !medium.rate_Bps)
 		return XCP_TC_NEXT;
-	kskb = bpf_cast_to_kern_ctx(skb);
+	kskb = kernel_skb(skb);
 	if (kskb->dev->qdisc->q.qlen >= medium.limit_packets)
 		return XCP_TC_NEXT;
 	n = segments_of(kskb);

@@ -45,7 +45,7 @@ static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 
 static __always_inline struct sock *kernel_sock(struct bpf_sock_ops *skops)
 {
-	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);
 
 	return kern->sk;
 }
@@ -430,7 +430,7 @@ static __always_inline int offered(struct bpf_sock_ops *skops)
 /* The option format of a SYN or SYN-ACK at hand, -1 for none. */
 static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 {
-	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);
 	struct xcp_socket *s;
 
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
@@ -601,7 +601,7 @@ static __always_inline void write_handshake(struct bpf_sock_ops *skops)
 static __noinline void write(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
-	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);
 	__u8 option[OPTION_MAX] = {};
 	struct xcp_socket *s;
 	__u32 n, length, size_B;
@@ -652,7 +652,7 @@ static __noinline void parse_2005(struct bpf_sock_ops *skops,
 
 static __noinline void parse(struct bpf_sock_ops *skops)
 {
-	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(skops);
+	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);
 	__u8 option[OPTION_MAX], ttl;
 	struct xcp_socket *s;
 	struct xcp_forward f;

@@ -342,7 +342,7 @@ int xcp_router(struct __sk_buff *skb)
 
 	skb->tc_classid = 0; /* the stack may have left something there */
 	now = bpf_ktime_get_ns();
-	kskb = bpf_cast_to_kern_ctx(skb);
+	kskb = kernel_skb(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
 		look(skb, now);
 	if (XCP_UNLIKELY(link.fell ||

@@ -127,6 +127,16 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #define XCP_FORGET(v) ((void)(v))
 #endif
 
+/*
+ * Counts i from 0 to n - 1. BPF's own loop, where it has one: of the other the
+ * verifier follows each round.
+ */
+#ifdef bpf_for
+#define XCP_FOR(i, n) bpf_for(i, 0, n)
+#else
+#define XCP_FOR(i, n) for ((i) = 0; (i) < (n); (i)++)
+#endif
+
 /* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0
  */
 XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)
@@ -172,13 +182,10 @@ struct xcp_num {
 
 XCP_INLINE struct xcp_num xcp_num_scaled(uint64_t v, int32_t e)
 {
-	struct xcp_num n = {0, 0};
 	uint32_t bits = xcp_bits(v);
+	struct xcp_num n = {v << ((64 - bits) & 63) >> 32,
+			    e + (int32_t)bits - 32};
 
-	if (!v)
-		return n;
-	n.m = bits > 32 ? v >> ((bits - 32) & 63) : v << ((32 - bits) & 63);
-	n.e = e + (int32_t)bits - 32;
 	return n;
 }
 
@@ -211,19 +218,23 @@ XCP_INLINE struct xcp_num xcp_num_div(struct xcp_num a, struct xcp_num b)
 	return xcp_num_scaled((a.m << 32) / b.m, a.e - b.e - 32);
 }
 
-/* The number in units of 2^-shift, rounded down, at most `max` (< 2^63). */
-XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
-				  uint64_t max)
+/* m * 2^s, rounded down, at most `max` (< 2^63), for m < 2^32. */
+XCP_CALL uint64_t xcp_fixed(uint64_t m, int32_t s, uint64_t max)
 {
-	int32_t s = n.e + (int32_t)shift;
-
-	if (!n.m || s <= -32)
+	if (!m || s <= -32)
 		return 0;
 	if (s >= 31)
 		return max;
 	if (s >= 0)
-		return xcp_min(n.m << (s & 63), max);
-	return xcp_min(n.m >> (-s & 63), max);
+		return xcp_min(m << (s & 63), max);
+	return xcp_min(m >> (-s & 63), max);
+}
+
+/* The number in units of 2^-shift, rounded down, at most `max` (< 2^63). */
+XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
+				  uint64_t max)
+{
+	return xcp_fixed(n.m, n.e + (int32_t)shift, max);
 }
 
 /* Bytes in a time as bytes per second. */

@@ -29,7 +29,8 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 	const uint8_t *p;
 
 	*offset = XCP_TCP_HEADER_LEN;
-	for (i = 0; i < XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN; i++) {
+	XCP_FOR(i, XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN)
+	{
 		XCP_FORGET(*offset); /* one state an option, not one a path */
 		at = *offset;
 		if (at >= header_len || at >= XCP_TCP_HEADER_MAX)

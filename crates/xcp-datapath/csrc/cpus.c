@@ -40,7 +40,7 @@
 #define bpf_map_lookup_elem(map, key) lookup(map, key)
 #define bpf_ringbuf_reserve(map, size, flags) (&told)
 #define bpf_ringbuf_submit(record, flags) note(record)
-#define bpf_cast_to_kern_ctx(skb) ((struct sk_buff *)(skb))
+#define kernel_skb(skb) ((struct sk_buff *)(skb))
 /* In BPF a full barrier. */
 #define __sync_lock_test_and_set(at, value)                                    \
 	__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST)

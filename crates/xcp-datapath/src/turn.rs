@@ -30,14 +30,11 @@ pub struct Turn {
 impl Turn {
     /// Waits until no other command has a turn.
     pub(crate) fn take() -> Result<Self> {
-        if let Some(lock) = HELD.with_borrow(Weak::upgrade) {
-            return Ok(Self { _lock: lock });
+        if let Some(turn) = Self::within() {
+            return Ok(turn);
         }
         let failed = |e: io::Error| Error::io(PATH, &e);
-        fs::create_dir_all("/run").map_err(failed)?;
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).mode(0o600);
-        let file = options.open(PATH).map_err(failed)?;
+        let file = open().map_err(failed)?;
         let begun = Instant::now();
         while !try_lock(&file).map_err(failed)? {
             if begun.elapsed() > PATIENCE {
@@ -48,10 +45,40 @@ impl Turn {
             }
             thread::sleep(Duration::from_millis(20));
         }
+        Ok(Self::of(file))
+    }
+
+    /// None while another command has a turn.
+    #[cfg(feature = "clouds")]
+    pub(crate) fn at_once() -> Result<Option<Self>> {
+        if let Some(turn) = Self::within() {
+            return Ok(Some(turn));
+        }
+        let failed = |e: io::Error| Error::io(PATH, &e);
+        let file = open().map_err(failed)?;
+        let free = try_lock(&file).map_err(failed)?;
+        Ok(free.then(|| Self::of(file)))
+    }
+
+    /// The one that this thread has.
+    fn within() -> Option<Self> {
+        let lock = HELD.with_borrow(Weak::upgrade)?;
+        Some(Self { _lock: lock })
+    }
+
+    /// That of who has locked the file.
+    fn of(file: File) -> Self {
         let lock = Rc::new(file);
         HELD.set(Rc::downgrade(&lock));
-        Ok(Self { _lock: lock })
+        Self { _lock: lock }
     }
+}
+
+fn open() -> io::Result<File> {
+    fs::create_dir_all("/run")?;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options.open(PATH)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
@@ -75,24 +102,5 @@ fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
     match unsafe { libc::flock(file.as_raw_fd(), operation) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[cfg(feature = "clouds")]
-impl Turn {
-    /// None while another command has a turn.
-    pub(crate) fn at_once() -> Result<Option<Self>> {
-        if let Some(lock) = HELD.with_borrow(Weak::upgrade) {
-            return Ok(Some(Self { _lock: lock }));
-        }
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).mode(0o600);
-        let file = options.open(PATH).map_err(|e| Error::io(PATH, &e))?;
-        if !try_lock(&file).map_err(|e| Error::io(PATH, &e))? {
-            return Ok(None);
-        }
-        let lock = Rc::new(file);
-        HELD.set(Rc::downgrade(&lock));
-        Ok(Some(Self { _lock: lock }))
     }
 }
