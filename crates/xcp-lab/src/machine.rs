@@ -113,7 +113,7 @@ impl Setup {
         } else {
             CLOCK
         };
-        let parameters = parameters(architecture, release);
+        let parameters = parameters(architecture, release, self.processors);
         let memory_mb = self.memory_mb.to_string();
         let seed = (self.seed as u32).to_string();
         let arguments: &[&[&str]] = &[
@@ -255,10 +255,16 @@ pub fn missing(architecture: &Architecture, e: &std::io::Error) -> Error {
 }
 
 /// The kernel's.
-fn parameters(architecture: &Architecture, release: &str) -> String {
+fn parameters(architecture: &Architecture, release: &str, processors: u32) -> String {
     let major = release.split('.').next().and_then(|n| n.parse().ok());
-    let is_7 = major.is_some_and(|major: u32| major >= 7);
-    architecture.parameters.to_owned() + if is_7 { architecture.parameters_7 } else { "" }
+    let mut parameters = architecture.parameters.to_owned();
+    if processors > 1 {
+        parameters += architecture.parameters_of_many;
+    }
+    if major.is_some_and(|major: u32| major >= 7) {
+        parameters += architecture.parameters_7;
+    }
+    parameters
 }
 
 /// Reads the machine's words in a thread of its own.
