@@ -128,10 +128,10 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #endif
 
 /*
- * Counts i from 0 to n - 1. BPF's own loop, where it has one: of the other the
- * verifier follows each round.
+ * Counts i from 0 to n - 1, in BPF by its own loop: of C's the verifier follows
+ * each round.
  */
-#ifdef bpf_for
+#ifdef __bpf__
 #define XCP_FOR(i, n) bpf_for(i, 0, n)
 #else
 #define XCP_FOR(i, n) for ((i) = 0; (i) < (n); (i)++)
