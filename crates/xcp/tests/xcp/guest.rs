@@ -3,14 +3,13 @@
 //! results, so they may change with what it does only.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 use xcp_datapath::testing::skipped;
 
-use crate::command::{Ran, XCP};
+use crate::command::XCP;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const SOURCES: [&str; 6] = [
@@ -49,30 +48,6 @@ fn edit(folder: &Path, name: &str, change: impl FnOnce(&str) -> String) {
     fs::write(&path, after).unwrap();
 }
 
-/// Beside the results that are kept, a file for what is known of these sources (the
-/// tests are among them) and of the program that was built from them.
-fn proof(built: &Path) -> PathBuf {
-    let mut hash = DefaultHasher::new();
-    let mut paths: Vec<PathBuf> = SOURCES.map(|name| Path::new(ROOT).join(name)).into();
-    while let Some(path) = paths.pop() {
-        if path.is_dir() {
-            let mut within: Vec<PathBuf> = fs::read_dir(&path)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .collect();
-            within.sort();
-            paths.extend(within);
-        } else {
-            path.strip_prefix(ROOT).unwrap().hash(&mut hash);
-            fs::read(&path).unwrap().hash(&mut hash);
-        }
-    }
-    fs::read(built).unwrap().hash(&mut hash);
-    let kept = Ran::of(Command::new(XCP).args(["lab", "kept", "--json"])).json();
-    let name = format!("same-program-{:016x}", hash.finish());
-    Path::new(kept["folder"].as_str().unwrap()).join(name)
-}
-
 /// The folders do not count, nor do comments of the programs in BPF and of the
 /// protocol's core, nor what the command asks of a library that both use, nor XCP-i.
 #[test]
@@ -84,11 +59,6 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
     let built = Path::new(XCP).with_file_name("xcp-guest");
     let how = format!("cargo {}", BUILD.join(" "));
     assert!(built.exists(), "no {}: build it: {how}", built.display());
-    let proof = proof(&built);
-    if proof.exists() {
-        println!("shown before: {}", proof.display());
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     for name in SOURCES {
         let copied = Command::new("cp")
@@ -136,8 +106,6 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
         "{} is another program: if it was not built from these sources alone, {how}",
         built.display()
     );
-    // else it is shown again
-    let _ = fs::write(proof, "");
 }
 
 /// The first rustc that has a target's standard library: that of the PATH, or
