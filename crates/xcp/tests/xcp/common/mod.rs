@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use xcp_datapath::host::Speech;
 use xcp_datapath::testing::{self, Turn};
@@ -266,11 +267,13 @@ pub fn output(tool: &str, args: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Neighbours that have just come up may not be found at once.
+/// An address that has just been added may not be used yet: who connects before that
+/// keeps one that is not answered, and so tries again instead of waiting.
 fn wait_for_path(server: &str) {
+    let closed = SocketAddr::new(server.parse().unwrap(), 1);
     wait_until(&format!("a path to {server}"), || {
-        let refused = TcpStream::connect((server, 1)).map_err(|e| e.kind());
-        matches!(refused, Err(std::io::ErrorKind::ConnectionRefused))
+        let refused = TcpStream::connect_timeout(&closed, Duration::from_secs(1));
+        matches!(refused, Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused)
     });
 }
 
