@@ -267,8 +267,8 @@ pub fn output(tool: &str, args: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// An address that has just been added may not be used yet: who connects before that
-/// keeps one that is not answered, and so tries again instead of waiting.
+/// An address that has just been added may not be used yet. Who connects before that
+/// does so from another one, is not answered, and so tries again instead of waiting.
 fn wait_for_path(server: &str) {
     let closed = SocketAddr::new(server.parse().unwrap(), 1);
     wait_until(&format!("a path to {server}"), || {

@@ -32,11 +32,9 @@ fn the_figures_of_a_run_are_whole() {
         assert_eq!(flow["control"], "xcp", "{xcp}");
     }
     assert_eq!(xcp["checks"].as_array().unwrap().len(), 3);
-    let report = |name| fs::read_to_string(lab.path("out").join(name)).unwrap();
-    let samples = report("told-11.csv").lines().count();
+    let samples = lab.report("told-11.csv").lines().count();
     assert!(samples > 140, "a sample every 100 ms: {samples}");
-    let page = report("report.html");
-    assert!(page.contains("brief"));
+    assert!(lab.report("report.html").contains("brief"));
 }
 
 #[test]
@@ -46,7 +44,7 @@ fn a_seed_changes_the_run() {
     let seen = ["1", "2"].map(|seed| {
         let ran = lab.run(&[&file, "--seed", seed]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        lab.csv()
+        lab.report("xcp.csv")
     });
     assert!(seen[0] != seen[1], "another seed, another run");
 }

@@ -148,8 +148,7 @@ fn checks_and_texts_change_without_a_run() {
     assert!(!booted(&second), "{second:?}");
     let failed = "FAILED  plain  link_utilisation <= 0.1";
     assert!(second.out.contains(failed), "{second:?}");
-    let page = fs::read_to_string(lab.path("out").join("report.html")).unwrap();
-    assert!(page.contains("what changed"));
+    assert!(lab.report("report.html").contains("what changed"));
 }
 
 #[test]

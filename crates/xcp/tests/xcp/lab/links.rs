@@ -2,8 +2,6 @@
 //! Links of the lab that add framing, vary or are half-duplex, and the traffic
 //! over them. Mostly measured with UDP, whose results can be told beforehand.
 
-use std::fs;
-
 use crate::place::{number, Lab, SHORT};
 use serde_json::Value;
 
@@ -182,7 +180,7 @@ fn a_router_is_told_what_the_variant_says() {
             &format!("queue = \"xcp_fifo\"\nmeasure = false\n{more}"),
         );
         let variant = play(&lab, &text, "6.18");
-        let trace = fs::read_to_string(lab.path("out").join("xcp-router.csv")).unwrap();
+        let trace = lab.report("xcp-router.csv");
         let mut rows = trace.lines().map(|row| row.split(',').collect::<Vec<_>>());
         let head = rows.next().unwrap();
         let capacity = head

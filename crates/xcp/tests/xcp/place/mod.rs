@@ -101,8 +101,9 @@ impl Lab {
         entries.map(|e| e.unwrap().path()).collect()
     }
 
-    pub fn csv(&self) -> String {
-        fs::read_to_string(self.path("out").join("xcp.csv")).unwrap()
+    /// A file of the last run's report.
+    pub fn report(&self, name: &str) -> String {
+        fs::read_to_string(self.path("out").join(name)).unwrap()
     }
 }
 
