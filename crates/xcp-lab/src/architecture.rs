@@ -21,7 +21,9 @@ pub struct Architecture {
     /// character device `voice`: what the player's `guest.rs` writes to.
     pub voice: &'static [&'static str],
     /// The kernel's parameters, those where there are several processors, and
-    /// those from 7.0 on.
+    /// those from 7.0 on. With DAMON (from Linux 6.17 on) runs part: it looks whether pages were
+    /// accessed, which QEMU marks when it fills its TLB anew, and how large that is depends on
+    /// the host's clock. Tests of the kernel's cryptography are a quarter of what a short run counts.
     pub parameters: &'static str,
     pub parameters_of_many: &'static str,
     pub parameters_7: &'static str,
@@ -41,7 +43,8 @@ pub static X86_64: Architecture = Architecture {
     cpu: "max,rdrand=off,rdseed=off,cx16=off",
     voice: &["-device", "isa-debugcon,iobase=0xe9,chardev=voice"],
     parameters: "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps \
-                 random.trust_cpu=off mitigations=off",
+                 random.trust_cpu=off mitigations=off damon_stat.enabled=0 \
+                 cryptomgr.notests",
     // The timer of an APIC is measured by reading the time for 0.1 s. QEMU goes
     // round all processors after each reading: with 40, for over a minute.
     parameters_of_many: " nolapic_timer",
@@ -66,7 +69,8 @@ pub static AARCH64: Architecture = Architecture {
         "enable=on,target=native,userspace=on,chardev=voice",
     ],
     parameters: "console=ttyAMA0 loglevel=4 panic=-1 norandmaps \
-                 random.trust_cpu=off mitigations=off",
+                 random.trust_cpu=off mitigations=off damon_stat.enabled=0 \
+                 cryptomgr.notests",
     parameters_of_many: "",
     parameters_7: "",
     configuration: "CONFIG_SERIAL_AMBA_PL011_CONSOLE",
