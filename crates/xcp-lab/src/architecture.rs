@@ -21,9 +21,10 @@ pub struct Architecture {
     /// character device `voice`: what the player's `guest.rs` writes to.
     pub voice: &'static [&'static str],
     /// The kernel's parameters, those where there are several processors, and
-    /// those from 7.0 on. With DAMON (from Linux 6.17 on) runs part: it looks whether pages were
-    /// accessed, which QEMU marks when it fills its TLB anew, and how large that is depends on
-    /// the host's clock. Tests of the kernel's cryptography are a quarter of what a short run counts.
+    /// those from 7.0 on. With DAMON (from Linux 6.17 on) runs part: it samples whether
+    /// pages were accessed. QEMU marks one when it fills its TLB anew, and the size of that
+    /// follows the host's clock. Tests of the kernel's cryptography are a quarter of a
+    /// short run's instructions.
     pub parameters: &'static str,
     pub parameters_of_many: &'static str,
     pub parameters_7: &'static str,
