@@ -20,11 +20,8 @@ pub struct Architecture {
     /// QEMU's arguments for the way out of the machine, which leads to its
     /// character device `voice`: what the player's `guest.rs` writes to.
     pub voice: &'static [&'static str],
-    /// The kernel's parameters, those where there are several processors, and
-    /// those from 7.0 on. With DAMON (from Linux 6.17 on) runs part: it samples whether
-    /// pages were accessed. QEMU marks one when it fills its TLB anew, and the size of that
-    /// follows the host's clock. Tests of the kernel's cryptography are a quarter of a
-    /// short run's instructions.
+    /// The kernel's parameters that others do not have, those where there are several
+    /// processors, and those from 7.0 on.
     pub parameters: &'static str,
     pub parameters_of_many: &'static str,
     pub parameters_7: &'static str,
@@ -43,9 +40,7 @@ pub static X86_64: Architecture = Architecture {
     // memory cleared backwards, and a panic at boot for one archive in many).
     cpu: "max,rdrand=off,rdseed=off,cx16=off",
     voice: &["-device", "isa-debugcon,iobase=0xe9,chardev=voice"],
-    parameters: "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 norandmaps \
-                 random.trust_cpu=off mitigations=off damon_stat.enabled=0 \
-                 cryptomgr.notests",
+    parameters: "console=ttyS0 earlyprintk=ttyS0",
     // The timer of an APIC is measured by reading the time for 0.1 s. QEMU goes
     // round all processors after each reading: with 40, for over a minute.
     parameters_of_many: " nolapic_timer",
@@ -69,9 +64,7 @@ pub static AARCH64: Architecture = Architecture {
         "-semihosting-config",
         "enable=on,target=native,userspace=on,chardev=voice",
     ],
-    parameters: "console=ttyAMA0 loglevel=4 panic=-1 norandmaps \
-                 random.trust_cpu=off mitigations=off damon_stat.enabled=0 \
-                 cryptomgr.notests",
+    parameters: "console=ttyAMA0",
     parameters_of_many: "",
     parameters_7: "",
     configuration: "CONFIG_SERIAL_AMBA_PL011_CONSOLE",

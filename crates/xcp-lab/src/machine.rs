@@ -37,6 +37,13 @@ const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
 /// QEMU records one processor only. With more, runs may part.
 const CLOCK_OF_MANY: &str = "shift=0,sleep=off";
 
+/// The kernel's on every architecture. With DAMON (from Linux 6.17 on) runs part: it samples
+/// whether pages were accessed. QEMU marks one when it fills its TLB anew, and the size of
+/// that follows the host's clock. Tests of the kernel's cryptography are a quarter of a short
+/// run's instructions.
+const PARAMETERS: &str = " loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off \
+                          damon_stat.enabled=0 cryptomgr.notests";
+
 /// What a machine gave: its kernel's release, the figures and the samples.
 pub struct Played {
     pub kernel: String,
@@ -257,7 +264,7 @@ pub fn missing(architecture: &Architecture, e: &std::io::Error) -> Error {
 /// The kernel's.
 fn parameters(architecture: &Architecture, release: &str, processors: u32) -> String {
     let major = release.split('.').next().and_then(|n| n.parse().ok());
-    let mut parameters = architecture.parameters.to_owned();
+    let mut parameters = architecture.parameters.to_owned() + PARAMETERS;
     if processors > 1 {
         parameters += architecture.parameters_of_many;
     }
