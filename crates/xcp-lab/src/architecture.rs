@@ -20,10 +20,8 @@ pub struct Architecture {
     /// QEMU's arguments for the way out of the machine, which leads to its
     /// character device `voice`: what the player's `guest.rs` writes to.
     pub voice: &'static [&'static str],
-    /// The kernel's parameters that others do not have, those where there are several
-    /// processors, and those from 7.0 on.
+    /// The kernel's parameters that others do not have, and those from 7.0 on.
     pub parameters: &'static str,
-    pub parameters_of_many: &'static str,
     pub parameters_7: &'static str,
     /// What the kernel must be configured with besides what all need.
     pub configuration: &'static str,
@@ -38,12 +36,13 @@ pub static X86_64: Architecture = Architecture {
     // Without true randomness. And without CMPXCHG16B: where a timer's interrupt
     // met it, QEMU 7.2 left an address in the flags (seen: the direction flag set,
     // memory cleared backwards, and a panic at boot for one archive in many).
-    cpu: "max,rdrand=off,rdseed=off,cx16=off",
+    // And without fast strings, with which kernels copy byte by byte: QEMU counts
+    // an instruction for each.
+    cpu: "max,rdrand=off,rdseed=off,cx16=off,erms=off,fsrm=off",
     voice: &["-device", "isa-debugcon,iobase=0xe9,chardev=voice"],
-    parameters: "console=ttyS0 earlyprintk=ttyS0",
-    // The timer of an APIC is measured by reading the time for 0.1 s. QEMU goes
-    // round all processors after each reading: with 40, for over a minute.
-    parameters_of_many: " nolapic_timer",
+    // The timer of an APIC is measured at boot by reading the time for 0.1 s. QEMU goes
+    // round all processors after each reading, which takes seconds: with 40, over a minute.
+    parameters: "console=ttyS0 earlyprintk=ttyS0 nolapic_timer",
     // Without CMPXCHG16B these kernels take what BPF stores with sockets from
     // checked caches only.
     parameters_7: " slab_debug=F,kmalloc-*",
@@ -65,7 +64,6 @@ pub static AARCH64: Architecture = Architecture {
         "enable=on,target=native,userspace=on,chardev=voice",
     ],
     parameters: "console=ttyAMA0",
-    parameters_of_many: "",
     parameters_7: "",
     configuration: "CONFIG_SERIAL_AMBA_PL011_CONSOLE",
 };
