@@ -2,7 +2,7 @@
 //! Instructions per MB that one connection sends and receives through a
 //! router, with the segmentation offload that its wire format permits. Nothing
 //! limits the rate but the processor. All three nodes are counted, and the
-//! sender's copy into the kernel (an instruction per byte); the receiver drops
+//! sender's copy into the kernel, several bytes an instruction; the receiver drops
 //! what it reads.
 
 use std::time::{Duration, Instant};
