@@ -24,6 +24,7 @@
  * A socket that does not speak XCP falls back to the system's default at once:
  * no flow is left without congestion control.
  */
+#include "fallback.h"
 #include "given.h"
 #include "option_2005.h"
 #include <bpf/bpf_tracing.h>
@@ -36,12 +37,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SEND_BUFFER_WINDOWS 8
 #define TCP_CA_RECOVERY 3
 #define CA_EVENT_TX_START 0
-/*
- * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
- * sent in 20 us, and timers are no finer; they only cost time and move packets
- * between processors.
- */
-#define PACED_MAX_BPS 3125000000ULL
 /* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
 
@@ -107,7 +102,7 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	rate = s->sender.pacing_Bps * payload_of(tp, s) / s->sender.wire_B;
 	if (rate > PACED_MAX_BPS || xcp_loss_is_tcp(&s->loss))
 		rate = ~0UL;
-	sk->sk_pacing_rate = xcp_max(rate, 1);
+	sk->sk_pacing_rate = xcp_min(xcp_max(rate, 1), sk->sk_max_pacing_rate);
 }
 
 /* The first window is the one that TCP has. */
@@ -145,7 +140,7 @@ void BPF_PROG(xcp_init, struct sock *sk)
 		observe(sk, s);
 		start(sk, s);
 	} else if (sk->__sk_common.skc_state != TCP_SYN_SENT) {
-		fall_back(sk, sk);
+		fall_back(sk, sk, sk, XCP_FALLBACK_PEER);
 	}
 }
 
@@ -161,8 +156,10 @@ void BPF_PROG(xcp_release, struct sock *sk)
 	if (!s)
 		return;
 	if (s->paced) {
-		sk->sk_pacing_status = SK_PACING_NONE;
-		sk->sk_pacing_rate = ~0UL;
+		/* SO_MAX_PACING_RATE needs TCP's pacing where fq is missing */
+		if (sk->sk_max_pacing_rate == ~0UL)
+			sk->sk_pacing_status = SK_PACING_NONE;
+		sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 		s->paced = 0;
 	}
 	if (s->routed)
@@ -250,6 +247,14 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		round_2005(s);
 }
 
+/* Falls back, until a router appears on the path. */
+static __always_inline void give_up(struct sock *sk, struct xcp_socket *s,
+				    enum xcp_fallback reason)
+{
+	s->fell_back = 1;
+	fall_back(sk, sk, sk, reason);
+}
+
 SEC("struct_ops")
 void BPF_PROG(xcp_cong_control, struct sock *sk)
 {
@@ -262,12 +267,16 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	if (!s->speaks) {
 		/* no more headers, or not yet: nobody controls it from here */
 		if (sk->__sk_common.skc_state != TCP_SYN_SENT)
-			fall_back(sk, sk);
+			fall_back(sk, sk, sk, XCP_FALLBACK_STOPPED);
+		return;
+	}
+	if (has_no_room(s)) {
+		give_up(sk, s, XCP_FALLBACK_NO_ROOM);
 		return;
 	}
 	/* where SACK blocks fill ACKs, silence means nothing */
 	if (!tcp_sk(sk)->sacked_out && ++s->silent_acks > SILENT_ACKS_MAX) {
-		give_up(sk, sk, s);
+		give_up(sk, s, XCP_FALLBACK_SILENT);
 		return;
 	}
 	observe(sk, s);
@@ -278,8 +287,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	/* headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	if (!s->xcp_hops) {
-		/* nobody granted it */
-		give_up(sk, sk, s);
+		give_up(sk, s, XCP_FALLBACK_NO_ROUTER);
 		return;
 	}
 	before_B = s->sender.cwnd_B;

@@ -13,6 +13,13 @@
 
 struct xcp_host_config config SEC(".data.config");
 
+/*
+ * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
+ * sent in 20 us, and timers are no finer; they only cost time and move packets
+ * between processors.
+ */
+#define PACED_MAX_BPS 3125000000ULL
+
 static __always_inline bool does(enum xcp_cure cure)
 {
 	return !(config.without & cure);
@@ -37,9 +44,24 @@ static __always_inline bool is_closed(const struct tcp_sock *tp)
 	       state == TCP_CLOSING;
 }
 
+/* more than any window, and small enough to be multiplied by a packet's size */
+#define PACED_LIMIT_NONE_B (1ULL << 46)
+
+/* Bytes of payload that SO_MAX_PACING_RATE lets pass in an RTT. */
+static __always_inline __u64 paced_limit(const struct tcp_sock *tp,
+					 const struct xcp_sender *sender)
+{
+	__u64 rate_Bps = tp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
+
+	if (rate_Bps > PACED_MAX_BPS || !sender->rtt)
+		return PACED_LIMIT_NONE_B;
+	return rate_Bps * (xcp_ticks_to_ns(sender->rtt) / 1000) / 1000000;
+}
+
 /*
- * What can be sent in an RTT: the receive window, and of that no more beyond
- * cwnd than what the application has given. False if it has given less.
+ * What can be sent in an RTT: the receive window, no more than the application
+ * lets TCP pace, and of that no more beyond cwnd than what it has given. False
+ * if it has given less.
  */
 static __always_inline bool limit(const struct tcp_sock *tp,
 				  struct xcp_socket *s)
@@ -57,6 +79,8 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 	given = given * sender->wire_B / payload;
 	most_B = xcp_min(window * sender->wire_B / payload,
 			 xcp_max(given, cwnd_B));
+	most_B = xcp_min(most_B,
+			 paced_limit(tp, sender) * sender->wire_B / payload);
 	sender->limit_B = xcp_loss_limit(&s->loss, most_B);
 	if (is_closed(tp)) {
 		left = tp->write_seq - tp->snd_nxt;

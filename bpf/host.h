@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the programs of a host share: the socket's state, the counters, who
- * speaks which wire format, and the way back to the system's default
- * congestion control.
+ * What the programs of a host share: the socket's state, the counters, and who
+ * speaks which wire format.
  */
 #ifndef XCP_BPF_HOST_H
 #define XCP_BPF_HOST_H
@@ -10,6 +9,12 @@
 #include "kernel.h"
 #include "intf.h"
 #include "../core/xcp_wire.h"
+
+/*
+ * Data segments in a row without room for a header after which the connection
+ * falls back. One alone means nothing: some options are only on some segments.
+ */
+#define CROWDED_SEGMENTS_MAX 3
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -133,28 +138,10 @@ static __always_inline void default_name(struct sock *sk,
 		__builtin_memcpy(name, "cubic", 6);
 }
 
-/*
- * Leaves a socket to the default congestion control, or to reno where that is
- * not loaded. `ctx` is what bpf_setsockopt takes in the calling program.
- */
-static __always_inline void fall_back(void *ctx, struct sock *sk)
+/* Do a connection's other options leave no room for a header? */
+static __always_inline bool has_no_room(const struct xcp_socket *s)
 {
-	char name[TCP_CA_NAME_MAX] = {};
-	char reno[TCP_CA_NAME_MAX] = "reno";
-
-	default_name(sk, name);
-	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
-		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, reno,
-			       sizeof(reno));
-	COUNT(fallbacks, 1);
-}
-
-/* Leaves a socket for as long as its path has no router: it looks for one. */
-static __always_inline void give_up(void *ctx, struct sock *sk,
-				    struct xcp_socket *s)
-{
-	s->fell_back = 1;
-	fall_back(ctx, sk);
+	return s->crowded >= CROWDED_SEGMENTS_MAX;
 }
 
 /*

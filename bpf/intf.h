@@ -200,10 +200,23 @@ struct xcp_protocol_config {
 	uint32_t unused;
 };
 
+/* Why a connection uses the default congestion control. */
+enum xcp_fallback {
+	XCP_FALLBACK_PEER, /* the peer did not answer the handshake */
+	XCP_FALLBACK_SYN_COOKIE, /* a listener under load remembers no SYN */
+	XCP_FALLBACK_SIGNED, /* TCP-MD5 or TCP-AO: options must not be added */
+	XCP_FALLBACK_NO_ROOM, /* other options leave no room for a header */
+	XCP_FALLBACK_NO_ROUTER, /* the path has no XCP router */
+	XCP_FALLBACK_SILENT, /* feedback, or any answer, stopped coming back */
+	XCP_FALLBACK_STOPPED, /* the device does not carry headers any more */
+	XCP_FALLBACK_MEMORY, /* the kernel had no memory for the state */
+	XCP_FALLBACKS,
+};
+
 /* What the hosts' programs did, per CPU. */
 struct xcp_host_counters {
 	uint64_t sockets; /* connections that speak XCP, since `host on` */
-	uint64_t fallbacks; /* left to the default congestion control */
+	uint64_t fallbacks[XCP_FALLBACKS]; /* by reason */
 	uint64_t forward_sent;
 	uint64_t forward_received;
 	uint64_t return_sent;
@@ -217,8 +230,16 @@ struct xcp_host_counters {
 	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };
 
-/* One connection. */
+/* One connection. User space reads what comes before `sender`. */
 struct xcp_socket {
+	uint8_t wire; /* enum xcp_wire */
+	uint8_t speaks; /* the handshake said so */
+	uint8_t fell_back; /* and looks for a router, unless it has no room */
+	uint8_t xcp_hops; /* as the other end reports of our direction */
+	uint8_t other_hops;
+	uint8_t crowded; /* data segments in a row without room for a header */
+	uint8_t started; /* its congestion control has its first window */
+	uint8_t ttl; /* that our packets begin with */
 	struct xcp_sender sender;
 	struct xcp_receiver receiver;
 	struct xcp_loss loss;
@@ -236,15 +257,8 @@ struct xcp_socket {
 	uint32_t total_seen; /* the last running total that came back */
 	uint32_t silent_acks; /* since feedback last came back */
 	uint8_t writing; /* enum xcp_kind of the packet being built */
-	uint8_t fell_back;
 	uint8_t paced;
-	uint8_t xcp_hops; /* as the other end reports of our direction */
-	uint8_t other_hops;
-	uint8_t started; /* its congestion control has its first window */
-	uint8_t wire; /* enum xcp_wire */
-	uint8_t speaks; /* the handshake said so */
 	uint8_t syns; /* sent so far, with a header */
-	uint8_t ttl; /* that our packets begin with */
 	uint8_t way; /* of the other end's, as xcp_header_way tells */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */

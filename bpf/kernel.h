@@ -177,6 +177,7 @@ struct sock {
 	struct sock_common __sk_common;
 	struct dst_entry *sk_dst_cache;
 	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate; /* SO_MAX_PACING_RATE; ~0: none */
 	__u32 sk_pacing_status;
 } XCP_KERNEL;
 
@@ -193,10 +194,18 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	__u8 icsk_ca_setsockopt : 1; /* the program chose icsk_ca_ops itself */
 } XCP_KERNEL;
+
+struct tcp_md5sig_info;
+struct tcp_ao_info;
 
 struct tcp_rack {
 	__u32 rtt_us;
+} XCP_KERNEL;
+
+struct tcp_options_received {
+	__u8 num_sacks; /* blocks to send */
 } XCP_KERNEL;
 
 struct tcp_sock {
@@ -222,8 +231,12 @@ struct tcp_sock {
 	__u32 sacked_out;
 	__u32 lost_out;
 	__u32 retrans_out;
+	struct tcp_options_received rx_opt;
 	struct tcp_rack rack;
 	__u64 tcp_mstamp; /* us */
+	struct tcp_md5sig_info *md5sig_info; /* keys; CONFIG_TCP_MD5SIG */
+	struct tcp_ao_info *ao_info; /* the same; CONFIG_TCP_AO, from 6.7 on */
+	bool is_mptcp; /* a subflow; CONFIG_MPTCP */
 } XCP_KERNEL;
 
 struct request_sock {

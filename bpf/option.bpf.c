@@ -20,8 +20,13 @@
  * 4. A path on which no XCP router was seen falls back to the default; once per
  *    RTT a header goes on, asking for nothing, and the first router that shows
  *    up brings `xcp` back.
+ * 5. Signed connections (TCP-MD5, TCP-AO) never carry an option: the kernel
+ *    computes the signature before this program writes. They use the default
+ *    from the SYN on. Where other options (MPTCP, AccECN) leave no room on data
+ *    segments, the connection falls back.
  */
 #include "chosen.h"
+#include "fallback.h"
 #include "given.h"
 #include "option_2005.h"
 #include "segments.h"
@@ -30,6 +35,11 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define OPTION_MAX 40
+#define TCPOPT_MD5SIG 19
+#define TCPOPT_AO 29
+#define TCPOPT_MPTCP 30
+#define ENOENT 2
+#define ENOSPC 28
 /* timeouts of one segment after which it is sent without a header */
 #define SILENT_TIMEOUTS 2
 
@@ -68,27 +78,72 @@ static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
 }
 
 /*
+ * Did the program set TCP_CONGESTION? The kernel notes that, and notes it too
+ * where fall_back() has set it.
+ */
+static __always_inline bool has_chosen(struct bpf_sock_ops *skops)
+{
+	struct inet_connection_sock *icsk = (void *)kernel_sock(skops);
+	struct bpf_sock *sk = skops->sk;
+
+	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) &&
+	       !(sk && bpf_sk_storage_get(&fallback_reasons, sk, NULL, 0));
+}
+
+/*
  * Gives xcp to a new socket that did not choose a congestion control, if it
  * was opened by number or if it is so configured.
  */
 static __always_inline bool choose(struct bpf_sock_ops *skops,
 				   bool make_default)
 {
-	char name[TCP_CA_NAME_MAX] = {}, preset[TCP_CA_NAME_MAX] = {};
 	char xcp[TCP_CA_NAME_MAX] = "xcp";
-	int i;
 
 	if (uses_xcp(skops))
 		return true;
-	if ((!make_default && !is_chosen(skops)) ||
-	    bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+	if ((!make_default && !is_chosen(skops)) || has_chosen(skops))
 		return false;
-	default_name(kernel_sock(skops), preset);
-	for (i = 0; i < TCP_CA_NAME_MAX; i++)
-		if (name[i] != preset[i])
-			return false;
 	return !bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, xcp,
 			       sizeof(xcp));
+}
+
+/* Has a socket keys for signatures (TCP-MD5, TCP-AO)? */
+static __always_inline bool is_signed(struct bpf_sock_ops *skops)
+{
+	struct tcp_sock *tp = (void *)kernel_sock(skops);
+
+	return (bpf_core_field_exists(tp->md5sig_info) &&
+		BPF_CORE_READ(tp, md5sig_info)) ||
+	       (bpf_core_field_exists(tp->ao_info) &&
+		BPF_CORE_READ(tp, ao_info));
+}
+
+/* Does the packet at hand, or the SYN, carry this option of others? */
+static __always_inline bool carries(struct bpf_sock_ops *skops, __u8 kind,
+				    __u64 flags)
+{
+	__u8 option[4] = {kind};
+	int length = bpf_load_hdr_opt(skops, option, sizeof(option), flags);
+
+	return length > 0 || length == -ENOSPC;
+}
+
+/* Do both ends speak MPTCP? Its data segments have no room for `option`. */
+static __always_inline bool speaks_mptcp(struct bpf_sock_ops *skops)
+{
+	struct tcp_sock *tp = (void *)kernel_sock(skops);
+
+	return bpf_core_field_exists(tp->is_mptcp) &&
+	       BPF_CORE_READ(tp, is_mptcp) && carries(skops, TCPOPT_MPTCP, 0);
+}
+
+/* Leaves a socket to the default congestion control. */
+static __always_inline void leave(struct bpf_sock_ops *skops,
+				  enum xcp_fallback reason)
+{
+	struct bpf_sock *sk = skops->sk;
+
+	fall_back(skops, kernel_sock(skops), sk, reason);
 }
 
 /*
@@ -251,6 +306,11 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 
 	wire = wire_of(names.netns, &names.remote);
 	forget(skops); /* of an earlier connection */
+	if (is_signed(skops)) {
+		if (uses_xcp(skops))
+			leave(skops, XCP_FALLBACK_SIGNED);
+		return;
+	}
 	if (wire == XCP_WIRE_SILENT)
 		return;
 	s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
@@ -266,6 +326,21 @@ static __always_inline bool is_kind(enum xcp_kind kind)
 	return kind != XCP_NONE && kind != XCP_MALFORMED;
 }
 
+/* Has the program selected another congestion control after a fallback? */
+static __always_inline bool has_chosen_another(struct bpf_sock_ops *skops)
+{
+	char name[TCP_CA_NAME_MAX] = {}, preset[TCP_CA_NAME_MAX] = {};
+	int i;
+
+	default_name(kernel_sock(skops), preset);
+	if (bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		return true;
+	for (i = 0; i < TCP_CA_NAME_MAX; i++)
+		if (name[i] != preset[i])
+			return true;
+	return false;
+}
+
 /* What the other end reports of the path decides who controls this socket. */
 static __always_inline void judge_path(struct bpf_sock_ops *skops,
 				       struct xcp_socket *s)
@@ -273,10 +348,13 @@ static __always_inline void judge_path(struct bpf_sock_ops *skops,
 	char xcp[TCP_CA_NAME_MAX] = "xcp";
 
 	if (s->xcp_hops == 0 && !s->fell_back && uses_xcp(skops)) {
-		give_up(skops, kernel_sock(skops), s);
+		s->fell_back = 1;
+		leave(skops, XCP_FALLBACK_NO_ROUTER);
 	} else if (s->xcp_hops && s->xcp_hops != XCP_HOPS_UNKNOWN &&
-		   s->fell_back) {
+		   s->fell_back && !has_no_room(s)) {
 		s->fell_back = 0;
+		if (has_chosen_another(skops))
+			return;
 		bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, xcp,
 			       sizeof(xcp));
 	}
@@ -314,7 +392,7 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 
 	if (!s) {
 		forget(skops);
-		fall_back(skops, kernel_sock(skops));
+		leave(skops, XCP_FALLBACK_MEMORY);
 		return NULL;
 	}
 	s->wire = (__u8)wire;
@@ -390,6 +468,36 @@ static __always_inline void begin_option(struct bpf_sock_ops *skops,
 					     : tells_total(option, kind);
 }
 
+/*
+ * Has the listener forgotten the SYN, which it was to keep (keep_syns)? Then
+ * its answer was a SYN cookie, and the kernel has no listener to show us at
+ * that moment.
+ */
+static __always_inline bool had_cookie(struct bpf_sock_ops *skops)
+{
+	int keeps = 0;
+	__u8 syn;
+
+	return !bpf_getsockopt(skops, SOL_TCP, TCP_SAVE_SYN, &keeps,
+			       sizeof(keeps)) &&
+	       keeps &&
+	       bpf_getsockopt(skops, SOL_TCP, TCP_BPF_SYN, &syn, sizeof(syn)) ==
+		       -ENOENT;
+}
+
+/* Why a connection that uses xcp does not speak it after its handshake. */
+static __always_inline enum xcp_fallback
+handshake_failure(struct bpf_sock_ops *skops, bool passive)
+{
+	if (is_signed(skops))
+		return XCP_FALLBACK_SIGNED;
+	if (speaks_mptcp(skops))
+		return XCP_FALLBACK_NO_ROOM;
+	if (passive && had_cookie(skops))
+		return XCP_FALLBACK_SYN_COOKIE;
+	return XCP_FALLBACK_PEER;
+}
+
 static __always_inline void established(struct bpf_sock_ops *skops,
 					bool passive)
 {
@@ -400,9 +508,9 @@ static __always_inline void established(struct bpf_sock_ops *skops,
 		forget(skops);
 		return;
 	}
-	if (!is_silent(skops)) {
+	if (!is_silent(skops) && !is_signed(skops)) {
 		kind = load_option(skops, option, 0);
-		if (is_kind(kind)) {
+		if (is_kind(kind) && !speaks_mptcp(skops)) {
 			begin_option(skops, option, kind);
 			return;
 		}
@@ -410,7 +518,7 @@ static __always_inline void established(struct bpf_sock_ops *skops,
 			return;
 	}
 	forget(skops);
-	fall_back(skops, kernel_sock(skops));
+	leave(skops, handshake_failure(skops, passive));
 }
 
 /* What a SYN offers, -1 for nothing. */
@@ -432,6 +540,7 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);
 	struct xcp_socket *s;
+	int wire;
 
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
 		s = socket_of(skops, 0);
@@ -440,7 +549,12 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk) ||
 	    is_silent(skops))
 		return -1;
-	return offered(skops);
+	wire = offered(skops);
+	if (wire >= 0 &&
+	    (carries(skops, TCPOPT_MD5SIG, BPF_LOAD_HDR_OPT_TCP_SYN) ||
+	     carries(skops, TCPOPT_AO, BPF_LOAD_HDR_OPT_TCP_SYN)))
+		return -1;
+	return wire;
 }
 
 /* Is the SYN or SYN-ACK at hand to say that totals are understood? */
@@ -470,6 +584,14 @@ static __always_inline void reserve_most(struct bpf_sock_ops *skops,
 	if (bpf_reserve_hdr_opt(skops, room_of(s->wire), 0) &&
 	    s->wire == XCP_WIRE_OPTION)
 		bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0);
+}
+
+/* SACK blocks take the room of a header, but only for a while. */
+static __always_inline bool sends_sacks(struct bpf_sock_ops *skops)
+{
+	struct tcp_sock *tp = (void *)kernel_sock(skops);
+
+	return BPF_CORE_READ(tp, rx_opt.num_sacks);
 }
 
 /* Reserves room for what this packet is to carry. */
@@ -509,7 +631,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		back = XCP_2005_RETURN_LEN;
 	}
 	tells = s->wire == XCP_WIRE_OPTION_2005 || !skops->skb_len ||
-		tells_routers(s, skops->srtt_us >> 3);
+		(!has_no_room(s) && tells_routers(s, skops->srtt_us >> 3));
 	owes = xcp_receiver_owes(&s->receiver) ||
 	       (s->receiver.totals && !s->answered);
 	if (!skops->skb_len || (!tells && owes)) {
@@ -522,8 +644,12 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		return;
 	} else if (owes && !bpf_reserve_hdr_opt(skops, room_of(s->wire), 0)) {
 		s->writing = XCP_BOTH;
+		s->crowded = 0;
 	} else if (!bpf_reserve_hdr_opt(skops, forward, 0)) {
 		s->writing = XCP_FORWARD;
+		s->crowded = 0;
+	} else if (!has_no_room(s) && !sends_sacks(skops)) {
+		s->crowded++; /* cc.bpf.c falls back with the next ACK */
 	}
 }
 
@@ -739,7 +865,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 		    skops->args[0] >= SILENT_TIMEOUTS) {
 			/* it gives back what it set while it knows of it */
 			if (uses_xcp(skops))
-				fall_back(skops, kernel_sock(skops));
+				leave(skops, XCP_FALLBACK_SILENT);
 			forget(skops);
 		}
 		break;

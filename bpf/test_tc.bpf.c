@@ -238,6 +238,27 @@ int xcp_neighbour(struct bpf_sock_ops *skops)
 	return 1;
 }
 
+/* Someone else's: has an option of its own on all segments of a connection. */
+#define FOREIGN_OPTION_LEN 12
+
+SEC("?sockops")
+int xcp_foreign_option(struct bpf_sock_ops *skops)
+{
+	__u8 option[FOREIGN_OPTION_LEN] = {253, FOREIGN_OPTION_LEN, 0x12, 0x34};
+
+	if (skops->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB ||
+	    skops->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		bpf_sock_ops_cb_flags_set(
+			skops, skops->bpf_sock_ops_cb_flags |
+				       BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	else if (skops->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB)
+		bpf_reserve_hdr_opt(skops, sizeof(option), 0);
+	else if (skops->op == BPF_SOCK_OPS_WRITE_HDR_OPT_CB &&
+		 !(skops->skb_tcp_flags & TCP_FLAG_SYN))
+		bpf_store_hdr_opt(skops, option, sizeof(option), 0);
+	return 1;
+}
+
 /* Reads a packet without a look at its end. */
 SEC("?tc")
 int xcp_refused(struct __sk_buff *skb)

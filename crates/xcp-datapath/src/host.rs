@@ -17,10 +17,10 @@ use crate::turn::Turn;
 use crate::wire::IP_PROTO;
 use crate::{
     bpffs, cgroup, device, error, features, layout, link, netns, object, peers, socket, Cgroup,
-    Cure, Error, Prefix, Result, Spoken, Wire,
+    Cure, Error, Fallbacks, Prefix, Result, Spoken, Wire,
 };
 
-const PART: &str = "host";
+pub(crate) const PART: &str = "host";
 /// The settings, which all programs share.
 const CONFIG: &str = "config";
 /// Marks programs that `xcp run` loaded for itself.
@@ -32,9 +32,10 @@ const NEXT: &str = "next";
 /// How long a kernel may take to free a congestion control's name.
 const NAME_PATIENCE: Duration = Duration::from_secs(2);
 /// Maps that outlive the programs.
-const SHARED: [&str; 7] = [
+const SHARED: [&str; 8] = [
     "sockets",
     "counters",
+    "fallback_reasons",
     "peers",
     "heard",
     "chosen",
@@ -165,8 +166,8 @@ pub struct Status {
 pub struct Counters {
     /// Connections that speak XCP, both directions.
     pub sockets: u64,
-    /// Connections left to the default congestion control.
-    pub fallbacks: u64,
+    /// Times that a connection was left to the default congestion control.
+    pub fallbacks: Fallbacks,
     pub forward_sent: u64,
     pub forward_received: u64,
     pub return_sent: u64,
@@ -343,7 +344,8 @@ fn pin_programs(option: &Object, dir: &Path) -> Result<()> {
 
 fn open_control(dir: &Path) -> Result<OpenObject> {
     let mut open = object::open(&object::CC)?;
-    object::reuse(&mut open, &["sockets", "counters", CONFIG], dir)?;
+    let shared = ["sockets", "counters", "fallback_reasons", CONFIG];
+    object::reuse(&mut open, &shared, dir)?;
     Ok(open)
 }
 
@@ -452,7 +454,7 @@ fn take_down() -> Result<()> {
     cleared
 }
 
-fn not_on() -> Error {
+pub(crate) fn not_on() -> Error {
     Error::new("XCP", "is not on", "turn it on: xcp host on")
 }
 
@@ -493,7 +495,7 @@ pub fn counters() -> Result<Counters> {
     let mut total = Counters::default();
     for cpu in object::read_per_cpu::<HostCounters>(&map)? {
         total.sockets += cpu.sockets;
-        total.fallbacks += cpu.fallbacks;
+        total.fallbacks.add(&cpu.fallbacks);
         total.forward_sent += cpu.forward_sent;
         total.forward_received += cpu.forward_received;
         total.return_sent += cpu.return_sent;

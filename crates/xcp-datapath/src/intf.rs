@@ -323,10 +323,23 @@ record! {
     /// `struct xcp_protocol_config`.
     struct ProtocolConfig { number: u32, unused: u32, }
 
+    /// The beginning of `struct xcp_socket`.
+    struct SocketHead {
+        wire: u8,
+        speaks: u8,
+        fell_back: u8,
+        xcp_hops: u8,
+        other_hops: u8,
+        crowded: u8,
+        started: u8,
+        ttl: u8,
+    }
+
     /// `struct xcp_host_counters`.
     struct HostCounters {
         sockets: u64,
-        fallbacks: u64,
+        /// By `enum xcp_fallback`.
+        fallbacks: [u64; 8],
         forward_sent: u64,
         forward_received: u64,
         return_sent: u64,

@@ -380,10 +380,19 @@ impl Neighbour {
         Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)
     }
 
-    /// Asks to be told of each RTT of all connections that are made.
+    /// Asks for a callback with each RTT of all connections that are made.
     pub fn of_sockets() -> Result<Self> {
-        let object = Self::load("xcp_neighbour")?;
-        let program = object::program(&object, "xcp_neighbour")?;
+        Self::on_sockets("xcp_neighbour")
+    }
+
+    /// Puts a TCP option of 12 bytes on all segments of all connections.
+    pub fn with_an_option() -> Result<Self> {
+        Self::on_sockets("xcp_foreign_option")
+    }
+
+    fn on_sockets(name: &str) -> Result<Self> {
+        let object = Self::load(name)?;
+        let program = object::program(&object, name)?;
         let link = link::attach_sock_ops(program.as_fd(), Cgroup::open(None)?.fd())?;
         Ok(Self {
             object,

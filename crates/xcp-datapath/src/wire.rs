@@ -50,6 +50,11 @@ impl Wire {
         }
     }
 
+    /// The format with this number in the BPF programs.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|wire| *wire as u8 == number)
+    }
+
     /// Whether it stands between IP and TCP, and so needs a device.
     #[must_use]
     pub fn is_header(self) -> bool {

@@ -97,7 +97,12 @@ pub enum HostAction {
     /// Sockets that use XCP keep it until they close.
     Off,
     /// Show what is set and what has happened so far
-    Show,
+    Show {
+        /// List the connections of this network namespace that use XCP, and
+        /// those that fell back, with the reason
+        #[arg(long)]
+        connections: bool,
+    },
 }
 
 /// What hosts and routers must agree on.

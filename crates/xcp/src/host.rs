@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
+use xcp_datapath::connections::{self, Connection};
 use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005, TurnedOn};
 use xcp_datapath::socket::Outcome;
-use xcp_datapath::{Cure, Spoken};
+use xcp_datapath::{Cure, Fallback, Fallbacks, Spoken};
 
 use crate::cli::{HostAction, HostOn};
 use crate::failure::Failure;
@@ -22,7 +23,11 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
             host::off()?;
             out.print(&json!({ "change": "removed" }), |_| "XCP is off".into())?;
         }
-        HostAction::Show => {
+        HostAction::Show { connections: true } => {
+            let all = connections::list()?;
+            out.print(&all, |_| describe_connections(&all))?;
+        }
+        HostAction::Show { .. } => {
             let status = host::status()?;
             out.print(&status, |style| describe(&status, style))?;
         }
@@ -164,7 +169,7 @@ fn describe(status: &Status, style: &Style) -> String {
                 .map_or("none".into(), |n| n.to_string()),
         ),
         ("connections with XCP", c.sockets.to_string()),
-        ("connections without", c.fallbacks.to_string()),
+        ("connections that fell back", fallbacks(&c.fallbacks)),
         ("forward headers sent", c.forward_sent.to_string()),
         ("forward headers received", c.forward_received.to_string()),
         ("return headers sent", c.return_sent.to_string()),
@@ -185,6 +190,47 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &table::pairs(&in_packets(&c.option_2005));
     }
     text
+}
+
+/// How many connections fell back, and for which reasons.
+fn fallbacks(fallbacks: &Fallbacks) -> String {
+    let reasons = Fallback::ALL.into_iter().filter_map(|reason| {
+        let n = fallbacks.of(reason);
+        (n > 0).then(|| format!("{n} {reason}"))
+    });
+    match fallbacks.total() {
+        0 => "0".into(),
+        total => format!("{total}: {}", reasons.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn describe_connections(all: &[Connection]) -> String {
+    let hops = |n: Option<u8>| n.map_or_else(|| "-".into(), |n| n.to_string());
+    let head = [
+        "local",
+        "peer",
+        "control",
+        "format",
+        "XCP hops",
+        "other hops",
+        "fell back",
+    ];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(all.iter().map(|c| {
+        vec![
+            c.local.to_string(),
+            c.peer.to_string(),
+            c.control.clone(),
+            c.wire.map_or("-", |wire| wire.name()).into(),
+            hops(c.xcp_hops),
+            hops(c.other_hops),
+            c.fallback.map_or_else(|| "-".into(), |f| f.to_string()),
+        ]
+    }));
+    match all {
+        [] => "No connection of this network namespace uses XCP or fell back".into(),
+        _ => table::columns(&rows, usize::MAX),
+    }
 }
 
 /// The sums of `option-2005`, in packets.
@@ -220,9 +266,10 @@ mod tests {
             },
         };
         let text = describe(&status, &Style(false));
-        assert!(text.starts_with("XCP is on\n  control group             /sys/fs/cgroup\n"));
-        assert!(text.contains("\n  switched off              losses\n"));
-        assert!(text.contains("\n  connections with XCP      4\n"));
-        assert!(text.ends_with("\n  feedback applied          +10.0 Mb/s\n"));
+        assert!(text.starts_with("XCP is on\n  control group               /sys/fs/cgroup\n"));
+        assert!(text.contains("\n  switched off                losses\n"));
+        assert!(text.contains("\n  connections with XCP        4\n"));
+        assert!(text.contains("\n  connections that fell back  0\n"));
+        assert!(text.ends_with("\n  feedback applied            +10.0 Mb/s\n"));
     }
 }

@@ -16,11 +16,14 @@ const QDISC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 const OPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/option.bpf.o"));
 const SOCKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/socket.bpf.o"));
 
-fn compare(btf: &Btf<'_>, name: &str, layout: &[(&str, usize)], size: usize) {
-    let theirs: Struct<'_> = btf
-        .type_by_name(name)
-        .unwrap_or_else(|| panic!("no struct {name} in the BPF object"));
-    let members: BTreeMap<usize, &str> = theirs
+fn find<'a>(btf: &'a Btf<'a>, name: &str) -> Struct<'a> {
+    btf.type_by_name(name)
+        .unwrap_or_else(|| panic!("no struct {name} in the BPF object"))
+}
+
+/// The fields of a struct by their offsets.
+fn members(theirs: &Struct<'_>, name: &str) -> BTreeMap<usize, String> {
+    theirs
         .iter()
         .map(|member| {
             let MemberAttr::Normal { offset } = member.attr else {
@@ -28,11 +31,18 @@ fn compare(btf: &Btf<'_>, name: &str, layout: &[(&str, usize)], size: usize) {
             };
             assert_eq!(offset % 8, 0);
             let field = member.name.and_then(|n| n.to_str()).expect("a name");
-            (offset as usize / 8, field)
+            (offset as usize / 8, field.to_owned())
         })
+        .collect()
+}
+
+fn compare(btf: &Btf<'_>, name: &str, layout: &[(&str, usize)], size: usize) {
+    let ours: BTreeMap<usize, String> = layout
+        .iter()
+        .map(|(field, at)| (*at, (*field).to_owned()))
         .collect();
-    let ours: BTreeMap<usize, &str> = layout.iter().map(|(field, at)| (*at, *field)).collect();
-    assert_eq!(ours, members, "fields of struct {name}");
+    let theirs = find(btf, name);
+    assert_eq!(ours, members(&theirs, name), "fields of struct {name}");
     assert_eq!(size, theirs.size(), "size of struct {name}");
 }
 
@@ -96,6 +106,15 @@ fn host_records() {
         "xcp_host_config" = HostConfig,
         "xcp_host_counters" = HostCounters,
     );
+    let btf = Btf::from_raw("object", OPTION).unwrap().expect("BTF");
+    let socket = members(&find(&btf, "xcp_socket"), "xcp_socket");
+    for (field, at) in intf::SocketHead::LAYOUT {
+        assert_eq!(
+            socket.get(at).map(String::as_str),
+            Some(*field),
+            "struct xcp_socket"
+        );
+    }
     compare!(SOCKET:
         "xcp_protocol_config" = ProtocolConfig,
     );

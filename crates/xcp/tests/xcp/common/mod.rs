@@ -53,7 +53,7 @@ impl Net {
             within_space(&space, "ip link set lo up");
             // else IPv6 addresses are not used for two seconds
             net.within(node, || {
-                set_sysctl("ipv6/conf/default/accept_dad", "0");
+                set_sysctl("ipv6/conf/default/accept_dad", "0").unwrap();
             });
         }
         ip(&format!(
@@ -81,7 +81,7 @@ impl Net {
         within_space(&s, "ip route add default via fd77:2::1");
         net.within("r", || {
             for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                set_sysctl(key, "1");
+                set_sysctl(key, "1").unwrap();
             }
         });
         net.within("c", || wait_for_path(SERVER6));
@@ -185,12 +185,31 @@ impl Net {
         client_cc: &str,
         server_cc: &str,
     ) -> (TcpStream, TcpStream) {
-        let at = SocketAddr::new(server.parse().unwrap(), 0);
-        let listener = self.within("s", || listen(at, server_cc));
+        self.connect_prepared(
+            server,
+            &Opening::choosing(client_cc),
+            &Opening::choosing(server_cc),
+        )
+    }
+
+    /// The same with sockets that are opened as these say.
+    pub fn connect_prepared(
+        &self,
+        server: &str,
+        client: &Opening<'_>,
+        listener: &Opening<'_>,
+    ) -> (TcpStream, TcpStream) {
+        let listener = self.listen(server, listener);
         let to = listener.local_addr().unwrap();
-        let client = self.within("c", || connect(to, client_cc));
+        let client = self.within("c", || client.connect(to));
         let (server, _) = listener.accept().unwrap();
         (client, server)
+    }
+
+    /// A listener on one of the server's addresses.
+    pub fn listen(&self, server: &str, opening: &Opening<'_>) -> TcpListener {
+        let at = SocketAddr::new(server.parse().unwrap(), 0);
+        self.within("s", || opening.listen(at))
     }
 }
 
@@ -213,12 +232,23 @@ impl HostOn {
 
     /// Senders do not do some of what they do beyond the drafts.
     pub fn without(cures: &[Cure]) -> Self {
-        let _ = host::off();
-        host::on(&host::Options {
+        Self::with(&host::Options {
             without: cures.to_vec(),
             ..host::Options::default()
         })
-        .unwrap();
+    }
+
+    /// All new sockets that do not choose a congestion control use `xcp`.
+    pub fn by_default() -> Self {
+        Self::with(&host::Options {
+            make_default: true,
+            ..host::Options::default()
+        })
+    }
+
+    fn with(options: &host::Options) -> Self {
+        let _ = host::off();
+        host::on(options).unwrap();
         Self
     }
 }
@@ -241,8 +271,8 @@ fn within_space(space: &str, line: &str) {
 }
 
 /// Of this thread's network namespace.
-fn set_sysctl(key: &str, value: &str) {
-    std::fs::write(format!("/proc/sys/net/{key}"), value).unwrap();
+pub fn set_sysctl(key: &str, value: &str) -> std::io::Result<()> {
+    std::fs::write(format!("/proc/sys/net/{key}"), value)
 }
 
 fn ip(args: &str) {
@@ -277,22 +307,81 @@ fn wait_for_path(server: &str) {
     });
 }
 
-/// A TCP socket with this congestion control, on which `act` has worked with
-/// the address: `libc::bind` or `libc::connect`.
-fn socket(
-    address: SocketAddr,
-    control: &str,
-    act: unsafe extern "C" fn(i32, *const libc::sockaddr, libc::socklen_t) -> i32,
-) -> OwnedFd {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
+/// How a socket is opened: what happens to it before it binds or connects.
+#[derive(Clone, Copy)]
+pub struct Opening<'a> {
+    /// Of the socket: 0 for TCP, or `IPPROTO_MPTCP`.
+    pub protocol: i32,
+    pub prepare: &'a dyn Fn(&OwnedFd),
+    /// The congestion control that it chooses then, if it chooses one.
+    pub control: Option<&'a str>,
+}
+
+impl<'a> Opening<'a> {
+    /// A TCP socket that chooses nothing.
+    pub const PLAIN: Self = Self {
+        protocol: 0,
+        prepare: &|_| {},
+        control: None,
     };
+
+    pub fn choosing(control: &'a str) -> Self {
+        Self {
+            control: Some(control),
+            ..Self::PLAIN
+        }
+    }
+
+    pub fn prepared(prepare: &'a dyn Fn(&OwnedFd)) -> Self {
+        Self {
+            prepare,
+            ..Self::PLAIN
+        }
+    }
+
+    pub fn connect(&self, to: SocketAddr) -> TcpStream {
+        self.open(to, libc::connect).into()
+    }
+
+    fn listen(&self, at: SocketAddr) -> TcpListener {
+        let fd = self.open(at, libc::bind);
+        assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 8) }, 0);
+        fd.into()
+    }
+
+    /// The socket, on which `act` has worked with the address: `libc::bind` or
+    /// `libc::connect`.
+    fn open(
+        &self,
+        address: SocketAddr,
+        act: unsafe extern "C" fn(i32, *const libc::sockaddr, libc::socklen_t) -> i32,
+    ) -> OwnedFd {
+        let family = if address.is_ipv4() {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        };
+        unsafe {
+            let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+            let fd = libc::socket(family, kind, self.protocol);
+            assert!(fd >= 0, "socket: {}", std::io::Error::last_os_error());
+            let fd = OwnedFd::from_raw_fd(fd);
+            (self.prepare)(&fd);
+            if let Some(control) = self.control {
+                set_control(&fd, control);
+            }
+            let (storage, length) = raw_address(address);
+            let rc = act(fd.as_raw_fd(), (&raw const storage).cast(), length);
+            assert_eq!(rc, 0, "{address}: {}", std::io::Error::last_os_error());
+            fd
+        }
+    }
+}
+
+/// An address as system calls take it, and its length.
+pub fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: plain bytes, of which 0 is valid; both addresses fit into it.
     unsafe {
-        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        let fd = OwnedFd::from_raw_fd(fd);
-        set_control(&fd, control);
         let mut storage: libc::sockaddr_storage = std::mem::zeroed();
         let length = match address {
             SocketAddr::V4(v4) => {
@@ -310,21 +399,32 @@ fn socket(
                 size_of::<libc::sockaddr_in6>()
             }
         };
-        let rc = act(fd.as_raw_fd(), (&raw const storage).cast(), length as u32);
-        assert_eq!(rc, 0, "{address}: {}", std::io::Error::last_os_error());
-        fd
+        (storage, length as u32)
     }
 }
 
-fn connect(to: SocketAddr, control: &str) -> TcpStream {
-    socket(to, control, libc::connect).into()
-}
-
-/// A server that chooses its congestion control before it listens.
-fn listen(at: SocketAddr, control: &str) -> TcpListener {
-    let fd = socket(at, control, libc::bind);
-    assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 8) }, 0);
-    fd.into()
+/// Sets a socket option.
+pub fn set_option<T>(
+    socket: &impl AsRawFd,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> std::io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value lives through the call, and is as long as said.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            length,
+        )
+    };
+    match rc {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 pub fn set_control(socket: &impl AsRawFd, name: &str) {

@@ -3,8 +3,8 @@
 //! the option, a path without XCP routers.
 
 use crate::common::{
-    control, default_control, pattern, transfer, turn, wait_for_control, wait_until, HostOn, Net,
-    LINK_BPS,
+    control, default_control, pattern, set_control, transfer, turn, wait_for_control, wait_until,
+    HostOn, Net, LINK_BPS,
 };
 use xcp_datapath::host;
 use xcp_datapath::testing::can_run;
@@ -32,7 +32,7 @@ fn a_peer_without_xcp_gets_the_default() {
             assert_eq!(control(end), expected, "{client} to {server}");
         }
     }
-    assert_eq!(host::counters().unwrap().fallbacks, 2);
+    assert_eq!(host::counters().unwrap().fallbacks.total(), 2);
     assert_eq!(host::counters().unwrap().sockets, 0);
 }
 
@@ -60,7 +60,7 @@ fn a_stripped_handshake_gets_the_default_at_both_ends() {
         assert_eq!(control(&b), default_control());
     }
     let counters = host::counters().unwrap();
-    assert_eq!((counters.sockets, counters.fallbacks), (0, 4));
+    assert_eq!((counters.sockets, counters.fallbacks.total()), (0, 4));
     assert_eq!(counters.forward_sent, 0, "no option where none was agreed");
 }
 
@@ -116,6 +116,24 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
     net.del_routers();
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, &default_control());
+}
+
+#[test]
+fn a_program_that_selects_another_control_after_the_fallback_keeps_it() {
+    let _turn = turn();
+    if !can_run("selection after the fallback") {
+        return;
+    }
+    let net = Net::new("x");
+    let _host = HostOn::new();
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, &default_control());
+    set_control(&a, "reno");
+    net.add_routers(LINK_BPS);
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    assert_eq!(control(&a), "reno");
 }
 
 #[test]

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What broke on real networks, each as a test. The lab runs these on other
+//! kernels too, where there are no tools but ip, tc, nsenter and ethtool.
+
+mod option_space;
+mod socket_options;

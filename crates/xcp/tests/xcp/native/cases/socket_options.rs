@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Socket options that limit what a connection sends: XCP works within them.
+
+use std::os::fd::OwnedFd;
+
+use xcp_datapath::host;
+use xcp_datapath::testing::can_run;
+
+use crate::common::{
+    control, pattern, set_option, transfer, turn, HostOn, Net, Opening, LINK_BPS, SERVER, SERVER6,
+};
+
+const BYTES: usize = 2_000_000;
+const SO_TXTIME: i32 = 61;
+
+/// `struct sock_txtime`.
+#[repr(C)]
+struct TxTime {
+    clock: libc::clockid_t,
+    flags: u32,
+}
+
+fn set<T>(level: i32, name: i32, value: T) -> impl Fn(&OwnedFd) {
+    move |socket| set_option(socket, level, name, &value).unwrap()
+}
+
+#[test]
+fn sockets_with_limits_of_their_own_use_xcp_within_them() {
+    let _turn = turn();
+    if !can_run("socket options") {
+        return;
+    }
+    let net = Net::new("so");
+    net.add_routers(LINK_BPS);
+    let tcp = libc::IPPROTO_TCP;
+    let socket = libc::SOL_SOCKET;
+    let by_monotonic_clock = TxTime {
+        clock: libc::CLOCK_MONOTONIC,
+        flags: 0,
+    };
+    let options: [(&str, Box<dyn Fn(&OwnedFd)>); 5] = [
+        (
+            "TCP_WINDOW_CLAMP",
+            Box::new(set(tcp, libc::TCP_WINDOW_CLAMP, 20_000)),
+        ),
+        ("SO_SNDBUF", Box::new(set(socket, libc::SO_SNDBUF, 16_384))),
+        ("SO_RCVBUF", Box::new(set(socket, libc::SO_RCVBUF, 16_384))),
+        (
+            "TCP_NOTSENT_LOWAT",
+            Box::new(set(tcp, libc::TCP_NOTSENT_LOWAT, 4_096)),
+        ),
+        (
+            "SO_TXTIME",
+            Box::new(set(socket, SO_TXTIME, by_monotonic_clock)),
+        ),
+    ];
+    for (name, limit) in &options {
+        for server in [SERVER, SERVER6] {
+            let _host = HostOn::by_default();
+            let limited = Opening::prepared(limit);
+            let (mut a, mut b) = net.connect_prepared(server, &limited, &limited);
+            transfer(&mut a, &mut b, &pattern(BYTES));
+            transfer(&mut b, &mut a, &pattern(BYTES));
+            assert_eq!(control(&a), "xcp", "{name}");
+            assert_eq!(control(&b), "xcp", "{name}");
+            let counters = host::counters().unwrap();
+            assert_eq!(counters.fallbacks.total(), 0, "{name}");
+            assert!(counters.return_received > 0, "{name}");
+        }
+    }
+}
