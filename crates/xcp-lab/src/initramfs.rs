@@ -95,21 +95,24 @@ impl Archive {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Adds a file and the folders above it.
+    /// Adds a file and the folders above it, unless there is one with this name.
     pub fn file(&mut self, name: &str, program: bool, content: &[u8]) {
-        let mut above: Vec<&Path> = Path::new(name).ancestors().skip(1).collect();
-        above.reverse();
-        for dir in above {
-            if !dir.as_os_str().is_empty() {
-                self.add(&dir.to_string_lossy(), MODE_DIR, &[]);
-            }
+        if let Some((folder, _)) = name.rsplit_once('/') {
+            self.dir(folder);
         }
         let mode = if program { MODE_PROGRAM } else { MODE_FILE };
         self.add(name, mode, content);
     }
 
-    fn dir(&mut self, name: &str) {
-        self.add(name, MODE_DIR, &[]);
+    /// Adds a folder and those above it.
+    pub fn dir(&mut self, name: &str) {
+        let mut folders: Vec<&Path> = Path::new(name).ancestors().collect();
+        folders.reverse();
+        for folder in folders {
+            if !folder.as_os_str().is_empty() {
+                self.add(&folder.to_string_lossy(), MODE_DIR, &[]);
+            }
+        }
     }
 
     /// The finished archive.
@@ -119,8 +122,9 @@ impl Archive {
     }
 }
 
-/// Everything but the request.
-pub fn base(kernel: &Kernel, guest: Guest) -> Result<Archive> {
+/// Everything but the request. `more_modules` are loaded after those that all
+/// machines have.
+pub fn base(kernel: &Kernel, guest: Guest, more_modules: &[&str]) -> Result<Archive> {
     let mut archive = Archive::default();
     for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
         archive.dir(dir);
@@ -137,7 +141,7 @@ pub fn base(kernel: &Kernel, guest: Guest) -> Result<Archive> {
         };
         program(&mut archive, kernel, &path, &name)?;
     }
-    for (number, module) in modules(kernel)?.iter().enumerate() {
+    for (number, module) in modules(kernel, more_modules)?.iter().enumerate() {
         let name = format!("{MODULE_DIR}/{number:02}.ko");
         archive.file(&name, false, &decompressed(module)?);
     }
@@ -174,7 +178,7 @@ pub fn which(name: &str) -> Option<PathBuf> {
 }
 
 /// Adds a program and the shared libraries that it needs.
-fn program(archive: &mut Archive, kernel: &Kernel, path: &Path, name: &str) -> Result<()> {
+pub fn program(archive: &mut Archive, kernel: &Kernel, path: &Path, name: &str) -> Result<()> {
     archive.file(name, true, &read(path)?);
     let libraries = match &kernel.tools {
         None => listed(path)?,
@@ -231,8 +235,8 @@ fn named(program: &Path, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// The files of [`MODULES`] and of what they need, in loading order.
-pub fn modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
+/// The files of [`MODULES`], of `more`, and of what they need, in loading order.
+pub fn modules(kernel: &Kernel, more: &[&str]) -> Result<Vec<PathBuf>> {
     let lines: Vec<(&str, Vec<&str>)> = kernel
         .dependencies
         .lines()
@@ -240,7 +244,7 @@ pub fn modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
         .map(|(file, needs)| (file, needs.split_whitespace().collect()))
         .collect();
     let mut order: Vec<PathBuf> = Vec::new();
-    for module in MODULES {
+    for module in MODULES.iter().chain(more) {
         let found = lines.iter().find(|(file, _)| {
             Path::new(file)
                 .file_name()

@@ -9,6 +9,7 @@ mod bill;
 pub mod csv;
 mod depmod;
 mod emulator;
+mod exec;
 mod house;
 mod initramfs;
 pub mod kept;
@@ -29,6 +30,7 @@ pub mod verify;
 
 pub use architecture::Architecture;
 pub use bill::{Bill, Row};
+pub use exec::{exec, ExecOptions};
 pub use limits::Limit;
 pub use native::native_qdiscs;
 pub use run::{interrupted, list, run, Entry, Options, Outcome, Progress};
@@ -36,6 +38,7 @@ pub use task::{bench, check_programs, check_qdisc, TaskOptions};
 pub use verified::{Program, Report};
 pub use xcp_datapath::{Error, Result};
 pub use xcp_player::cost::Subject;
+pub use xcp_player::exec::Stream;
 pub use xcp_player::interrupt;
 pub use xcp_player::qdisc::Check;
 

@@ -54,7 +54,7 @@ impl<'a> Rig<'a> {
         if let Some(there) = place.get() {
             return Ok(there);
         }
-        let base = initramfs::base(&self.kernel, guest)?.finish();
+        let base = initramfs::base(&self.kernel, guest, &[])?.finish();
         let kept = Session::open(&self.kernel, &base, self.fresh, self.say)?;
         Ok(place.get_or_init(|| Equipment { base, kept }))
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, Cost, Subject};
+use crate::exec::{self, Program, Stream};
 use crate::experiment::Experiment;
 use crate::parcel::{self, Parcel};
 use crate::play;
@@ -42,6 +43,8 @@ pub enum Task {
     CheckPrograms,
     /// Counts what a part of the data path costs.
     Bench(Subject),
+    /// Runs a program of the user's.
+    Exec(Program),
 }
 
 /// A play that the machine is asked for.
@@ -60,7 +63,7 @@ impl Task {
         match self {
             Self::Play(request) => request.has_edges(),
             Self::CheckPrograms => true,
-            Self::CheckQdisc { .. } | Self::Bench(_) => false,
+            Self::CheckQdisc { .. } | Self::Bench(_) | Self::Exec(_) => false,
         }
     }
 }
@@ -99,6 +102,10 @@ pub enum Word {
     Loaded(Vec<Loaded>),
     Checks(Vec<Check>),
     Costs(Vec<Cost>),
+    /// What the program of [`Task::Exec`] wrote, see [`exec::text_of`].
+    Output(Stream, String),
+    /// Its exit status, or 128 + the number of the signal that ended it.
+    Exited(u8),
     /// Nothing more will be said.
     Finished,
     Failed {
@@ -213,6 +220,11 @@ fn work(voice: &Voice) -> Result<()> {
         }
         Task::Bench(subject) => {
             voice.say(&Word::Costs(cost::count(subject, &mut progress)?));
+        }
+        Task::Exec(program) => {
+            let mut write = |stream, text| voice.say(&Word::Output(stream, text));
+            let status = exec::run(&program, &mut write)?;
+            voice.say(&Word::Exited(status));
         }
     }
     voice.say(&Word::Finished);

@@ -10,6 +10,7 @@ pub mod cost;
 mod delay;
 #[cfg_attr(not(feature = "edges"), path = "no_edges.rs")]
 mod edges;
+pub mod exec;
 pub mod experiment;
 pub mod guest;
 pub mod interrupt;

@@ -28,7 +28,8 @@ Examples:
   sudo xcp host on --default                   use XCP for all programs
 
 Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 bad usage;
-130 interrupted. `xcp run` exits as its command does, 127 if there is none.")]
+130 interrupted. `xcp run` and `xcp lab exec` exit as their command does, 127 if
+there is none.")]
 pub struct Cli {
     /// Print JSON, for programs; errors too
     #[arg(long, global = true)]
@@ -364,6 +365,12 @@ pub enum LabAction {
     Check(LabCheck),
     /// Count the instructions that the data path costs, in a virtual machine
     Bench(LabBench),
+    /// Run a program of this computer in a virtual machine, as root
+    ///
+    /// Its output appears as it is written, and `xcp` exits as the program does. The
+    /// machine has nothing else of this computer but ip, tc, bridge, ss, ethtool,
+    /// nsenter, unshare, sysctl and sh, as far as they are installed.
+    Exec(LabExec),
 }
 
 #[derive(Args)]
@@ -477,6 +484,20 @@ pub struct LabBench {
     /// Run it even if the result of an earlier run is kept
     #[arg(long)]
     pub fresh: bool,
+}
+
+#[derive(Args)]
+pub struct LabExec {
+    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    #[arg(long)]
+    pub kernel: Option<String>,
+    /// Copy a file into the machine, to the same absolute path, with the libraries
+    /// that it needs; may be given several times
+    #[arg(long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! `xcp lab`: experiments in the virtual-time machine.
 
 mod all;
+mod exec;
 mod kept;
 
 use std::iter;
@@ -29,6 +30,7 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
         LabAction::Kept(asked) => kept::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),
+        LabAction::Exec(asked) => exec::act(asked),
     }
 }
 

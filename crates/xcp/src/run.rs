@@ -60,7 +60,8 @@ fn start(
     command.spawn().map_err(|e| not_started(program, &e))
 }
 
-fn not_started(program: &OsStr, e: &io::Error) -> Failure {
+/// The failure of a program that cannot be executed.
+pub fn not_started(program: &OsStr, e: &io::Error) -> Failure {
     let name = program.to_string_lossy();
     match e.kind() {
         io::ErrorKind::NotFound if Path::new(program).exists() => Failure::new(

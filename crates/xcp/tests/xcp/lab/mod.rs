@@ -5,6 +5,7 @@
 mod captures;
 mod checks;
 mod costs;
+mod exec;
 mod experiments;
 mod kept;
 mod links;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A program of this computer's in the machine. What it does is not kept.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use xcp_player::exec::{self, Program, Stream};
+
+use crate::guest::{Task, Word};
+use crate::initramfs::{self, Archive, Guest};
+use crate::kernel::{self, Kernel};
+use crate::machine::{self, Setup};
+use crate::machines::workplace;
+use crate::run::{Progress, Tell};
+use crate::{interrupt, Error, Result};
+
+/// Beside those that all machines have: what programs may want to try.
+const MODULES: &[&str] = &[
+    "bridge",
+    "8021q",
+    "bonding",
+    "macvlan",
+    "tun",
+    "vxlan",
+    "sch_prio",
+    "sch_multiq",
+    "sch_mqprio",
+    "sch_sfq",
+    "cls_u32",
+    "cls_flower",
+    "act_mirred",
+    "act_skbedit",
+    "tcp_diag",
+    "mptcp_diag",
+];
+
+/// In the machine if this computer has them.
+const TOOLS: &[&str] = &[
+    "sbin/bridge",
+    "sbin/ethtool",
+    "sbin/sysctl",
+    "bin/nsenter",
+    "bin/sh",
+    "bin/ss",
+    "bin/unshare",
+];
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct ExecOptions {
+    /// `6.12`, `6.18`, `newest`, or the path of a kernel image.
+    pub kernel: Option<String>,
+    /// A program of this computer's, which has the same absolute path in the machine.
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    /// Further files, which have the same absolute paths there.
+    pub files: Vec<PathBuf>,
+}
+
+/// Runs a program in the machine, and returns its exit status, or 128 + the number
+/// of the signal that ended it. `write` gets what it writes; None if it says that
+/// no more is wanted.
+///
+/// # Errors
+/// A file that cannot be read, no kernel, a machine that will not boot or stops, a
+/// program that does not start in it, an interrupt: see [`crate::interrupted`].
+pub fn exec(
+    options: &ExecOptions,
+    write: &mut dyn FnMut(Stream, &[u8]) -> bool,
+    progress: Tell,
+) -> Result<Option<u8>> {
+    interrupt::watch();
+    let say = |step: &str| progress(Progress::Step(step));
+    let kernel = kernel::find(options.kernel.as_deref(), &say)?;
+    let mut archive = initramfs::base(&kernel, Guest::Plain, MODULES)?;
+    archive.dir("root");
+    let program = add(&mut archive, &kernel, &options.program)?;
+    for file in &options.files {
+        add(&mut archive, &kernel, file)?;
+    }
+    add_tools(&mut archive, &kernel)?;
+    let directory = absolute(Path::new("."))?;
+    archive.dir(directory.trim_start_matches('/'));
+    let base = archive.finish();
+    let task = Task::Exec(Program {
+        program,
+        arguments: options.arguments.clone(),
+        path: search_path(),
+        directory,
+    });
+    // the archive, and what it is unpacked to
+    let mut setup = Setup::default();
+    setup.memory_mb += (2 * base.len() >> 20) as u32;
+    say(&format!("booting Linux {}", kernel.release));
+    let work = workplace()?;
+    let mut hear = |word| match word {
+        Word::Output(stream, text) if !write(stream, &exec::bytes_of(&text)) => Ok(Some(None)),
+        Word::Exited(status) => Ok(Some(Some(status))),
+        _ => Ok(None),
+    };
+    machine::converse(&kernel, &base, &task, setup, work.path(), &mut hear)
+}
+
+/// A path as the machine's requests have it: text.
+fn absolute(path: &Path) -> Result<String> {
+    let name = path.display().to_string();
+    let absolute = std::path::absolute(path).map_err(|e| Error::io(&name, &e))?;
+    let text = absolute.into_os_string().into_string();
+    text.map_err(|_| Error::new(name, "its path is not UTF-8", "give it another name"))
+}
+
+/// Adds a file, and the libraries it needs if it is a program, at its absolute
+/// path, which it returns.
+fn add(archive: &mut Archive, kernel: &Kernel, file: &Path) -> Result<String> {
+    let failed = |e| Error::io(file.display().to_string(), &e);
+    let path = absolute(file)?;
+    let name = path.trim_start_matches('/');
+    let is_program = fs::metadata(file).map_err(failed)?.permissions().mode() & 0o111 != 0;
+    if is_program {
+        initramfs::program(archive, kernel, file, name)?;
+    } else {
+        archive.file(name, false, &fs::read(file).map_err(failed)?);
+    }
+    Ok(path)
+}
+
+/// Tools for another architecture than this computer's are not here.
+fn add_tools(archive: &mut Archive, kernel: &Kernel) -> Result<()> {
+    for name in TOOLS.iter().filter(|_| kernel.tools.is_none()) {
+        let tool = name.rsplit('/').next().unwrap_or(name);
+        if let Some(path) = initramfs::which(tool) {
+            initramfs::program(archive, kernel, &path, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folders of the tools, and those where this computer has programs.
+fn search_path() -> String {
+    let here = std::env::var("PATH").unwrap_or_default();
+    format!("/sbin:/bin:{here}")
+}

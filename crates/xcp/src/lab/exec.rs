@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp lab exec`: a program of this computer in a virtual machine.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use xcp_lab::{ExecOptions, Stream};
+
+use super::interruptible;
+use crate::cli::LabExec;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::{out, run};
+
+pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
+    let mut command = asked.command.into_iter();
+    let name = command.next().unwrap_or_default();
+    let options = ExecOptions {
+        kernel: asked.kernel,
+        program: find(&name).map_err(|e| run::not_started(OsStr::new(&name), &e))?,
+        arguments: command.collect(),
+        files: asked.files,
+    };
+    let progress = Progress::new();
+    let is_terminal = io::stderr().is_terminal();
+    let tell = |news: xcp_lab::Progress| {
+        // elsewhere standard error is the program's alone
+        if is_terminal {
+            progress.hear(news);
+        }
+    };
+    let mut failure = None;
+    let mut write = |stream, bytes: &[u8]| match stream {
+        Stream::Error => {
+            let _ = io::stderr().write_all(bytes); // whether or not anyone reads it
+            true
+        }
+        Stream::Output => out::write(bytes).unwrap_or_else(|e| {
+            failure = Some(e);
+            false
+        }),
+    };
+    let status = xcp_lab::exec(&options, &mut write, &tell).map_err(interruptible)?;
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from)),
+    }
+}
+
+/// The path of a program, as a shell finds it.
+fn find(name: &str) -> io::Result<PathBuf> {
+    let is_file = |path: &PathBuf| path.is_file();
+    let path = if name.contains('/') {
+        Some(PathBuf::from(name)).filter(is_file)
+    } else {
+        let folders = env::var_os("PATH").unwrap_or_default();
+        let mut places = env::split_paths(&folders).map(|folder| folder.join(name));
+        places.find(is_file)
+    };
+    let path = path.ok_or(io::ErrorKind::NotFound)?;
+    if is_executable(&path)? {
+        Ok(path)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+fn is_executable(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o111 != 0)
+}
