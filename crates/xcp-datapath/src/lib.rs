@@ -2,6 +2,7 @@
 //! The data path in the kernel: load, attach, pin, read and write maps. The
 //! only crate that knows libbpf, and that knows what kernels can do.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
 
 mod bpffs;

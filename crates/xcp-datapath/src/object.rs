@@ -2,6 +2,7 @@
 //! BPF objects: opened from memory, loaded, their parts found by name.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Once;
@@ -77,7 +78,8 @@ pub fn set_verbose(verbose: bool) {
 fn print(level: PrintLevel, text: String) {
     refusal::hear(level, &text);
     if VERBOSE.load(Ordering::Relaxed) {
-        eprint!("{text}");
+        // a panic would abort: libbpf, which is in C, calls this
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 

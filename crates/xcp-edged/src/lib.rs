@@ -6,6 +6,7 @@
 //! key, [`notify`] how systemd learns that it is ready, [`virtuals`] what becomes of
 //! it in the data path.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
 

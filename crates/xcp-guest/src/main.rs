@@ -2,6 +2,8 @@
 //! The first process of the lab's machine: the player alone, so that a kept
 //! result stays valid while the command and its reports change.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+
 fn main() {
     xcp_player::guest::main()
 }

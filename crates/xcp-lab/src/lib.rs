@@ -2,6 +2,8 @@
 //! The laboratory: kernels, the virtual-time machine, kept results, reports,
 //! and the document of all results. What is played in the machine is xcp-player.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+
 pub mod all;
 mod architecture;
 mod archive;

@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -182,7 +183,9 @@ pub fn main() -> ! {
                 });
             }
         }
-        Err(e) => eprintln!("{e}"),
+        Err(e) => {
+            let _ = writeln!(io::stderr(), "{e}");
+        }
     }
     // SAFETY: nothing is left to lose in here.
     unsafe { libc::reboot(libc::RB_POWER_OFF) };

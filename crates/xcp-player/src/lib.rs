@@ -4,6 +4,8 @@
 //! runs in the virtual-time machine, and nothing else: a result is kept until
 //! this changes.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+
 pub mod capture;
 mod checksum;
 pub mod cost;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use xcp_lab::{Bill, Check, Entry, Options, Row, Subject, TaskOptions};
 
 use crate::cli::{LabAction, LabBench, LabCheck, LabRun};
-use crate::failure::Failure;
+use crate::failure::{tell, Failure};
 use crate::out::{Out, Style};
 use crate::progress::Progress;
 use crate::summary;
@@ -56,8 +56,10 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
     })?;
     for capture in outcome.result.captures.iter().filter(|c| c.missing > 0) {
         let (file, missing) = (&capture.file, capture.missing);
-        eprintln!("xcp: {file}: {missing} packets are missing");
-        eprintln!("  help: capture at fewer points, or a shorter or slower run");
+        tell(&format!(
+            "xcp: {file}: {missing} packets are missing\n  help: capture at fewer points, or a \
+             shorter or slower run"
+        ));
     }
     Ok(judged(outcome.result.ok))
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The command `xcp`: XCP on this host, on its devices, and in the lab.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+
 mod capacity;
 mod cli;
 mod doctor;

@@ -2,5 +2,6 @@
 //! What broke on real networks, each as a test. The lab runs these on other
 //! kernels too, where there are no tools but ip, tc, nsenter and ethtool.
 
+mod closed_pipes;
 mod option_space;
 mod socket_options;
