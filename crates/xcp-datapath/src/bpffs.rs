@@ -2,18 +2,33 @@
 //! Where programs, links and maps are pinned, so that they outlive the
 //! command: /sys/fs/bpf/xcp.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::mounts::{self, BPFFS};
+use crate::{error, Error, Result};
 
-const MOUNT: &str = "/sys/fs/bpf";
 const ROOT: &str = "/sys/fs/bpf/xcp";
 /// An empty folder that says we mounted the file system ourselves.
 const MOUNTED_BY_US: &str = "/sys/fs/bpf/xcp/mounted";
-const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// What a command does with what is pinned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Change,
+}
+
+/// Fails unless this process is root and has the system's bpffs at its place.
+pub fn require(what: &str, access: Access) -> Result<()> {
+    error::require_root(what)?;
+    mounts::require_bpffs(what)?;
+    match access {
+        Access::Read => Ok(()),
+        Access::Change => mounts::require_writable_bpffs(),
+    }
+}
 
 /// The folder of one part, such as `host`.
 pub fn dir(part: &str) -> PathBuf {
@@ -22,7 +37,7 @@ pub fn dir(part: &str) -> PathBuf {
 
 /// Creates the folder of one part, mounting the file system if need be.
 pub fn create(part: &str) -> Result<PathBuf> {
-    let ours = !is_mounted();
+    let ours = !mounts::has_bpffs();
     if ours {
         mount()?;
     }
@@ -72,19 +87,8 @@ pub fn remove(part: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_mounted() -> bool {
-    let Ok(path) = CString::new(MOUNT) else {
-        return false;
-    };
-    // SAFETY: a zeroed statfs is valid, path is a C string, both live here.
-    unsafe {
-        let mut info: libc::statfs = std::mem::zeroed();
-        libc::statfs(path.as_ptr(), &mut info) == 0 && info.f_type as i64 == BPF_FS_MAGIC
-    }
-}
-
 fn mount() -> Result<()> {
-    make(Path::new(MOUNT))?;
+    make(Path::new(BPFFS))?;
     // SAFETY: all arguments are C strings that live through the call.
     let rc = unsafe {
         libc::mount(
@@ -96,7 +100,7 @@ fn mount() -> Result<()> {
         )
     };
     if rc != 0 {
-        return Err(Error::last_os(format!("mounting {MOUNT}")));
+        return Err(Error::last_os(format!("mounting {BPFFS}")));
     }
     Ok(())
 }

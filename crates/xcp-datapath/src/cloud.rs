@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapHandle, Object};
 use serde::{Deserialize, Serialize};
 
+use crate::bpffs::Access;
 use crate::intf::{Cloud, Crowd, RouterConfig, RouterLink};
 use crate::link::{Direction, Place};
 use crate::pinned::{device_of, is_on, name_of};
@@ -17,7 +18,7 @@ use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 pub use crate::wire::router_id as id;
-use crate::{bpffs, clock, error, layout, link, object, pinned, trace, Error, Result};
+use crate::{bpffs, clock, layout, link, object, pinned, trace, Error, Result};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -318,7 +319,7 @@ pub fn clear_old(since_ns: u64) -> Result<()> {
 /// # Errors
 /// Not root.
 pub fn require_root() -> Result<()> {
-    error::require_root("xcp edged run")
+    bpffs::require("xcp edged run", Access::Change)
 }
 
 /// All virtual routers of this network namespace.
@@ -326,7 +327,7 @@ pub fn require_root() -> Result<()> {
 /// # Errors
 /// Not root, or one is of a build with other records.
 pub fn list() -> Result<Vec<Status>> {
-    error::require_root("xcp router show")?;
+    bpffs::require("xcp router show", Access::Read)?;
     let mut found: Vec<PathBuf> = pinned::folders("cloud")
         .filter(|dir| pinned::here(dir, Direction::Ingress).is_some())
         .filter(|dir| object::exists(&dir.join(COMPLETE)))

@@ -10,9 +10,10 @@ use libbpf_rs::{MapCore, MapHandle};
 use netlink_sys::{protocols::NETLINK_SOCK_DIAG, Socket};
 use serde::Serialize;
 
+use crate::bpffs::{self, Access};
 use crate::fallback::Fallback;
 use crate::intf::{Record, SocketHead};
-use crate::{bpffs, error, host, object, Error, Result, Wire};
+use crate::{host, object, Error, Result, Wire};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
@@ -57,7 +58,7 @@ pub struct Connection {
 /// # Errors
 /// XCP is not on, no root, or the kernel does not list sockets (sock_diag).
 pub fn list() -> Result<Vec<Connection>> {
-    error::require_root("xcp host show")?;
+    bpffs::require("xcp host show", Access::Read)?;
     if !host::is_on() {
         return Err(host::not_on());
     }

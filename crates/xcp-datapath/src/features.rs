@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::is_root;
 pub use crate::refusal::kernel_release;
-use crate::{cgroup, host, object, qdisc, refusal, router, socket, Error};
+use crate::{cgroup, host, mounts, object, qdisc, refusal, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -107,6 +107,7 @@ pub fn probe() -> Vec<Feature> {
             "needs 6.6 or later",
         ),
         headers(),
+        pins(),
         control_groups(),
         Feature {
             name: "tcx links",
@@ -199,6 +200,20 @@ fn sockets_by_number() -> Feature {
     }
 }
 
+fn pins() -> Feature {
+    let bpffs = mounts::require_bpffs("").and_then(|()| mounts::require_writable_bpffs());
+    Feature {
+        name: "pinned programs (bpffs)",
+        present: bpffs.is_ok(),
+        required: true,
+        detail: match &bpffs {
+            Ok(()) => mounts::BPFFS.into(),
+            Err(e) => e.reason.clone(),
+        },
+        cost: bpffs.map_or_else(|e| e.remedy, |()| String::new()),
+    }
+}
+
 fn control_groups() -> Feature {
     let mount = cgroup::mount_point();
     Feature {
@@ -209,7 +224,10 @@ fn control_groups() -> Feature {
             Ok(path) => path.display().to_string(),
             Err(e) => e.reason,
         },
-        cost: "no socket can speak XCP: mount -t cgroup2 none /sys/fs/cgroup".into(),
+        cost: mounts::require_bpffs("").map_or_else(
+            |hidden| hidden.remedy, // which hides control groups too
+            |()| "no socket can speak XCP: mount -t cgroup2 none /sys/fs/cgroup".into(),
+        ),
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
 
+use crate::bpffs::Access;
 use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, error, features, layout, link, netns, object, peers, socket, Cgroup,
-    Cure, Error, Fallbacks, Prefix, Result, Spoken, Wire,
+    bpffs, cgroup, device, features, layout, link, netns, object, peers, socket, Cgroup, Cure,
+    Error, Fallbacks, Prefix, Result, Spoken, Wire,
 };
 
 pub(crate) const PART: &str = "host";
@@ -214,7 +215,7 @@ pub fn is_on() -> bool {
 
 /// Makes `xcp` selectable and the option spoken by sockets that select it.
 pub fn on(options: &Options) -> Result<TurnedOn> {
-    error::require_root("xcp host on")?;
+    bpffs::require("xcp host on", Access::Change)?;
     let _turn = Turn::take()?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
     find(&options.speech.devices)?;
@@ -436,7 +437,7 @@ pub(crate) fn load_control(mut open: OpenObject) -> Result<Object> {
 
 /// Takes everything down. Sockets that use `xcp` keep it until they close.
 pub fn off() -> Result<()> {
-    error::require_root("xcp host off")?;
+    bpffs::require("xcp host off", Access::Change)?;
     let _turn = Turn::take()?;
     if !object::exists(&bpffs::dir(PART)) {
         return Err(not_on());
@@ -460,7 +461,7 @@ pub(crate) fn not_on() -> Error {
 
 /// What is set and what has happened so far.
 pub fn status() -> Result<Status> {
-    error::require_root("xcp host show")?;
+    bpffs::require("xcp host show", Access::Read)?;
     if !is_on() {
         return Err(not_on());
     }
@@ -530,7 +531,7 @@ pub struct RunGroup {
 impl RunGroup {
     /// Waits until no other command changes anything.
     pub fn turn() -> Result<Turn> {
-        error::require_root("xcp run")?;
+        bpffs::require("xcp run", Access::Change)?;
         Turn::take()
     }
 

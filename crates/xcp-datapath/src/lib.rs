@@ -21,6 +21,7 @@ pub mod intf;
 mod layout;
 mod link;
 pub mod medium;
+mod mounts;
 mod named_bits;
 mod netns;
 mod object;

@@ -14,6 +14,7 @@ use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, Object, OpenObject, ProgramMut};
 use serde::Serialize;
 
+use crate::bpffs::Access;
 use crate::intf::{
     Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
 };
@@ -23,8 +24,8 @@ use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::{
-    bpffs, device, error, ethtool, features, layout, link, object, pinned, qdisc, wire, Error,
-    Result, Term,
+    bpffs, device, ethtool, features, layout, link, object, pinned, qdisc, wire, Error, Result,
+    Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -522,7 +523,7 @@ pub(crate) fn configure(
 
 /// Makes a device an XCP router's output, or changes its options.
 pub fn add(dev: &str, options: Options) -> Result<Change> {
-    error::require_root("xcp router add")?;
+    bpffs::require("xcp router add", Access::Change)?;
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     sweep();
@@ -675,7 +676,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
 
 /// Takes the router off a device.
 pub fn del(dev: &str) -> Result<()> {
-    error::require_root("xcp router del")?;
+    bpffs::require("xcp router del", Access::Change)?;
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     sweep();
@@ -729,7 +730,7 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
 
 /// The router of a device.
 pub fn show(dev: &str) -> Result<Status> {
-    error::require_root("xcp router show")?;
+    bpffs::require("xcp router show", Access::Read)?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     status(&device, &dir)
@@ -757,7 +758,7 @@ pub(crate) fn link(device: &Device) -> Result<RouterLink> {
 /// Reads the control intervals of a device's router from now on. Only one at
 /// a time can.
 pub fn trace(dev: &str) -> Result<Trace> {
-    error::require_root("xcp router trace")?;
+    bpffs::require("xcp router trace", Access::Read)?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     Trace::open(&device, dir)
@@ -765,7 +766,7 @@ pub fn trace(dev: &str) -> Result<Trace> {
 
 /// All routers of this network namespace.
 pub fn list() -> Result<Vec<Status>> {
-    error::require_root("xcp router show")?;
+    bpffs::require("xcp router show", Access::Read)?;
     let mut found: Vec<(u32, PathBuf)> = of_here()
         // one that is half there is told by no one, and `add` or `del` ends it
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))

@@ -136,6 +136,10 @@ impl Space {
         space
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// All that can be seen of its devices.
     pub fn devices(&self) -> String {
         self.tool("ip -d -j link show") + &self.tc("qdisc show")

@@ -3,5 +3,6 @@
 //! kernels too, where there are no tools but ip, tc, nsenter and ethtool.
 
 mod closed_pipes;
+mod mount_namespaces;
 mod option_space;
 mod socket_options;

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Private mount namespaces: what a command pins is there for the next one, or
+//! it refuses to run.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+
+use crate::command::{xcp, Ran, Space, Traces, XCP};
+use crate::common::turn;
+use xcp_datapath::testing::{can_run, skipped};
+
+const ADD: &str = "router add v0 --capacity 10mbit --shape";
+/// All commands that use what is pinned.
+const COMMANDS: [&str; 9] = [
+    ADD,
+    "router show",
+    "router show v0",
+    "router trace v0",
+    "router del v0",
+    "host on --netns --default",
+    "host show",
+    "host off",
+    "run -- true",
+];
+
+/// A mount, in a private mount namespace.
+type Mount = fn() -> io::Result<()>;
+
+fn mount(from: &CStr, at: &CStr, kind: Option<&CStr>, flags: libc::c_ulong) -> io::Result<()> {
+    let kind = kind.map_or(ptr::null(), CStr::as_ptr);
+    // SAFETY: all arguments are C strings, or null, and live through the call.
+    match unsafe { libc::mount(from.as_ptr(), at.as_ptr(), kind, flags, ptr::null()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn plain() -> io::Result<()> {
+    Ok(())
+}
+
+/// What `ip netns exec` does, under the name of no network namespace.
+fn new_sysfs() -> io::Result<()> {
+    // SAFETY: the path is a C string.
+    if unsafe { libc::umount2(c"/sys".as_ptr(), libc::MNT_DETACH) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount(c"none", c"/sys", Some(c"sysfs"), 0)
+}
+
+/// A container with a bpffs of its own.
+fn own_bpffs() -> io::Result<()> {
+    mount(c"bpf", c"/sys/fs/bpf", Some(c"bpf"), 0)
+}
+
+/// A container with the system's bpffs in a /sys of its own.
+fn bound_bpffs() -> io::Result<()> {
+    mount(c"/sys/fs/bpf", c"/mnt", None, libc::MS_BIND)?;
+    new_sysfs()?;
+    mount(c"/mnt", c"/sys/fs/bpf", None, libc::MS_BIND)
+}
+
+/// A systemd unit with ProtectKernelTunables=.
+fn read_only() -> io::Result<()> {
+    const READ_ONLY: libc::c_ulong = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
+    mount(c"/sys/fs/bpf", c"/sys/fs/bpf", None, libc::MS_BIND)?;
+    mount(c"none", c"/sys/fs/bpf", None, READ_ONLY)
+}
+
+/// The command in a mount namespace of its own.
+fn apart(space: &Space, args: &str, what: Mount) -> Ran {
+    let mut command = space.command(args);
+    // SAFETY: only system calls that may be made between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::unshare(libc::CLONE_NEWNS) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
+            what()
+        });
+    }
+    Ran::of(&mut command)
+}
+
+/// A network namespace with a router; None where the test cannot run. The
+/// router has the bpffs mounted.
+fn with_router(test: &str) -> Option<(Space, Traces)> {
+    if !can_run(test) {
+        return None;
+    }
+    let before = Traces::before(test)?;
+    let space = Space::new("mnt");
+    space.xcp("router add v1 --capacity 10mbit").ok();
+    Some((space, before))
+}
+
+fn end(space: &Space, before: &Traces) {
+    space.xcp("router del v1").ok();
+    before.gone();
+}
+
+fn refused(ran: &Ran, reason: &str, remedy: &str) {
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.out, "", "{ran:?}");
+    assert!(ran.err.contains(reason), "{ran:?}");
+    assert!(ran.err.contains(remedy), "{ran:?}");
+}
+
+#[test]
+fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
+    let _turn = turn();
+    let test = "ip netns exec";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let space = Space::new("exec");
+    let exec = |args: &str| {
+        let mut ip = Command::new("ip");
+        ip.args(["netns", "exec", space.name()]);
+        Ran::of(ip.arg(XCP).args(args.split_whitespace()))
+    };
+    if exec("--version").code != Some(0) {
+        skipped(test, "/sys may not be mounted here");
+        return;
+    }
+    let untouched = space.devices();
+    let remedy = format!("nsenter --net=/run/netns/{} xcp", space.name());
+    // before a bpffs is there, and beside a router
+    for shown in ["No XCP router here", "v1"] {
+        for command in COMMANDS {
+            let ran = exec(command);
+            let reason = "`ip netns exec` hides the system's /sys/fs/bpf";
+            refused(&ran, reason, &remedy);
+            let json = exec(&format!("--json {command}"));
+            assert!(json.err.starts_with("{\"error\":"), "{json:?}");
+            refused(&json, reason, &remedy);
+        }
+        let doctor = exec("doctor --json");
+        assert_eq!(doctor.code, Some(1), "{doctor:?}");
+        let told = doctor.json()["features"].to_string();
+        assert!(told.contains("pinned programs (bpffs)"), "{told}");
+        assert!(told.contains(&remedy), "{told}");
+        let show = space.xcp("router show").ok();
+        assert!(show.out.contains(shown), "{show:?}");
+        if shown == "No XCP router here" {
+            assert_eq!(space.devices(), untouched);
+            space.xcp("router add v1 --capacity 10mbit").ok();
+        }
+    }
+    end(&space, &before);
+    assert_eq!(space.devices(), untouched);
+}
+
+#[test]
+fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
+    let _turn = turn();
+    let Some((space, before)) = with_router("hidden bpffs") else {
+        return;
+    };
+    let devices = space.devices();
+    for hidden in [new_sysfs as Mount, own_bpffs] {
+        for command in COMMANDS {
+            let ran = apart(&space, command, hidden);
+            let reason = "this mount namespace is without the system's /sys/fs/bpf";
+            refused(&ran, reason, "nsenter --net=/run/netns/NAME xcp");
+        }
+    }
+    assert_eq!(space.devices(), devices);
+    end(&space, &before);
+}
+
+#[test]
+fn a_mount_namespace_with_the_systems_bpffs_works() {
+    let _turn = turn();
+    let Some((space, before)) = with_router("unshare --mount") else {
+        return;
+    };
+    for shared in [plain as Mount, bound_bpffs] {
+        apart(&space, ADD, shared).ok();
+        let show = apart(&space, "router show", shared).ok();
+        assert!(
+            show.out.contains("v0") && show.out.contains("v1"),
+            "{show:?}"
+        );
+        // and for all others
+        assert_eq!(space.xcp("router show").ok().out, show.out);
+        apart(&space, "router del v0", shared).ok();
+    }
+    apart(&space, "host on --default", plain).ok();
+    xcp("host show").ok();
+    apart(&space, "host off", plain).ok();
+    apart(&space, "run -- true", plain).ok();
+    end(&space, &before);
+}
+
+#[test]
+fn a_bpffs_that_is_read_only_can_be_read() {
+    let _turn = turn();
+    let Some((space, before)) = with_router("read-only bpffs") else {
+        return;
+    };
+    let devices = space.devices();
+    for command in COMMANDS {
+        let ran = apart(&space, command, read_only);
+        if !command.contains("show") && !command.contains("trace") {
+            let reason = "/sys/fs/bpf: mounted read-only for this process";
+            refused(&ran, reason, "ProtectKernelTunables=");
+        }
+    }
+    let show = apart(&space, "router show", read_only).ok();
+    assert!(show.out.contains("v1"), "{show:?}");
+    let doctor = apart(&space, "doctor", read_only);
+    assert!(doctor.out.contains("mounted read-only"), "{doctor:?}");
+    assert_eq!(space.devices(), devices);
+    end(&space, &before);
+}
