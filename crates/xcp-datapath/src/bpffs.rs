@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{self, BPFFS};
-use crate::{error, Error, Result};
+use crate::{error, pinned, Error, Result};
 
 const ROOT: &str = "/sys/fs/bpf/xcp";
 /// An empty folder that says we mounted the file system ourselves.
@@ -21,13 +21,15 @@ pub enum Access {
 }
 
 /// Fails unless this process is root and has the system's bpffs at its place.
+/// Every command that uses what is pinned begins with this.
 pub fn require(what: &str, access: Access) -> Result<()> {
     error::require_root(what)?;
     mounts::require_bpffs(what)?;
-    match access {
-        Access::Read => Ok(()),
-        Access::Change => mounts::require_writable_bpffs(),
+    if access == Access::Change {
+        mounts::require_writable_bpffs()?;
     }
+    pinned::sweep_if_free();
+    Ok(())
 }
 
 /// The folder of one part, such as `host`.

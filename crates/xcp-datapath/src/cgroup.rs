@@ -5,8 +5,12 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
+use libbpf_rs::query::ProgInfoIter;
+
+use crate::{link, mounts, Error, Result};
 
 /// Where the unified hierarchy is mounted.
 pub fn mount_point() -> Result<PathBuf> {
@@ -29,6 +33,55 @@ pub fn mount_point() -> Result<PathBuf> {
         })
 }
 
+/// The group of this process; the root group where its own is not visible.
+pub fn own() -> Result<PathBuf> {
+    const OWN: &str = "/proc/self/cgroup";
+    let root = mount_point()?;
+    let groups = fs::read_to_string(OWN).map_err(|e| Error::io(OWN, &e))?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let own = root.join(path.unwrap_or_default());
+    Ok(if mounts::is_cgroup2(&own) { own } else { root })
+}
+
+/// How long processes that end, or that start others, may keep a group busy.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Moves the processes of a group to another one, or to the one above if that
+/// takes none, and removes it. It stays if a group below it has processes: that
+/// is another program's, such as a container manager's.
+pub fn dissolve(group: &Path, to: &Path) {
+    let root = group.parent().unwrap_or(to);
+    let begun = Instant::now();
+    loop {
+        let below = fs::read_dir(group).into_iter().flatten().flatten();
+        for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+            remove_empty(&entry.path());
+        }
+        let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        for process in processes.lines() {
+            // one that has ended meanwhile is gone as well
+            let _ = fs::write(to.join("cgroup.procs"), process)
+                .or_else(|_| fs::write(root.join("cgroup.procs"), process));
+        }
+        match fs::remove_dir(group) {
+            // a process that ends may count for a moment longer
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < BUSY_PATIENCE => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Removes a group and those below it, if they have no processes.
+fn remove_empty(group: &Path) {
+    let below = fs::read_dir(group).into_iter().flatten().flatten();
+    for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        remove_empty(&entry.path());
+    }
+    let _ = fs::remove_dir(group);
+}
+
 /// An open control group.
 pub struct Cgroup {
     dir: File,
@@ -43,7 +96,8 @@ impl Cgroup {
             None => mount_point()?,
         };
         let name = path.display().to_string();
-        if !path.join("cgroup.procs").exists() {
+        // those of version 1 have this file too
+        if !mounts::is_cgroup2(&path) || !path.join("cgroup.procs").exists() {
             return Err(Error::new(
                 name,
                 "not a control group of the unified hierarchy (cgroup2)",
@@ -54,7 +108,8 @@ impl Cgroup {
         Ok(Self { dir, path })
     }
 
-    /// The kernel's number for it.
+    /// The kernel's number for it: that of its inode, since [`Self::open`] takes
+    /// no group of another file system.
     pub fn id(&self) -> Result<u64> {
         self.dir
             .metadata()
@@ -86,4 +141,45 @@ pub fn path_of(id: u64) -> Option<PathBuf> {
         );
     }
     None
+}
+
+/// Why a program was not attached to a group: another one is attached to it, or
+/// to one above it, in a way that keeps others off.
+pub fn kept_off(group: &Cgroup, kind: libbpf_sys::bpf_attach_type) -> Option<Error> {
+    let mut path = group.path().to_path_buf();
+    loop {
+        let at = Cgroup::open(Some(&path)).ok()?;
+        let (programs, flags) = link::cgroup_programs(at.fd(), kind).ok()?;
+        let is_own = path == group.path();
+        if let Some(id) = programs.first() {
+            let permits = match is_own {
+                true => libbpf_sys::BPF_F_ALLOW_MULTI,
+                false => libbpf_sys::BPF_F_ALLOW_MULTI | libbpf_sys::BPF_F_ALLOW_OVERRIDE,
+            };
+            return (flags & permits == 0).then(|| exclusive(group, &path, *id, kind));
+        }
+        path = path.parent()?.to_path_buf();
+    }
+}
+
+fn exclusive(group: &Cgroup, at: &Path, id: u32, kind: libbpf_sys::bpf_attach_type) -> Error {
+    let mut programs = ProgInfoIter::default();
+    let name = programs.find(|program| program.id == id);
+    let name = name.map_or_else(String::new, |p| p.name.to_string_lossy().into_owned());
+    let kind = match kind {
+        libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE => "sock_create",
+        _ => "sock_ops",
+    };
+    let at = at.display();
+    Error::new(
+        group.path().display().to_string(),
+        format!(
+            "the {kind} program {name} (id {id}) is attached to {at} without BPF_F_ALLOW_MULTI: it \
+             keeps other programs off"
+        ),
+        format!(
+            "have its owner attach it with that flag, name another group (--cgroup), or detach \
+             it: bpftool cgroup detach {at} {kind} id {id}"
+        ),
+    )
 }

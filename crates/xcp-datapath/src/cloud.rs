@@ -232,7 +232,7 @@ fn take_down(dir: &Path) -> Result<()> {
 }
 
 /// Removes what devices that are gone have left pinned.
-fn sweep() {
+pub(crate) fn sweep() {
     for dir in pinned::left("cloud") {
         let _ = take_down(&dir);
     }

@@ -249,6 +249,17 @@ fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
     restored
 }
 
+/// Removes what devices that are gone have left.
+pub fn sweep() {
+    for (key, record) in all().unwrap_or_default() {
+        let attached = link::open(&dir(&key).join(INGRESS));
+        let info = attached.and_then(|attached| link::info(attached.as_fd()));
+        if info.is_ok_and(|info| link::device_of(&info) == 0) {
+            let _ = take_off(&key, &record, false);
+        }
+    }
+}
+
 /// Takes all devices off, those of other namespaces too where they are found.
 /// Goes on where one fails, and tells the first failure.
 pub fn clear() -> Result<()> {

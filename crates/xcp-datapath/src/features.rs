@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::is_root;
 pub use crate::refusal::kernel_release;
-use crate::{cgroup, host, mounts, object, qdisc, refusal, router, socket, Error};
+use crate::{cgroup, host, mounts, object, pinned, qdisc, refusal, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -67,6 +67,9 @@ pub(crate) fn has_tx_start() -> bool {
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
     let root = is_root();
+    if root {
+        pinned::sweep_if_free();
+    }
     vec![
         Feature {
             name: "root",

@@ -5,8 +5,6 @@
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
@@ -30,8 +28,6 @@ const TRANSIENT: &str = "transient";
 const BUILD: &str = "build";
 /// The folder of another build's programs, until they take the place of these.
 const NEXT: &str = "next";
-/// How long a kernel may take to free a congestion control's name.
-const NAME_PATIENCE: Duration = Duration::from_secs(2);
 /// Maps that outlive the programs.
 const SHARED: [&str; 8] = [
     "sockets",
@@ -303,8 +299,11 @@ fn attached_group() -> Result<Option<u64>> {
 
 fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
     let program = link::open(&bpffs::dir(PART).join(program))?;
-    link::attach_sock_ops(program.as_fd(), group.fd())
-        .map_err(|e| Error::new(group.path().display().to_string(), e.reason, e.remedy))
+    let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
+    link::attach_cgroup(program.as_fd(), group.fd(), kind).map_err(|e| {
+        let refused = || Error::new(group.path().display().to_string(), e.reason, e.remedy);
+        cgroup::kept_off(group, kind).unwrap_or_else(refused)
+    })
 }
 
 /// `transient`: for the time of an `xcp run`.
@@ -351,12 +350,7 @@ fn open_control(dir: &Path) -> Result<OpenObject> {
 }
 
 fn register(cc: &mut Object, dir: &Path) -> Result<()> {
-    let failure = |e| object::failure("congestion control xcp", &e);
-    object::map_mut(cc, "xcp")?
-        .attach_struct_ops()
-        .map_err(failure)?
-        .pin(dir.join("cc"))
-        .map_err(failure)
+    object::register(cc, "xcp", "congestion control xcp", &dir.join("cc"))
 }
 
 /// Tells this build of the host's programs from others.
@@ -397,14 +391,7 @@ fn renew() -> Result<()> {
     let pin = dir.join("cc");
     link::detach(link::open(&pin)?.as_fd());
     fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
-    let begun = Instant::now();
-    while let Err(e) = register(&mut cc, &dir) {
-        // older kernels take a name back in their own time
-        if begun.elapsed() > NAME_PATIENCE {
-            return Err(e);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+    register(&mut cc, &dir)?;
     let _ = fs::remove_dir_all(dir.join(BUILD));
     bpffs::mark(&dir.join(BUILD).join(build()))
 }
@@ -525,6 +512,8 @@ pub fn counters() -> Result<Counters> {
 /// command. Dropping it takes everything down that it has set up.
 pub struct RunGroup {
     group: Cgroup,
+    /// The group of this process, in which the program would be without it.
+    origin: PathBuf,
     links: Vec<OwnedFd>,
 }
 
@@ -550,6 +539,7 @@ impl RunGroup {
         fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;
         let mut run = Self {
             group: Cgroup::open(Some(&path))?,
+            origin: cgroup::own()?,
             links: Vec::new(),
         };
         run.links.push(attach("choose", &run.group)?);
@@ -577,22 +567,28 @@ impl Drop for RunGroup {
         // without it, what is left is what a kill leaves
         let Ok(_turn) = Turn::take() else { return };
         self.links.clear();
-        let _ = fs::remove_dir(self.group.path());
-        let others = self.group.path().parent().is_some_and(any_run_left);
+        // processes that the program has left behind go on without XCP
+        let group = self.group.path();
+        cgroup::dissolve(group, &self.origin);
+        let others = group.parent().is_some_and(|all| any_run_left(all, group));
         if !others && object::exists(&bpffs::dir(PART).join(TRANSIENT)) {
             let _ = off();
         }
     }
 }
 
-/// Whether any `xcp run` goes on; removes the groups of those that were killed.
-fn any_run_left(groups: &Path) -> bool {
+/// Whether any `xcp run` but the one with this group goes on; removes the groups
+/// of those that were killed.
+fn any_run_left(groups: &Path, own: &Path) -> bool {
     let mut left = false;
     for entry in fs::read_dir(groups).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|n| n.strip_prefix(RUN_PREFIX)) else {
             continue;
         };
+        if entry.path() == own {
+            continue;
+        }
         if Path::new("/proc").join(pid).exists() {
             left = true;
         } else {

@@ -66,18 +66,37 @@ pub fn attach_tcx(
     })
 }
 
-/// Attaches a sock_ops program to a cgroup.
-pub fn attach_sock_ops(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(program, cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
+/// Attaches a program to a cgroup, beside others.
+pub fn attach_cgroup(
+    program: BorrowedFd<'_>,
+    cgroup: BorrowedFd<'_>,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<OwnedFd> {
+    create(program, cgroup.as_raw_fd(), kind)
 }
 
-/// Attaches a program to the making of sockets in a cgroup.
-pub fn attach_sock_create(program: BorrowedFd<'_>, cgroup: BorrowedFd<'_>) -> Result<OwnedFd> {
-    create(
-        program,
-        cgroup.as_raw_fd(),
-        libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE,
-    )
+/// The programs that are attached to a cgroup itself, and the flags that they
+/// were attached with.
+pub fn cgroup_programs(
+    cgroup: BorrowedFd<'_>,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<(Vec<u32>, u32)> {
+    let mut programs = vec![0; PROGRAMS_MAX];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        prog_ids: programs.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
+    // SAFETY: the array has room for as many as the options say, and all live
+    // through the call.
+    let rc = unsafe { libbpf_sys::bpf_prog_query_opts(cgroup.as_raw_fd(), kind, &mut options) };
+    if rc < 0 {
+        return Err(Error::last_os("programs of the control group"));
+    }
+    // SAFETY: the kernel has filled in the number.
+    programs.truncate(unsafe { options.__bindgen_anon_1.count } as usize);
+    Ok((programs, options.attach_flags))
 }
 
 /// Attaches a program to the kernel function that it was loaded for.

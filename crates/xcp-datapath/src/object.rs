@@ -6,10 +6,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Once;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{
-    Map, MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject,
-    PrintLevel, ProgramMut,
+    ErrorKind, Map, MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenMapMut,
+    OpenObject, PrintLevel, ProgramMut,
 };
 
 use crate::error::is_root;
@@ -168,6 +170,40 @@ pub(crate) fn missing(name: &str) -> Error {
     )
 }
 
+/// How long a kernel may take to release a name.
+const NAME_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Registers the struct_ops of a map with the kernel, and pins that.
+pub fn register(object: &mut Object, map: &str, thing: &str, path: &Path) -> Result<()> {
+    let mut ops = map_mut(object, map)?;
+    let failure = |e: libbpf_rs::Error| match e.kind() {
+        ErrorKind::AlreadyExists => Error::new(
+            thing,
+            "the kernel has another one of this name",
+            "look for it: bpftool struct_ops show; bpftool link show; lsmod",
+        ),
+        _ => failure(thing, &e),
+    };
+    until_released(|| ops.attach_struct_ops())
+        .map_err(failure)?
+        .pin(path)
+        .map_err(failure)
+}
+
+/// Tries again while a name is taken: the kernel releases it asynchronously when
+/// what had it is removed (seen: after an `xcp run` that was killed).
+fn until_released<T>(mut attempt: impl FnMut() -> libbpf_rs::Result<T>) -> libbpf_rs::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && begun.elapsed() < NAME_PATIENCE => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Pins a map in a folder under a name.
 pub fn pin_map(object: &mut Object, name: &str, path: &Path) -> Result<()> {
     map_mut(object, name)?
@@ -232,4 +268,27 @@ pub fn cpus() -> Result<u32> {
 /// Whether anything is pinned at this path.
 pub fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_waited_for_and_nothing_else() {
+        let fails = |errno, times| {
+            let mut attempts = 0;
+            let result = until_released(|| {
+                attempts += 1;
+                match attempts > times {
+                    true => Ok(()),
+                    false => Err(libbpf_rs::Error::from_raw_os_error(errno)),
+                }
+            });
+            (result.is_ok(), attempts)
+        };
+        assert_eq!(fails(libc::EEXIST, 3), (true, 4));
+        assert_eq!(fails(libc::EPERM, 3), (false, 1));
+        assert_eq!(fails(libc::EPERM, 0), (true, 1));
+    }
 }

@@ -107,12 +107,7 @@ fn load() -> Result<()> {
         object::pin_map(&mut loaded, map, &dir.join(map))?;
     }
     layout::mark(&dir, &object::QDISC, &MAPS)?;
-    let failure = |e| object::failure("queue discipline xcp", &e);
-    object::map_mut(&mut loaded, KIND)?
-        .attach_struct_ops()
-        .map_err(failure)?
-        .pin(dir.join(LINK))
-        .map_err(failure)
+    object::register(&mut loaded, KIND, "queue discipline xcp", &dir.join(LINK))
 }
 
 /// Puts it at the root of a device, or changes how it works there while

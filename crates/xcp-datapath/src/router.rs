@@ -699,7 +699,7 @@ fn take_down(device: &Device) -> Result<()> {
 }
 
 /// Removes what devices that are gone have left pinned.
-fn sweep() {
+pub(crate) fn sweep() {
     for dir in pinned::left("router") {
         let _ = bpffs::remove(&format!("router/{}", pinned::name_of(&dir)));
         let _ = qdisc::tidy();

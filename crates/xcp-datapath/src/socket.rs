@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::intf::ProtocolConfig;
 use crate::refusal::Refusal;
-use crate::{bpffs, link, object, Cgroup, Error, Result};
+use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
 
 /// IPPROTO_XCP of the first implementation of XCP (ISI's), which IANA has
 /// given to nobody.
@@ -106,7 +106,9 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
 
     // who marks comes first: no socket of ours may stay without a mark
     let created = object::program(object, "xcp_socket_created")?;
-    let created = link::attach_sock_create(created.as_fd(), group.fd())?;
+    let kind = libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE;
+    let created = link::attach_cgroup(created.as_fd(), group.fd(), kind)
+        .map_err(|e| cgroup::kept_off(group, kind).unwrap_or(e))?;
     let protocol = object::program(object, "xcp_protocol")?;
     let protocol =
         link::attach_modify_return(protocol.as_fd()).map_err(|e| refused(&e.reason, number))?;

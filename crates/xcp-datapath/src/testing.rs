@@ -8,6 +8,7 @@ use std::io::Write;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -393,7 +394,9 @@ impl Neighbour {
     fn on_sockets(name: &str) -> Result<Self> {
         let object = Self::load(name)?;
         let program = object::program(&object, name)?;
-        let link = link::attach_sock_ops(program.as_fd(), Cgroup::open(None)?.fd())?;
+        let group = Cgroup::open(None)?;
+        let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
+        let link = link::attach_cgroup(program.as_fd(), group.fd(), kind)?;
         Ok(Self {
             object,
             _link: link,
@@ -422,6 +425,75 @@ impl Neighbour {
             program.set_autoload(wanted);
         }
         object::load(&object::TEST_TC, open)
+    }
+}
+
+/// A sock_ops program of someone else's that has a control group to itself, until
+/// dropped.
+pub struct Exclusive {
+    object: Object,
+    group: Cgroup,
+}
+
+impl Exclusive {
+    /// `flags`: 0, or BPF_F_ALLOW_OVERRIDE.
+    pub fn on(group: &Path, flags: u32) -> Result<Self> {
+        let object = Neighbour::load("xcp_neighbour")?;
+        let group = Cgroup::open(Some(group))?;
+        let program = object::program(&object, "xcp_neighbour")?
+            .as_fd()
+            .as_raw_fd();
+        let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
+        // SAFETY: both descriptors are open.
+        let rc =
+            unsafe { libbpf_sys::bpf_prog_attach(program, group.fd().as_raw_fd(), kind, flags) };
+        match rc {
+            0 => Ok(Self { object, group }),
+            _ => Err(Error::last_os(group.path().display().to_string())),
+        }
+    }
+}
+
+impl Exclusive {
+    /// The number that the program has in this kernel.
+    pub fn id(&self) -> Result<u32> {
+        let programs = link::cgroup_programs(self.group.fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)?;
+        programs
+            .0
+            .first()
+            .copied()
+            .ok_or_else(|| object::missing("program"))
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        if let Ok(program) = object::program(&self.object, "xcp_neighbour") {
+            let (program, group) = (program.as_fd().as_raw_fd(), self.group.fd().as_raw_fd());
+            // SAFETY: both descriptors are open.
+            unsafe {
+                libbpf_sys::bpf_prog_detach2(program, group, libbpf_sys::BPF_CGROUP_SOCK_OPS)
+            };
+        }
+    }
+}
+
+/// The name of the congestion control `xcp`, taken until dropped.
+pub struct NameTaken {
+    _link: libbpf_rs::Link,
+    _object: Object,
+}
+
+impl NameTaken {
+    pub fn new() -> Result<Self> {
+        let mut object = object::open(&object::CC).and_then(host::load_control)?;
+        let link = object::map_mut(&mut object, "xcp")?
+            .attach_struct_ops()
+            .map_err(|e| object::failure("congestion control xcp", &e))?;
+        Ok(Self {
+            _link: link,
+            _object: object,
+        })
     }
 }
 

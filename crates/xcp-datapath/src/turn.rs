@@ -49,7 +49,6 @@ impl Turn {
     }
 
     /// None while another command has a turn.
-    #[cfg(feature = "clouds")]
     pub(crate) fn at_once() -> Result<Option<Self>> {
         if let Some(turn) = Self::within() {
             return Ok(Some(turn));

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use xcp_datapath::host::RunGroup;
 
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use crate::failure::{tell, Failure, NOT_EXECUTABLE, NOT_FOUND};
 
 /// Those that end programs, which must not end us first.
 const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
@@ -22,6 +22,14 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::new("CMD", "nothing to run", "name a program"));
     };
+    if starts_elsewhere(program) {
+        let name = program.to_string_lossy();
+        tell(&format!(
+            "xcp: warning: {name}: asks a service to start programs, which are not in the control \
+             group of xcp run and do not use XCP\n  help: turn XCP on for their control group: xcp \
+             host on --default --cgroup PATH"
+        ));
+    }
     // signals end the wait for another command: nothing is there yet
     let turn = RunGroup::turn()?;
     let signals = Signals::block()?;
@@ -30,6 +38,26 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let status = signals.attend(&mut child)?;
     drop(group);
     Ok(ExitCode::from(code(status)))
+}
+
+/// Whether a program only asks a service to start others: they are that
+/// service's children, in control groups of their own.
+fn starts_elsewhere(program: &OsStr) -> bool {
+    const CLIENTS: [&str; 11] = [
+        "at",
+        "ctr",
+        "docker",
+        "kubectl",
+        "lxc",
+        "machinectl",
+        "nerdctl",
+        "podman",
+        "systemctl",
+        "systemd-run",
+        "virsh",
+    ];
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| CLIENTS.contains(&name))
 }
 
 /// Starts the program inside the control group.

@@ -2,7 +2,10 @@
 //! What broke on real networks, each as a test. The lab runs these on other
 //! kernels too, where there are no tools but ip, tc, nsenter and ethtool.
 
+mod cgroups;
 mod closed_pipes;
+mod deleted_namespaces;
 mod mount_namespaces;
 mod option_space;
+mod run_leftover;
 mod socket_options;

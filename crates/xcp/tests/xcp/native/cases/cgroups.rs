@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `--cgroup`: a group of the unified hierarchy, which takes XCP's programs.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::{xcp, Traces};
+use crate::common::turn;
+use xcp_datapath::cgroup_mount_point;
+use xcp_datapath::testing::{can_run, skipped, Exclusive};
+
+const BPF_F_ALLOW_OVERRIDE: u32 = 1;
+
+/// A control group hierarchy of version 1, gone when dropped.
+struct Version1(PathBuf);
+
+impl Version1 {
+    fn mount() -> Option<Self> {
+        let at = std::env::temp_dir().join(format!("xcp-v1-{}", std::process::id()));
+        fs::create_dir_all(&at).unwrap();
+        let (name, options) = (c_path(&at), c"none,name=xcptest");
+        // SAFETY: all arguments are C strings that live through the call.
+        let rc = unsafe {
+            libc::mount(
+                c"none".as_ptr(),
+                name.as_ptr(),
+                c"cgroup".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            )
+        };
+        let mounted = Self(at);
+        (rc == 0).then_some(mounted)
+    }
+}
+
+impl Drop for Version1 {
+    fn drop(&mut self) {
+        let name = c_path(&self.0);
+        // SAFETY: the path is a C string.
+        unsafe { libc::umount(name.as_ptr()) };
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.to_str().unwrap()).unwrap()
+}
+
+/// Control groups, one below the other, gone when dropped.
+struct Groups {
+    above: PathBuf,
+    below: PathBuf,
+}
+
+impl Groups {
+    fn new() -> Self {
+        let root = cgroup_mount_point().unwrap();
+        let above = root.join(format!("xt{}", std::process::id()));
+        let below = above.join("below");
+        fs::create_dir_all(&below).unwrap();
+        Self { above, below }
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for group in [&self.below, &self.above] {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+#[test]
+fn a_group_of_version_1_is_refused() {
+    let _turn = turn();
+    let test = "control group of version 1";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let Some(version_1) = Version1::mount() else {
+        skipped(test, "this kernel has none");
+        return;
+    };
+    let group = version_1.0.display().to_string();
+    let refused = || {
+        xcp(&format!("host on --default --cgroup {group}")).failed(
+            1,
+            &format!(
+                "xcp: {group}: not a control group of the unified hierarchy (cgroup2)\n  \
+                 help: name a folder below the one that `findmnt -t cgroup2` prints\n"
+            ),
+        );
+    };
+    refused();
+    assert_eq!(xcp("host show").code, Some(1));
+    // both roots have the same inode number
+    xcp("host on").ok();
+    let unchanged = xcp("host show").ok().out;
+    refused();
+    assert_eq!(xcp("host show").ok().out, unchanged);
+    xcp("host off").ok();
+    before.gone();
+}
+
+#[test]
+fn a_program_that_keeps_others_off_is_named() {
+    let _turn = turn();
+    let test = "exclusive programs";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let groups = Groups::new();
+    let on = |group: &Path| xcp(&format!("host on --cgroup {}", group.display()));
+    for (flags, group, at) in [
+        (0, &groups.above, &groups.above),
+        (0, &groups.below, &groups.above),
+        (BPF_F_ALLOW_OVERRIDE, &groups.below, &groups.below),
+    ] {
+        let exclusive = Exclusive::on(at, flags).unwrap();
+        let ran = on(group);
+        let told = format!(
+            "xcp: {}: the sock_ops program xcp_neighbour (id {}) is attached to {} without \
+             BPF_F_ALLOW_MULTI",
+            group.display(),
+            exclusive.id().unwrap(),
+            at.display()
+        );
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.starts_with(&told), "{ran:?}");
+        assert!(ran.err.contains("bpftool cgroup detach"), "{ran:?}");
+        assert_eq!(xcp("host show").code, Some(1));
+        drop(exclusive);
+        on(group).ok();
+        xcp("host off").ok();
+    }
+    // below one that may be overridden, XCP's program takes its place
+    let _override = Exclusive::on(&groups.above, BPF_F_ALLOW_OVERRIDE).unwrap();
+    on(&groups.below).ok();
+    xcp("host off").ok();
+    drop(_override);
+    before.gone();
+}

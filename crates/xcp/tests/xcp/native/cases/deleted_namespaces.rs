@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A network namespace that is deleted leaves pins: the kernel keeps them. The
+//! next command removes them, whatever it is.
+
+use std::fs;
+
+use crate::command::{xcp, Space, Traces};
+use crate::common::{turn, wait_until};
+use xcp_datapath::testing::can_run;
+
+/// How many folders there are.
+fn pinned(part: &str) -> usize {
+    let folder = format!("/sys/fs/bpf/xcp/{part}");
+    fs::read_dir(folder).map_or(0, |entries| entries.count())
+}
+
+#[test]
+fn the_next_command_removes_what_a_deleted_namespace_has_left() {
+    let _turn = turn();
+    let test = "deleted namespace";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    xcp("host on").ok();
+    for command in [
+        "router show",
+        "router trace lo",
+        "host show",
+        "doctor",
+        "run -- ip -V",
+    ] {
+        let space = Space::new("gone");
+        space.xcp("router add v0 --capacity 10mbit").ok();
+        space.xcp("host on --dev v1").ok();
+        let (routers, devices) = (pinned("router"), pinned("host/devices"));
+        drop(space);
+        // the kernel takes a namespace down in its own time
+        wait_until(&format!("{command}: pins are gone"), || {
+            let _ = xcp(command);
+            pinned("router") < routers && pinned("host/devices") < devices
+        });
+    }
+    xcp("host off").ok();
+    before.gone();
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp run` and what it leaves: a program's background processes, and what the
+//! kernel has not released yet.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::command::{xcp, Ran, Traces, XCP};
+use crate::common::{control, default_control, transfer, turn};
+use xcp_datapath::cgroup_mount_point;
+use xcp_datapath::testing::{can_run, eventually, NameTaken};
+
+/// The address at which a test waits for what its processes say.
+const ADDRESS: &str = "XCP_TEST_ADDRESS";
+
+/// This program, to do what an ignored test does.
+fn me(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = format!("native::cases::run_leftover::{test}");
+    command.args(["--ignored", "--exact", &name]);
+    command
+}
+
+/// A connection within this process: (one end, the other).
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    (client, server)
+}
+
+#[test]
+#[ignore = "run by another test"]
+#[allow(clippy::zombie_processes)] // its parent ends first, on purpose
+fn leave_a_process() {
+    let mut daemon = me("daemon");
+    daemon.stdin(Stdio::null()).stdout(Stdio::null());
+    daemon.stderr(Stdio::null()).process_group(0);
+    let mut parent = TcpStream::connect(std::env::var(ADDRESS).unwrap()).unwrap();
+    let child = daemon.spawn().unwrap();
+    writeln!(parent, "{}", child.id()).unwrap();
+    // it has made its connection when the program ends
+    parent.read_exact(&mut [0]).unwrap();
+}
+
+/// Makes a connection, and another one when it is told to.
+#[test]
+#[ignore = "run by another test"]
+fn daemon() {
+    let (mut client, mut server) = connection();
+    let mut test = TcpStream::connect(std::env::var(ADDRESS).unwrap()).unwrap();
+    writeln!(test, "{}", control(&client)).unwrap();
+    test.read_exact(&mut [0]).unwrap();
+    transfer(&mut client, &mut server, &[7; 1_000_000]);
+    writeln!(test, "{} {}", control(&client), control(&connection().0)).unwrap();
+    // until the test ends
+    let _ = test.read(&mut [0]);
+}
+
+/// A daemon that the program of an `xcp run` has left behind.
+struct Leftover {
+    id: String,
+    daemon: BufReader<TcpStream>,
+}
+
+impl Leftover {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut run = Command::new(XCP);
+        let program = me("leave_a_process");
+        run.arg("run")
+            .arg(program.get_program())
+            .args(program.get_args());
+        run.env(ADDRESS, listener.local_addr().unwrap().to_string());
+        let mut run = run.stdout(Stdio::null()).spawn().unwrap();
+        let accept = || BufReader::new(listener.accept().unwrap().0);
+        let mut program = accept();
+        let id = line(&mut program);
+        let mut daemon = accept();
+        assert_eq!(line(&mut daemon), "xcp");
+        program.get_mut().write_all(b".").unwrap();
+        assert!(run.wait().unwrap().success());
+        Self { id, daemon }
+    }
+
+    /// Its group in the unified hierarchy.
+    fn group(id: &str) -> String {
+        let groups = fs::read_to_string(format!("/proc/{id}/cgroup")).unwrap();
+        let unified = groups.lines().find_map(|l| l.strip_prefix("0::"));
+        unified.unwrap().to_owned()
+    }
+
+    /// Has it go on: the congestion controls of its connection and of a new one.
+    fn go_on(&mut self) -> String {
+        self.daemon.get_mut().write_all(b".").unwrap();
+        line(&mut self.daemon)
+    }
+}
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+fn groups_of_runs() -> Vec<PathBuf> {
+    let groups = fs::read_dir(cgroup_mount_point().unwrap()).unwrap();
+    let groups = groups.map(|entry| entry.unwrap().path());
+    let is_run = |path: &PathBuf| path.to_string_lossy().contains("xcp-run-");
+    groups.filter(is_run).collect()
+}
+
+fn is_available() -> bool {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .unwrap()
+        .contains("xcp")
+}
+
+#[test]
+fn a_process_that_is_left_behind_goes_on_without_xcp() {
+    let _turn = turn();
+    let test = "run and a daemon";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let mut leftover = Leftover::new();
+    xcp("host show").failed(1, "xcp: XCP: is not on\n  help: turn it on: xcp host on\n");
+    assert_eq!(groups_of_runs(), Vec::<PathBuf>::new());
+    assert!(eventually(|| !is_available()));
+    // where it would be without `xcp run`
+    assert_eq!(Leftover::group(&leftover.id), Leftover::group("self"));
+    // its connection works and keeps its congestion control, new ones do not get it
+    let controls = format!("xcp {}", default_control());
+    assert_eq!(leftover.go_on(), controls);
+    drop(leftover);
+    before.gone();
+}
+
+#[test]
+fn a_process_that_is_left_behind_changes_nothing_for_others() {
+    let _turn = turn();
+    let test = "run and a daemon beside others";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    // beside a run that goes on
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = me("daemon");
+    let mut other = Command::new(XCP)
+        .arg("run")
+        .arg(program.get_program())
+        .args(program.get_args())
+        .env(ADDRESS, listener.local_addr().unwrap().to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut test = BufReader::new(listener.accept().unwrap().0);
+    assert_eq!(line(&mut test), "xcp");
+    drop(Leftover::new());
+    test.get_mut().write_all(b".").unwrap();
+    // the old one has met no router meanwhile, and fallen back
+    assert!(line(&mut test).ends_with(" xcp"));
+    drop(test);
+    assert!(other.wait().unwrap().success());
+    before.gone();
+    // where the host is on
+    xcp("host on").ok();
+    let mut leftover = Leftover::new();
+    assert_eq!(groups_of_runs(), Vec::<PathBuf>::new());
+    assert!(!leftover.go_on().ends_with(" xcp"));
+    xcp("host show").ok();
+    xcp("host off").ok();
+    drop(leftover);
+    before.gone();
+}
+
+/// The kernel releases the name of a congestion control asynchronously.
+#[test]
+fn a_name_that_is_still_taken_is_waited_for() {
+    let _turn = turn();
+    let test = "name still taken";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    for args in [&["run", "--", XCP, "--version"][..], &["host", "on"]] {
+        let taken = NameTaken::new().unwrap();
+        let mut command = Command::new(XCP)
+            .args(args)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let call = format!("/proc/{}/syscall", command.id());
+        let sleeps = || {
+            let call = fs::read_to_string(&call).unwrap_or_default();
+            let number = call.split(' ').next().and_then(|n| n.parse().ok());
+            [libc::SYS_nanosleep, libc::SYS_clock_nanosleep]
+                .map(Some)
+                .contains(&number)
+        };
+        let waits = eventually(|| sleeps() || command.try_wait().unwrap().is_some());
+        assert!(waits);
+        assert_eq!(command.try_wait().unwrap(), None, "{args:?} gave up");
+        drop(taken);
+        assert!(command.wait().unwrap().success(), "{args:?}");
+    }
+    xcp("host off").ok();
+    before.gone();
+}
+
+#[test]
+fn programs_that_ask_a_service_to_start_others_warn() {
+    let _turn = turn();
+    let test = "run and docker";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = Traces::before(test) else {
+        return;
+    };
+    let folder = std::env::temp_dir().join(format!("xcp-run-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for (name, warns) in [("docker", true), ("systemd-run", true), ("curl", false)] {
+        let program = folder.join(name);
+        symlink(XCP, &program).unwrap();
+        let mut run = Command::new(XCP);
+        let ran = Ran::of(run.arg("run").arg(&program).arg("--version"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let warning = format!("xcp: warning: {}: asks a service", program.display());
+        assert_eq!(ran.err.starts_with(&warning), warns, "{ran:?}");
+        assert_eq!(
+            ran.err.contains("host on --default --cgroup"),
+            warns,
+            "{ran:?}"
+        );
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    before.gone();
+}
