@@ -25,8 +25,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct {
 	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
 	__u32 cpus;
+	__u32 merge_chains; /* the kernel segments merged chains correctly */
 	__u32 upstream; /* last_xcp_router of its packets */
-} options = {14, 1, 0};
+} options = {14, 1, 1, 0};
 
 #define XCP_BOUNDED
 #include "interval.h"
@@ -114,6 +115,8 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	h = xcp_parse_forward(copy.option);
 	if (!is_upstream(skb, f, h.last_xcp_router))
 		return 0;
+	if (XCP_UNLIKELY(s->chain) && !merge_chain(skb, cpu, s))
+		return 0;
 	sum = xcp_edit_forward_cloud(copy.option, f->option,
 				     arrive(cpu, &h, s, aside), f->ttl,
 				     aside ? 0 : (__u8)cloud.routers);
@@ -177,6 +180,8 @@ int xcp_virtual(struct __sk_buff *skb)
 	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
 	s.n = wire_packets(skb, kernel_skb(skb));
+	if (s.n > 1)
+		s.chain = is_chain(kernel_skb(skb));
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
 	if (f.protocol == IPPROTO_TCP)
 		cross_option(skb, cpu, &s, &f, aside);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * What a router does with a forward header: counts it and grants. Whoever
- * includes this has included interval.h.
+ * includes this has included interval.h and has options.merge_chains.
  */
 #ifndef XCP_BPF_GRANT_H
 #define XCP_BPF_GRANT_H
@@ -11,7 +11,7 @@
 /* A wire packet of a super-packet: one of n, all alike. */
 struct share {
 	__u32 n;
-	__u32 unused;
+	__u32 chain; /* of packets with headers of their own */
 	__u64 bytes; /* of all n */
 };
 
@@ -40,6 +40,24 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 	xcp_router_granted(law, &cpu->sums, n, &c, delta);
 	cpu->counters.granted_Bps += (__s64)delta * n;
 	return delta;
+}
+
+/*
+ * Merges a chain of packets with a forward header into one GSO packet
+ * (segments.h), so that the edit of its header reaches all of them. False if
+ * that fails: then none of them may be edited. Pointers into the packet are
+ * invalid afterwards.
+ */
+static __always_inline bool merge_chain(struct __sk_buff *skb,
+					struct xcp_router_cpu *cpu,
+					const struct share *s)
+{
+	if (!options.merge_chains || bpf_skb_pull_data(skb, skb->len)) {
+		cpu->counters.chained_unedited += s->n;
+		return false;
+	}
+	cpu->counters.chained += s->n;
+	return true;
 }
 
 __noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,

@@ -33,6 +33,10 @@ struct xcp_router_counters {
 	uint64_t other_packets; /* wire packets without */
 	uint64_t malformed; /* passed untouched */
 	int64_t granted_Bps; /* sum of the deltas that left, per wire packet */
+	/* wire packets that fraglist GRO had chained: merged and edited, or
+	 * passed untouched */
+	uint64_t chained;
+	uint64_t chained_unedited;
 };
 
 struct xcp_router_cpu {

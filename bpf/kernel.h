@@ -39,6 +39,7 @@ struct bpf_iter_num {
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 #define CHECKSUM_PARTIAL 3
+#define SKB_GSO_FRAGLIST (1 << 18)
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
 #define TCP_SYN_SENT 2
@@ -123,6 +124,8 @@ struct tcp_skb_cb {
 struct skb_shared_info {
 	__u16 gso_size;
 	__u16 gso_segs;
+	struct sk_buff *frag_list;
+	unsigned int gso_type;
 } XCP_KERNEL;
 
 struct dst_entry {

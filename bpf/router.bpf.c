@@ -13,7 +13,8 @@
  *      right behind timestamps), else by the slow way through VLAN tags,
  *      extension headers and options
  *   4. a forward header counts in the sums, gets its delta, and the TCP
- *      checksum, if it covers it, is mended by the difference
+ *      checksum, if it covers it, is mended by the difference. A chain of
+ *      packets (fraglist GRO) is merged before that
  *   5. anything else, malformed packets included, passes untouched
  *   6. packets with an XCP header, or only a return header or a handshake's,
  *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c); not data
@@ -35,7 +36,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct {
 	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
 	__u32 cpus;
-} options = {14, 1};
+	__u32 merge_chains; /* the kernel segments merged chains correctly */
+} options = {14, 1, 1};
 
 #include "interval.h"
 #include "segments.h"
@@ -251,6 +253,11 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
 	at = f.l4 + f.option;
+	if (XCP_UNLIKELY(s->chain) &&
+	    (f.kind == XCP_FORWARD || f.kind == XCP_BOTH ||
+	     f.kind == XCP_FORWARD_2005) &&
+	    !merge_chain(skb, cpu, s))
+		f.kind = XCP_NONE;
 	if (f.kind == XCP_FORWARD_2005) {
 		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
 			return 0;
@@ -302,6 +309,8 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 		cpu->counters.other_packets += s->n;
 		return true;
 	}
+	if (XCP_UNLIKELY(s->chain))
+		return false; /* merging it moves its bytes */
 	if (tcp + 32 + XCP_OPT_BOTH_LEN <= end &&
 	    xcp_option_at_32(tcp, header) != XCP_NONE) {
 		h = xcp_parse_forward(tcp + 32);
@@ -350,6 +359,8 @@ int xcp_router(struct __sk_buff *skb)
 		interval_end(now);
 
 	s.n = wire_packets(skb, kskb);
+	if (s.n > 1)
+		s.chain = is_chain(kskb);
 	s.bytes = skb->wire_len;
 	if (!s.bytes)
 		s.bytes = skb->len;

@@ -4,6 +4,15 @@
  * except of what it has from a guest (KVM, GUEST_TSO) or through a tap device,
  * and of super-packets that a program has changed: of those it says only how
  * much payload each wire packet has. Then n = ceil(payload / gso_size).
+ *
+ * Fraglist GRO (ethtool's rx-gro-list) chains packets instead of merging them:
+ * the first is the head, the others are in its frag_list, each with headers of
+ * its own in front of its data, where no program can write. Segmentation sends
+ * these as they arrived. But once all data has been pulled into the head, the
+ * kernel segments the head as any other GSO packet, with copies of its header
+ * (tcp4_gso_segment() and tcp6_gso_segment() compare its length with gso_size,
+ * from Linux 6.12 on). Nothing else gets lost: GRO chains only packets whose
+ * TCP options are the same.
  */
 #ifndef XCP_BPF_SEGMENTS_H
 #define XCP_BPF_SEGMENTS_H
@@ -56,6 +65,15 @@ static __always_inline __u32 segments_of(const struct sk_buff *skb)
 	return count_segments((const __u8 *)ip,
 			      skb->len - (__u32)(ip - (__u64)skb->data),
 			      info->gso_size);
+}
+
+/* Did fraglist GRO chain it, and are its packets still apart? */
+static __always_inline bool is_chain(const struct sk_buff *skb)
+{
+	const struct skb_shared_info *info =
+		bpf_core_cast(skb->head + skb->end, struct skb_shared_info);
+
+	return (info->gso_type & SKB_GSO_FRAGLIST) && info->frag_list;
 }
 
 /* The same, of what a program was given. */

@@ -37,6 +37,8 @@ struct test_account {
 	__u64 other_hops; /* of them in all, to here */
 	__u64 rtts; /* callbacks of a neighbour */
 	__u64 forgotten; /* super-packets whose segments are unknown now */
+	__u64 forward_packets; /* wire packets with a forward header */
+	__s64 delta; /* sum of their deltas, in the unit of their format */
 };
 
 struct test_config config SEC(".data.config");
@@ -86,6 +88,10 @@ static __always_inline int drop(struct __sk_buff *skb, const struct carried *c)
 	bool is_return = c->kind == XCP_RETURN || c->kind == XCP_RETURN_2005;
 	__u64 turn;
 
+	if (!is_return) {
+		__sync_fetch_and_add(&account.forward_packets, n);
+		__sync_fetch_and_add(&account.delta, c->delta * n);
+	}
 	if (!config.drop_every || is_return != !!config.drop_return)
 		return XCP_TC_NEXT;
 	turn = __sync_fetch_and_add(&account.seen, 1) % config.drop_every;

@@ -18,7 +18,7 @@ use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 pub use crate::wire::router_id as id;
-use crate::{bpffs, clock, layout, link, object, pinned, trace, Error, Result};
+use crate::{bpffs, clock, features, layout, link, object, pinned, trace, Error, Result};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -191,7 +191,11 @@ fn config() -> RouterConfig {
 /// The program, loaded for a machine of so many processors.
 pub(crate) fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
     let mut open = object::open(&object::CLOUD)?;
-    router::configure(&mut open, &[l2_len, cpus, upstream], config())?;
+    router::configure(
+        &mut open,
+        &[l2_len, cpus, features::merges_chains().into(), upstream],
+        config(),
+    )?;
     object::load(&object::CLOUD, open)
 }
 

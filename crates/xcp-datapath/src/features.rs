@@ -52,6 +52,16 @@ pub fn has_qdisc() -> bool {
         })
 }
 
+/// Whether the kernel segments a chain of packets (fraglist GRO) by its first
+/// header once a program has pulled all data into that packet. From 6.12 on. By
+/// the version: only traffic would show it, and 6.10 may crash.
+pub(crate) fn merges_chains() -> bool {
+    let release = kernel_release();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|n| n.parse::<u32>().ok());
+    (number(), number()) >= (Some(6), Some(12))
+}
+
 /// Whether congestion controls have a hook of its own for data after a pause
 /// (7.1 and later).
 pub(crate) fn has_tx_start() -> bool {

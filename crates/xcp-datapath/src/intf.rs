@@ -205,6 +205,8 @@ record! {
         other_packets: u64,
         malformed: u64,
         granted_Bps: i64,
+        chained: u64,
+        chained_unedited: u64,
     }
 
     /// `struct xcp_router_cpu`.

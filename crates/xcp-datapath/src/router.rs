@@ -411,6 +411,11 @@ pub struct Status {
     pub xcp_packets: u64,
     pub other_packets: u64,
     pub malformed: u64,
+    /// Packets with a forward header that fraglist GRO (ethtool's rx-gro-list)
+    /// had chained on the device that they came in by: merged and edited.
+    pub chained: u64,
+    /// The same, but not edited: they left as they came.
+    pub chained_unedited: u64,
 }
 
 fn part(ifindex: u32) -> Result<String> {
@@ -498,7 +503,8 @@ fn load_over(
     if let Some(folder) = queues {
         object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
     }
-    configure(&mut open, &[l2_len, cpus], config)?;
+    let merge_chains = features::merges_chains().into();
+    configure(&mut open, &[l2_len, cpus, merge_chains], config)?;
     object::load(&object::ROUTER, open)
 }
 
@@ -825,6 +831,8 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
         xcp_packets: total.xcp_packets,
         other_packets: total.other_packets,
         malformed: total.malformed,
+        chained: total.chained,
+        chained_unedited: total.chained_unedited,
     })
 }
 
@@ -857,6 +865,8 @@ pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<RouterCounters> {
         total.other_packets += cpu.counters.other_packets;
         total.malformed += cpu.counters.malformed;
         total.granted_Bps += cpu.counters.granted_Bps;
+        total.chained += cpu.counters.chained;
+        total.chained_unedited += cpu.counters.chained_unedited;
     }
     Ok(total)
 }

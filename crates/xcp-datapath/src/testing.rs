@@ -323,6 +323,11 @@ pub struct AccidentAccount {
     pub rtts: u64,
     /// Super-packets of [`Neighbour::who_forgets`].
     pub forgotten: u64,
+    /// Wire packets with a forward header, as the device's programs see them:
+    /// all packets of a GSO packet have its header.
+    pub forward_packets: u64,
+    /// The sum of their deltas, in the unit of their format.
+    pub delta: i64,
 }
 
 // SAFETY: integers only, in C order.

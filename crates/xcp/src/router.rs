@@ -290,6 +290,14 @@ fn share(status: &Status) -> String {
     )
 }
 
+/// What became of packets that fraglist GRO had chained.
+fn chained(status: &Status) -> String {
+    format!(
+        "{} packets merged, {} left without feedback",
+        status.chained, status.chained_unedited
+    )
+}
+
 fn describe(status: &Status, style: &Style) -> String {
     let head = style.bold(&status.device);
     let rows = [
@@ -335,6 +343,7 @@ fn describe(status: &Status, style: &Style) -> String {
         ("XCP packets", status.xcp_packets.to_string()),
         ("other packets", status.other_packets.to_string()),
         ("malformed headers", status.malformed.to_string()),
+        ("fraglist GRO", chained(status)),
     ];
     format!("{head}\n{}", table::pairs(&rows))
 }
@@ -378,6 +387,8 @@ mod tests {
             xcp_packets: 1000,
             other_packets: 7,
             malformed: 0,
+            chained: 0,
+            chained_unedited: 0,
         }
     }
 

@@ -5,6 +5,7 @@
 mod cgroups;
 mod closed_pipes;
 mod deleted_namespaces;
+mod fraglist_gro;
 mod mount_namespaces;
 mod option_space;
 mod run_leftover;
