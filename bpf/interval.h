@@ -37,10 +37,18 @@ struct {
 	__type(value, struct xcp_queue);
 } queues SEC(".maps");
 
-/* For people; without a reader it fills up, and no more is said. */
-struct {
+/* What a reader of the trace brings, in its own size. */
+struct trace_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 128 * 1024);
+	__uint(max_entries, 4096);
+};
+
+/* The reader's ring buffer, as long as there is a reader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct trace_ring);
 } trace SEC(".maps");
 
 /*
@@ -174,9 +182,13 @@ static __noinline void fill(struct xcp_router_record *r,
 static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 			    __u64 now)
 {
-	struct xcp_router_record *r =
-		bpf_ringbuf_reserve(&trace, sizeof(*r), 0);
+	struct xcp_router_record *r;
+	__u32 key = 0;
+	void *ring = bpf_map_lookup_elem(&trace, &key);
 
+	if (!ring)
+		return;
+	r = bpf_ringbuf_reserve(ring, sizeof(*r), 0);
 	if (!r)
 		return;
 	fill(r, law, interval_ns, now);

@@ -704,8 +704,12 @@ fn take_down(device: &Device) -> Result<()> {
     taken.map(|_| ())
 }
 
-/// Removes what devices that are gone have left pinned.
+/// Removes what devices that are gone have left pinned, and what readers of a
+/// trace have left that were killed.
 pub(crate) fn sweep() {
+    for dir in pinned::folders("router") {
+        trace::free_unread(&dir);
+    }
     for dir in pinned::left("router") {
         let _ = bpffs::remove(&format!("router/{}", pinned::name_of(&dir)));
         let _ = qdisc::tidy();
@@ -756,6 +760,12 @@ pub(crate) fn call_another_layout(device: &Device) -> Result<()> {
     layout::mark(&dir, &object::ROUTER, &["config"])
 }
 
+/// For tests: a router's folder, and what is pinned there.
+pub(crate) fn pins(device: &Device) -> Result<(PathBuf, Vec<&'static str>)> {
+    let pins = MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]);
+    Ok((readable(device)?, pins.collect()))
+}
+
 /// What the router of a device keeps of its link.
 pub(crate) fn link(device: &Device) -> Result<RouterLink> {
     object::read_record(&object::pinned_map(&readable(device)?.join("state"))?, 0)
@@ -765,6 +775,7 @@ pub(crate) fn link(device: &Device) -> Result<RouterLink> {
 /// a time can.
 pub fn trace(dev: &str) -> Result<Trace> {
     bpffs::require("xcp router trace", Access::Read)?;
+    let _turn = Turn::take()?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     Trace::open(&device, dir)

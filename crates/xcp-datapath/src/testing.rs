@@ -132,7 +132,9 @@ impl Bench {
 
     /// Reads its control intervals from now on.
     pub fn trace(&self) -> Result<Ring> {
-        Ring::of(&object::map(&self.object, "trace")?)
+        let holder = MapHandle::try_from(&object::map(&self.object, "trace")?)
+            .map_err(|e| object::failure("trace", &e))?;
+        Ring::insert(holder)
     }
 
     /// The loaded object, for its type information.
@@ -530,6 +532,22 @@ pub fn call_another_layout(dev: &str) -> Result<()> {
 /// What the router of a device keeps of its link.
 pub fn router_link(dev: &str) -> Result<RouterLink> {
     router::link(&Device::find(dev)?)
+}
+
+/// Whether the router of a device has a ring buffer for its trace, and the
+/// kernel memory of its maps and its program, bytes, by name.
+pub fn router_memory(dev: &str) -> Result<(bool, Vec<(String, u64)>)> {
+    let (dir, pins) = router::pins(&Device::find(dev)?)?;
+    let of = |name: &str| -> Result<(String, u64)> {
+        let fd = link::open(&dir.join(name))?;
+        let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, &e))?;
+        let line = text.lines().find_map(|l| l.strip_prefix("memlock:"));
+        let bytes = line.and_then(|value| value.trim().parse().ok());
+        Ok((name.to_owned(), bytes.unwrap_or(0)))
+    };
+    let bytes: Result<Vec<_>> = pins.iter().map(|name| of(name)).collect();
+    Ok((crate::trace::has_ring(&dir)?, bytes?))
 }
 
 /// Number of BPF programs and maps loaded in the whole system.

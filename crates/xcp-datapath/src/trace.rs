@@ -6,20 +6,26 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
+use libbpf_sys::bpf_map_create_opts;
 use serde::{Deserialize, Serialize};
 
 use crate::intf::{Record, RouterRecord};
 use crate::rtnl::{self, Device};
 use crate::{object, Error, Result};
 
-/// The name of the ring buffer beside the router's other maps.
+/// The name of the map that holds a reader's ring buffer, beside the router's
+/// other maps.
 pub(crate) const PIN: &str = "trace";
+/// The only key of that map.
+const KEY: [u8; 4] = [0; 4];
+/// Room for records that have not been read yet: some 1,000.
+const RING_BYTES: u32 = 128 * 1024;
 
 /// One control interval, and what follows from it for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,29 +127,51 @@ impl From<RouterRecord> for Interval {
     }
 }
 
-/// A ring buffer of such records, from now on.
+/// A ring buffer of such records, from now on. A router has one only as long as
+/// somebody reads it.
 pub struct Ring {
+    holder: MapHandle,
     ring: RingBuffer<'static>,
     read: Rc<RefCell<VecDeque<RouterRecord>>>,
 }
 
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // the router may have been removed
+        let _ = self.holder.delete(&KEY);
+    }
+}
+
 impl Ring {
-    pub(crate) fn of(map: &dyn MapCore) -> Result<Self> {
+    /// Gives the router a ring buffer, whose map `trace` is the holder.
+    pub(crate) fn insert(holder: MapHandle) -> Result<Self> {
         let failure = |e| object::failure(PIN, &e);
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let map = MapHandle::create(
+            MapType::RingBuf,
+            Some("xcp_trace"),
+            0,
+            0,
+            RING_BYTES,
+            &options,
+        )
+        .map_err(failure)?;
         let read = Rc::new(RefCell::new(VecDeque::new()));
         let into = read.clone();
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(map, move |bytes| {
+            .add(&map, move |bytes| {
                 into.borrow_mut().extend(RouterRecord::from_bytes(bytes));
                 0
             })
             .map_err(failure)?;
         let ring = builder.build().map_err(failure)?;
-        // what nobody read is as old as the router
-        ring.consume().map_err(failure)?;
-        read.borrow_mut().clear();
-        Ok(Self { ring, read })
+        let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+        holder.update(&KEY, &fd, MapFlags::ANY).map_err(failure)?;
+        Ok(Self { holder, ring, read })
     }
 
     /// The next record; None if none comes within that time, or if a signal
@@ -184,9 +212,9 @@ impl Trace {
         let folder = lock(&dir, &device.name)?;
         let map = object::pinned_map(&pin)?;
         Ok(Self {
-            ring: Ring::of(&map)?,
-            device: device.clone(),
             map: object::map_id(&map)?,
+            ring: Ring::insert(map)?,
+            device: device.clone(),
             pin,
             _folder: folder,
         })
@@ -205,6 +233,21 @@ impl Trace {
         present.ok() != Some(self.map)
             || rtnl::name_of(self.device.index).as_ref() != Some(&self.device.name)
     }
+}
+
+/// Removes the ring buffer from a router's folder that a killed reader has left.
+/// Call it with the turn of a command: nobody may begin to read meanwhile.
+pub(crate) fn free_unread(dir: &Path) {
+    if let (Ok(_folder), Ok(holder)) = (lock(dir, ""), object::pinned_map(&dir.join(PIN))) {
+        let _ = holder.delete(&KEY);
+    }
+}
+
+/// Whether a router's folder has a ring buffer.
+pub(crate) fn has_ring(dir: &Path) -> Result<bool> {
+    let holder = object::pinned_map(&dir.join(PIN))?;
+    let found = holder.lookup(&KEY, MapFlags::ANY);
+    Ok(found.map_err(|e| object::failure(PIN, &e))?.is_some())
 }
 
 fn lock(dir: &Path, dev: &str) -> Result<File> {

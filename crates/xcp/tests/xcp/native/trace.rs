@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::command::{Ran, Space};
 use crate::common::turn;
 use serde_json::Value;
-use xcp_datapath::testing::can_run;
+use xcp_datapath::testing::{can_run, router_memory};
 
 /// The time from one update of `--watch` to the next, if it is in time.
 const UPDATE: Duration = Duration::from_millis(200);
@@ -224,6 +224,52 @@ fn a_trace_ends_in_every_way() {
             "xcp: v0: no XCP router on this device\n  \
              help: add one: xcp router add v0 --capacity 10mbit\n",
         );
+    });
+}
+
+/// Kernel memory of the router's maps without a ring buffer, at most.
+const MAPS_MAX_BYTES: u64 = 32 << 10;
+
+/// Whether the router of `v0` has a ring buffer; its memory is printed.
+fn has_ring(space: &Space) -> bool {
+    let (ring, bytes) = space.within(|| router_memory("v0").unwrap());
+    println!("ring {ring}: {bytes:?}");
+    let maps = bytes.iter().filter(|(name, _)| name != "program");
+    let total: u64 = maps.map(|(_, bytes)| bytes).sum();
+    assert!(total < MAPS_MAX_BYTES, "{bytes:?}");
+    ring
+}
+
+#[test]
+fn a_router_without_a_reader_has_no_ring_buffer() {
+    let _turn = turn();
+    if !can_run("memory of a trace") {
+        return;
+    }
+    with_traffic("ring", |space| {
+        assert!(!has_ring(space), "a new router");
+        let mut reader = start(space, "router trace v0 --json");
+        line(&mut reader);
+        assert!(has_ring(space), "while it is read");
+        interrupt(&reader);
+        end(reader);
+        assert!(!has_ring(space), "the reader has ended");
+
+        let mut killed = start(space, "router trace v0 --json");
+        line(&mut killed);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(has_ring(space), "the reader was killed");
+        space.xcp("router add v0 --capacity 10mbit").ok();
+        assert!(!has_ring(space), "the next command frees it");
+
+        let mut reader = start(space, "router trace v0 --json");
+        line(&mut reader);
+        space.xcp("router add v0 --capacity 10mbit").ok();
+        assert!(has_ring(space), "a command leaves a reader its ring");
+        line(&mut reader);
+        interrupt(&reader);
+        end(reader);
     });
 }
 
