@@ -216,6 +216,13 @@ int xcp_ends(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
+/* An XDP program on a device, which could redirect packets. */
+SEC("?xdp")
+int xcp_redirects(struct xdp_md *context)
+{
+	return XDP_PASS;
+}
+
 /* A super-packet as from a guest or a tap device. */
 SEC("?tc")
 int xcp_forgets(struct __sk_buff *skb)

@@ -37,6 +37,7 @@ pub mod socket;
 pub mod testing;
 pub mod trace;
 mod turn;
+mod warning;
 pub mod wire;
 
 pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
@@ -47,4 +48,13 @@ pub use named_bits::{Cure, Term};
 pub use object::set_verbose;
 pub use peers::{Prefix, Spoken};
 pub use turn::Turn;
+pub use warning::Warning;
 pub use wire::Wire;
+
+/// Fails unless this process is root and sees what XCP has pinned.
+///
+/// # Errors
+/// `what` names the command that needs it.
+pub fn require_access(what: &str) -> Result<()> {
+    bpffs::require(what, bpffs::Access::Read)
+}

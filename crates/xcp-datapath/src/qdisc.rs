@@ -221,6 +221,19 @@ pub fn record(dev: &str) -> Result<Option<Queue>> {
         .transpose()
 }
 
+/// The rate that the queue discipline with the record at this index shapes to,
+/// bytes per second; None if it sends what the device takes.
+pub(crate) fn rate(index: u32) -> Result<Option<u64>> {
+    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    Ok((config.rate_Bps > 0).then_some(config.rate_Bps))
+}
+
+/// Packets that its queues have dropped.
+pub(crate) fn drops(index: u32) -> Result<u64> {
+    let record: Queue = object::read_record(&map(RECORDS)?, index)?;
+    Ok(record.class.iter().map(|c| c.dropped_packets).sum())
+}
+
 /// Whether a queue discipline uses the record at this index.
 pub(crate) fn is_present(index: u32) -> Result<bool> {
     let record: Queue = object::read_record(&map(RECORDS)?, index)?;

@@ -23,6 +23,7 @@ use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
 use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
+use crate::warning::{Surroundings, Warning};
 use crate::{
     bpffs, device, ethtool, features, layout, link, object, pinned, qdisc, wire, Error, Result,
     Term,
@@ -380,9 +381,11 @@ pub struct Status {
     /// Programs of others on the device that packets pass before the router's:
     /// one that ends the chain hides them from it.
     pub programs_before: Vec<String>,
-    /// The rate that a token bucket of the router's holds the device to, bits
-    /// per second.
+    /// The rate that the router's queue discipline, or its token bucket, holds
+    /// the device to, bits per second.
     pub shape_bps: Option<u64>,
+    /// Packets that the device's queues have dropped.
+    pub drops: u64,
     /// IP protocol by which the formats `header` and `header-2004` are known.
     pub ip_proto: u8,
     /// The address that it writes into last_xcp_router, if a router behind a cloud
@@ -416,6 +419,8 @@ pub struct Status {
     pub chained: u64,
     /// The same, but not edited: they left as they came.
     pub chained_unedited: u64,
+    /// What an operator should know, and do.
+    pub warnings: Vec<Warning>,
 }
 
 fn part(ifindex: u32) -> Result<String> {
@@ -743,7 +748,7 @@ pub fn show(dev: &str) -> Result<Status> {
     bpffs::require("xcp router show", Access::Read)?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
-    status(&device, &dir)
+    status(&device, &dir, &Surroundings::read()?)
 }
 
 /// For tests of [`renew`].
@@ -789,6 +794,10 @@ pub fn list() -> Result<Vec<Status>> {
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
         .collect();
     found.sort();
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let around = Surroundings::read()?;
     let named = |(index, dir)| Some((rtnl::name_of(index)?, dir));
     found
         .into_iter()
@@ -796,13 +805,14 @@ pub fn list() -> Result<Vec<Status>> {
         .map(|(name, dir)| {
             let device = Device::find(&name)?;
             ours(&dir, &name)?;
-            status(&device, &dir)
+            status(&device, &dir, &around)
         })
         .collect()
 }
 
-fn status(device: &Device, dir: &Path) -> Result<Status> {
+fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> {
     let index = device.index;
+    let root = rtnl::root_qdisc(index);
     let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
     let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
@@ -810,7 +820,17 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
     let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
     let has_queue = config.queue > 0;
     let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
-    Ok(Status {
+    let (shape_Bps, drops) = match is_shared {
+        true => (
+            qdisc::rate(config.queue - 1)?,
+            qdisc::drops(config.queue - 1)?,
+        ),
+        false => (
+            shape::rate(device, dir),
+            root.as_ref().map_or(0, |root| root.drops.into()),
+        ),
+    };
+    let mut status = Status {
         device: device.name.clone(),
         capacity_bps: set(config.params.capacity_Bps * 8),
         speed_bps: set(config.params.most_Bps * 8),
@@ -823,10 +843,11 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
         xcp_share_percent: percent(config.share),
         sharing: is_shared.then(|| Sharing::of(&link)),
         framing: Framing::of(&config.frame),
-        qdisc: rtnl::root_qdisc(index).map(|root| root.kind),
+        qdisc: root.map(|root| root.kind),
         qdisc_replaced: has_queue && !is_shared,
         programs_before: programs_before(index, dir)?,
-        shape_bps: shape::rate(device, dir).map(|rate| rate * 8),
+        shape_bps: shape_Bps.map(|rate| rate * 8),
+        drops,
         ip_proto: config.ip_proto as u8,
         edge: (config.edge != 0).then(|| Ipv6Addr::from(config.edge_address).to_canonical()),
         input_rate_bps: link.state.y_Bps * 8,
@@ -844,7 +865,55 @@ fn status(device: &Device, dir: &Path) -> Result<Status> {
         malformed: total.malformed,
         chained: total.chained,
         chained_unedited: total.chained_unedited,
-    })
+        warnings: around.warnings(device),
+    };
+    let own = warnings(&status);
+    status.warnings.extend(own);
+    Ok(status)
+}
+
+/// What a router's own state warns of.
+fn warnings(status: &Status) -> Vec<Warning> {
+    let name = &status.device;
+    let mut found = Vec::new();
+    if status.qdisc.as_deref() == Some("noqueue") {
+        found.push(Warning::new(
+            "has no queue (noqueue), and nothing holds it to the capacity: the router cannot see \
+             when the link is full",
+            format!("shape it: xcp router add {name} --capacity RATE --shape"),
+        ));
+    }
+    if status.qdisc_replaced {
+        found.push(Warning::new(
+            "the queue discipline xcp was replaced: XCP and other traffic share one queue",
+            format!("tc qdisc del dev {name} root, and add the router again"),
+        ));
+    }
+    if !status.programs_before.is_empty() {
+        found.push(Warning::new(
+            format!(
+                "packets may not reach the router: {} runs before it",
+                status.programs_before.join(", ")
+            ),
+            "attach that program behind the router",
+        ));
+    }
+    if status.new_speed_bps.is_some() {
+        found.push(Warning::new(
+            "the device has another speed now",
+            "add the router again",
+        ));
+    }
+    if status.chained_unedited > 0 {
+        found.push(Warning::new(
+            format!(
+                "{} packets left without feedback of this router: fraglist GRO had chained them",
+                status.chained_unedited
+            ),
+            "ethtool -K DEV rx-gro-list off, on the devices that packets come in by",
+        ));
+    }
+    found
 }
 
 /// The names of those that are not XCP's.

@@ -6,10 +6,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
-    DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_ECHO,
-    NLM_F_REPLACE, NLM_F_REQUEST,
+    DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP,
+    NLM_F_ECHO, NLM_F_REPLACE, NLM_F_REQUEST,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
+};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -100,6 +102,55 @@ pub fn netns() -> Result<u64> {
         .map_err(|e| Error::io(path, &e))
 }
 
+/// A device of a network namespace, as far as it matters to routers on others.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub index: u32,
+    pub name: String,
+    pub is_bridge: bool,
+    /// An XDP program is attached.
+    pub has_xdp: bool,
+}
+
+impl Link {
+    fn of(message: &LinkMessage) -> Self {
+        let mut link = Self {
+            index: message.header.index,
+            name: String::new(),
+            is_bridge: false,
+            has_xdp: false,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::LinkInfo(info) => {
+                    link.is_bridge = info.contains(&LinkInfo::Kind(InfoKind::Bridge));
+                }
+                LinkAttribute::Xdp(xdp) => {
+                    link.has_xdp = xdp.iter().any(
+                        |a| matches!(a, LinkXdp::Attached(mode) if *mode != XdpAttached::None),
+                    );
+                }
+                _ => {}
+            }
+        }
+        link
+    }
+}
+
+/// All devices of this thread's network namespace.
+pub fn links() -> Result<Vec<Link>> {
+    let all = request(
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        NLM_F_DUMP,
+    )?;
+    let link = |message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(Link::of(&link)),
+        _ => None,
+    };
+    Ok(all.into_iter().filter_map(link).collect())
+}
+
 /// The most segments that TCP may leave to a device at once.
 pub fn gso_max_segs(index: u32) -> Result<u32> {
     link_attribute(index, "gso_max_segs", |a| match a {
@@ -148,6 +199,8 @@ pub struct Qdisc {
     pub chosen: bool,
     /// Its handle's major number.
     pub major: u16,
+    /// Packets that it has dropped.
+    pub drops: u32,
 }
 
 /// The root queue discipline of a device, if it has one.
@@ -158,11 +211,17 @@ pub fn root_qdisc(index: u32) -> Option<Qdisc> {
         RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
             let major = qdisc.header.handle.major;
             let chosen = major != 0;
+            let stats = qdisc.attributes.iter().find_map(|a| match a {
+                TcAttribute::Stats(stats) => Some(stats.drops),
+                _ => None,
+            });
+            let drops = stats.unwrap_or(0);
             qdisc.attributes.into_iter().find_map(|a| match a {
                 TcAttribute::Kind(kind) => Some(Qdisc {
                     kind,
                     chosen,
                     major,
+                    drops,
                 }),
                 _ => None,
             })
@@ -252,7 +311,8 @@ pub fn delete_root_qdisc(index: u32) -> Result<()> {
 
 const SEE_DOCTOR: &str = "see `xcp doctor`";
 
-/// Asks the kernel, and returns its answers (one datagram of them).
+/// Asks the kernel, and returns its answers: one datagram of them, or all of a
+/// dump.
 fn request(message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
     let describe = |e: std::io::Error| Error::io("netlink", &e);
     let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
@@ -264,22 +324,28 @@ fn request(message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkM
     socket.bind_auto().map_err(describe)?;
     socket.connect(&SocketAddr::new(0, 0)).map_err(describe)?;
     socket.send(&bytes, 0).map_err(describe)?;
-    let (answer, _) = socket.recv_from_full().map_err(describe)?;
     let odd = |what: String| Error::new("netlink", what, SEE_DOCTOR);
     let mut found = Vec::new();
-    let mut rest = answer.as_slice();
-    while !rest.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-            .map_err(|e| odd(e.to_string()))?;
-        match message.payload {
-            NetlinkPayload::Error(e) if e.code.is_some() => {
-                return Err(Error::io("netlink", &e.to_io()));
+    let mut complete = flags & NLM_F_DUMP != NLM_F_DUMP;
+    loop {
+        let (answer, _) = socket.recv_from_full().map_err(describe)?;
+        let mut rest = answer.as_slice();
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(|e| odd(e.to_string()))?;
+            match message.payload {
+                NetlinkPayload::Error(e) if e.code.is_some() => {
+                    return Err(Error::io("netlink", &e.to_io()));
+                }
+                NetlinkPayload::InnerMessage(inner) => found.push(inner),
+                NetlinkPayload::Done(_) => complete = true,
+                _ => {}
             }
-            NetlinkPayload::InnerMessage(inner) => found.push(inner),
-            _ => {}
+            let length = (message.header.length as usize).next_multiple_of(4);
+            rest = rest.get(length..).unwrap_or_default();
         }
-        let length = (message.header.length as usize).next_multiple_of(4);
-        rest = rest.get(length..).unwrap_or_default();
+        if complete {
+            return Ok(found);
+        }
     }
-    Ok(found)
 }

@@ -383,6 +383,17 @@ impl Neighbour {
         Self::on(dev, "xcp_ends", Direction::Egress, place)
     }
 
+    /// An XDP program on a device.
+    pub fn who_redirects(dev: &str) -> Result<Self> {
+        let object = Self::load("xcp_redirects")?;
+        let program = object::program(&object, "xcp_redirects")?;
+        let link = link::attach_xdp(program.as_fd(), &Device::find(dev)?)?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
     /// Super-packets that come in by a device are as from a guest's.
     pub fn who_forgets(dev: &str) -> Result<Self> {
         Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)

@@ -176,7 +176,7 @@ pub enum RouterAction {
         #[arg(value_name = "DEV")]
         device: String,
     },
-    /// Show one router, or all
+    /// Show one router, or a line for each
     Show {
         #[arg(value_name = "DEV")]
         device: Option<String>,

@@ -8,11 +8,11 @@ use serde_json::json;
 use xcp_datapath::router::{
     self, Cells, Change, Framing, Limits, Options, Queueing, Status, Terms,
 };
-use xcp_datapath::{cloud, Term};
+use xcp_datapath::{cloud, Term, Warning};
 
 use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
-use crate::failure::Failure;
+use crate::failure::{tell, Failure};
 use crate::out::{Out, Style};
 use crate::{table, trace, units, watch};
 
@@ -33,14 +33,14 @@ pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
 fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failure> {
     match device {
         Some(name) if again => {
-            return watch::watch(out, || Ok(router::show(name)?), describe);
+            return watch::watch(out, || Ok(One::read(name)?), describe_one);
         }
         None if again => {
             return watch::watch(out, || Ok(All::read()?), describe_all);
         }
         Some(name) => {
-            let status = router::show(name)?;
-            out.print(&status, |style| describe(&status, style))?;
+            let one = One::read(name)?;
+            out.print(&one, |style| describe_one(&one, style))?;
         }
         None => {
             let all = All::read()?;
@@ -48,6 +48,33 @@ fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failur
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The router of a device, and the virtual routers there.
+#[derive(Serialize)]
+struct One {
+    #[serde(flatten)]
+    router: Option<Status>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clouds: Vec<cloud::Status>,
+}
+
+impl One {
+    fn read(device: &str) -> xcp_datapath::Result<Self> {
+        let mut clouds = cloud::list()?;
+        clouds.retain(|cloud| cloud.device == device);
+        let router = match router::show(device) {
+            Err(_) if !clouds.is_empty() => None,
+            found => Some(found?),
+        };
+        Ok(Self { router, clouds })
+    }
+}
+
+fn describe_one(one: &One, style: &Style) -> String {
+    let router = one.router.iter().map(|status| describe(status, style));
+    let clouds = one.clouds.iter().map(|cloud| describe_cloud(cloud, style));
+    router.chain(clouds).collect::<Vec<_>>().join("\n")
 }
 
 /// What this network namespace has.
@@ -137,6 +164,7 @@ struct Added<'a> {
     #[serde(flatten)]
     framing: Framing,
     ip_proto: u8,
+    warnings: Vec<Warning>,
 }
 
 fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
@@ -155,7 +183,16 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         xcp_share_percent: options.xcp_share_percent,
         framing: options.framing,
         ip_proto: options.ip_proto,
+        warnings: router::show(device)?.warnings,
     };
+    if !out.is_json() {
+        for warning in &value.warnings {
+            let Warning { reason, remedy } = warning;
+            tell(&format!(
+                "xcp: warning: {device}: {reason}\n  help: {remedy}"
+            ));
+        }
+    }
     out.print(&value, |_| {
         let done = match change {
             Change::Added => "is an XCP router now",
@@ -196,26 +233,88 @@ fn framing(framing: &Framing) -> String {
     text
 }
 
+/// A line for each router and each virtual router.
 fn describe_all(all: &All, style: &Style) -> String {
-    let routers = all.routers.iter().map(|status| describe(status, style));
-    let clouds = all.clouds.iter().map(|cloud| describe_cloud(cloud, style));
-    let mut each: Vec<String> = routers.chain(clouds).collect();
-    if each.is_empty() {
-        let none = "No XCP router here. Add one: xcp router add DEV --capacity 10mbit";
-        each.push(none.into());
+    let mut tables = Vec::new();
+    if !all.routers.is_empty() {
+        tables.push(overview(&all.routers, style));
     }
-    each.join("\n")
+    if !all.clouds.is_empty() {
+        tables.push(clouds(&all.clouds, style));
+    }
+    let warnings: Vec<String> = all.routers.iter().flat_map(warnings).collect();
+    if !warnings.is_empty() {
+        tables.push(warnings.join("\n"));
+    }
+    if tables.is_empty() {
+        return "No XCP router here. Add one: xcp router add DEV --capacity 10mbit".into();
+    }
+    tables.join("\n")
+}
+
+/// A table with a bold head.
+fn headed(head: &[&str], rows: impl Iterator<Item = Vec<String>>, style: &Style) -> String {
+    let head = head.iter().map(|name| (*name).to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let text = table::columns(&rows, 1);
+    match text.split_once('\n') {
+        Some((head, rest)) => format!("{}\n{rest}", style.bold(head)),
+        None => text,
+    }
+}
+
+/// A table of routers.
+pub fn overview(routers: &[Status], style: &Style) -> String {
+    let head = [
+        "device",
+        "capacity",
+        "in use",
+        "XCP's share",
+        "queue",
+        "drops",
+    ];
+    let row = |status: &Status| {
+        let in_use = status.capacity_in_use_bps;
+        let share = match (&status.sharing, status.xcp_share_percent) {
+            (Some(now), _) => Some(format!("{:.0} %", now.xcp_part * 100.0)),
+            (None, set) => set.map(|percent| format!("{percent} %")),
+        };
+        let none = || "-".to_owned();
+        vec![
+            status.device.clone(),
+            capacity(status.capacity_bps),
+            in_use.map_or_else(none, |bps| units::rate(bps as f64)),
+            share.unwrap_or_else(none),
+            units::bytes(status.queue_bytes),
+            status.drops.to_string(),
+        ]
+    };
+    headed(&head, routers.iter().map(row), style)
+}
+
+/// A table of virtual routers.
+fn clouds(clouds: &[cloud::Status], style: &Style) -> String {
+    let head = ["virtual router", "state", "carries", "input", "routers"];
+    let row = |cloud: &cloud::Status| {
+        vec![
+            format!("{} -> {}", upstream(cloud), cloud.device),
+            state(cloud).to_owned(),
+            units::rate(cloud.link_bps as f64),
+            units::rate(cloud.input_rate_bps as f64),
+            cloud.routers.to_string(),
+        ]
+    };
+    headed(&head, clouds.iter().map(row), style)
+}
+
+fn warnings(status: &Status) -> impl Iterator<Item = String> + '_ {
+    let warning = |w: &Warning| format!("warning: {}: {}; {}", status.device, w.reason, w.remedy);
+    status.warnings.iter().map(warning)
 }
 
 /// A virtual router, and what it stands for.
 fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
-    let upstream = cloud.upstream.map_or("?".into(), |ip| ip.to_string());
-    let head = style.bold(&format!("cloud {upstream} -> {}", cloud.device));
-    let state = match cloud.state {
-        cloud::State::Granting => "granting",
-        cloud::State::Unknown => "aside: no probe of late",
-        cloud::State::Crowded => "aside: other traffic fills its queue",
-    };
+    let head = style.bold(&format!("cloud {} -> {}", upstream(cloud), cloud.device));
     let rate = |bps: u64| units::rate(bps as f64);
     let free = |bps| {
         if cloud.free_bps > 0 {
@@ -226,7 +325,7 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
     };
     let age = |ms: Option<f64>| ms.map_or_else(|| "none yet".into(), units::milliseconds);
     let rows = [
-        ("state", state.to_owned()),
+        ("state", state(cloud).to_owned()),
         ("routers in it", cloud.routers.to_string()),
         ("last probe", age(cloud.age_ms)),
         ("waited in it", units::milliseconds(cloud.wait_ms)),
@@ -240,6 +339,18 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         ("XCP packets", cloud.xcp_packets.to_string()),
     ];
     format!("{head}\n{}", table::pairs(&rows))
+}
+
+fn upstream(cloud: &cloud::Status) -> String {
+    cloud.upstream.map_or("?".into(), |ip| ip.to_string())
+}
+
+fn state(cloud: &cloud::Status) -> &'static str {
+    match cloud.state {
+        cloud::State::Granting => "granting",
+        cloud::State::Unknown => "suspended: no recent probe",
+        cloud::State::Crowded => "suspended: other traffic fills its queue",
+    }
 }
 
 fn law(status: &Status) -> String {
@@ -344,15 +455,17 @@ fn describe(status: &Status, style: &Style) -> String {
         ("other packets", status.other_packets.to_string()),
         ("malformed headers", status.malformed.to_string()),
         ("fraglist GRO", chained(status)),
+        ("drops", status.drops.to_string()),
     ];
-    format!("{head}\n{}", table::pairs(&rows))
+    let warnings: String = warnings(status).map(|text| format!("  {text}\n")).collect();
+    format!("{head}\n{}{warnings}", table::pairs(&rows))
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn status() -> Status {
+    pub fn status() -> Status {
         Status {
             device: "eth0".into(),
             capacity_bps: Some(10_000_000),
@@ -389,6 +502,8 @@ mod tests {
             malformed: 0,
             chained: 0,
             chained_unedited: 0,
+            drops: 3,
+            warnings: Vec::new(),
         }
     }
 
@@ -428,22 +543,45 @@ mod tests {
     }
 
     #[test]
-    fn several_are_apart_and_none_is_said() {
-        let mut all = All {
-            routers: vec![status(), status()],
+    fn virtual_routers_of_a_device_are_described() {
+        let one = One {
+            router: Some(status()),
             clouds: vec![cloud()],
         };
-        let text = describe_all(&all, &Style(false));
-        assert!(text.contains("\n\neth0\n"));
+        let text = describe_one(&one, &Style(false));
         for line in [
-            "\n\ncloud 192.0.2.1 -> eth1\n  state            aside: no probe of late\n",
+            "\n\ncloud 192.0.2.1 -> eth1\n  state            suspended: no recent probe\n",
             "\n  last probe       12000.0 ms\n  waited in it     3.5 ms\n",
             "\n  found free       47.6 Mb/s\n  standard error   6.1 Mb/s\n  last train       2104.4 ms\n",
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn each_router_has_a_line() {
+        let mut all = All {
+            routers: vec![status(), status()],
+            clouds: vec![cloud()],
+        };
+        all.routers[1].warnings = vec![Warning {
+            reason: "is a bridge".into(),
+            remedy: "add routers to its ports".into(),
+        }];
+        let text = describe_all(&all, &Style(false));
+        assert_eq!(
+            text,
+            "device   capacity    in use  XCP's share   queue  drops\n\
+             eth0    10.0 Mb/s  8.2 Mb/s         60 %  4.5 kB      3\n\
+             eth0    10.0 Mb/s  8.2 Mb/s         60 %  4.5 kB      3\n\
+             \n\
+             virtual router                          state    carries      input  routers\n\
+             192.0.2.1 -> eth1  suspended: no recent probe  50.0 Mb/s  49.0 Mb/s        2\n\
+             \n\
+             warning: eth0: is a bridge; add routers to its ports"
+        );
         all.routers.clear();
-        assert!(describe_all(&all, &Style(false)).starts_with("cloud "));
+        assert!(describe_all(&all, &Style(false)).starts_with("virtual router "));
         all.clouds.clear();
         assert!(describe_all(&all, &Style(false)).starts_with("No XCP router here."));
     }

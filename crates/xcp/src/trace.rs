@@ -59,43 +59,54 @@ fn patience(end: Option<Instant>) -> Duration {
 
 /// Whether somebody reads it.
 fn out_head(csv: bool) -> Result<bool, Failure> {
-    let head = if csv {
-        Interval::csv_head()
-    } else {
-        line(&HEAD.map(String::from))
-    };
+    let head = if csv { Interval::csv_head() } else { head() };
     crate::out::write(format!("{head}\n").as_bytes())
 }
 
-/// Columns of the table, and how wide they are.
-const HEAD: [&str; 10] = [
-    "time", "interval", "RTT", "capacity", "input", "queue", "persist.", "feedback", "increase",
-    "decrease",
+/// Columns of the table, their units, and how wide they are: 80 characters with
+/// the spaces between them.
+const COLUMNS: [(&str, &str, usize); 10] = [
+    ("time", "s", 8),
+    ("interval", "ms", 8),
+    ("RTT", "ms", 7),
+    ("capacity", "b/s", 8),
+    ("input", "b/s", 7),
+    ("queue", "B", 6),
+    ("persist", "B", 7),
+    ("feedback", "b/s", 8),
+    ("incr.", "b/s", 6),
+    ("decr.", "b/s", 6),
 ];
-const WIDTHS: [usize; 10] = [9, 9, 9, 11, 11, 9, 9, 12, 11, 11];
 
-fn line(cells: &[String; 10]) -> String {
+fn line(cells: [&str; COLUMNS.len()]) -> String {
     let cells: Vec<String> = cells
         .iter()
-        .zip(WIDTHS)
-        .map(|(cell, width)| format!("{cell:>width$}"))
+        .zip(COLUMNS)
+        .map(|(cell, (_, _, width))| format!("{cell:>width$}"))
         .collect();
     cells.join(" ")
 }
 
+fn head() -> String {
+    let names = line(COLUMNS.map(|(name, _, _)| name));
+    format!("{names}\n{}", line(COLUMNS.map(|(_, unit, _)| unit)))
+}
+
 fn row(i: &Interval, start_s: f64) -> String {
-    line(&[
-        format!("{:.3} s", i.time_s - start_s),
-        units::milliseconds(i.interval_s * 1e3),
-        units::milliseconds(i.average_rtt_s * 1e3),
-        units::rate(i.capacity_bps as f64),
-        units::rate(i.input_rate_bps as f64),
-        units::bytes(i.queue_bytes),
-        units::bytes(i.persistent_queue_bytes),
-        units::signed_rate(i.feedback_bps as f64),
-        units::rate(i.increase_bps as f64),
-        units::rate(i.decrease_bps as f64),
-    ])
+    let short = |n: u64| units::short(n as f64);
+    let cells = [
+        format!("{:.3}", i.time_s - start_s),
+        format!("{:.1}", i.interval_s * 1e3),
+        format!("{:.1}", i.average_rtt_s * 1e3),
+        short(i.capacity_bps),
+        short(i.input_rate_bps),
+        short(i.queue_bytes),
+        short(i.persistent_queue_bytes),
+        units::signed_short(i.feedback_bps as f64),
+        short(i.increase_bps),
+        short(i.decrease_bps),
+    ];
+    line(cells.each_ref().map(String::as_str))
 }
 
 #[cfg(test)]
@@ -104,13 +115,14 @@ mod tests {
     use xcp_datapath::testing;
 
     #[test]
-    fn a_row_is_as_wide_as_the_head() {
+    fn the_table_fits_80_columns() {
         let row = row(&testing::interval(), 99.0);
         assert_eq!(
-            row,
-            "  1.250 s  100.0 ms  100.0 ms   10.0 Mb/s    9.5 Mb/s    4.5 kB    1.5 kB  \
-             -120.0 kb/s  830.0 kb/s  950.0 kb/s"
+            format!("{}\n{row}", head()),
+            "    time interval     RTT capacity   input  queue persist feedback  incr.  decr.\n       \
+             s       ms      ms      b/s     b/s      B       B      b/s    b/s    b/s\n   \
+             1.250    100.0   100.0    10.0M    9.5M   4.5k    1.5k  -120.0k 830.0k 950.0k"
         );
-        assert_eq!(row.len(), line(&HEAD.map(String::from)).len());
+        assert!(row.len() <= 80, "{}", row.len());
     }
 }

@@ -4,6 +4,12 @@
 const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
 
 fn scaled(value: f64, unit: &str) -> String {
+    let (number, prefix) = parts(value);
+    format!("{number} {prefix}{unit}")
+}
+
+/// A number and the prefix of its unit.
+fn parts(value: f64) -> (String, &'static str) {
     let mut scaled = value;
     let mut prefix = 0;
     // 999.95 would print as 1000.0
@@ -12,7 +18,19 @@ fn scaled(value: f64, unit: &str) -> String {
         prefix += 1;
     }
     let digits = usize::from(prefix > 0);
-    format!("{scaled:.digits$} {}{unit}", PREFIXES[prefix])
+    (format!("{scaled:.digits$}"), PREFIXES[prefix])
+}
+
+/// A number in a column whose head has the unit, such as `10.0M`.
+pub fn short(value: f64) -> String {
+    let (number, prefix) = parts(value);
+    number + prefix
+}
+
+/// The same of a change, with its sign.
+pub fn signed_short(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", short(value))
 }
 
 /// A rate in bits per second, such as `10.0 Mb/s`.
@@ -50,6 +68,15 @@ mod tests {
         assert_eq!(rate(2.5e9), "2.5 Gb/s");
         assert_eq!(rate(1e12), "1.0 Tb/s");
         assert_eq!(rate(1e16), "10000.0 Tb/s");
+    }
+
+    #[test]
+    fn short_numbers_have_no_unit() {
+        assert_eq!(short(0.0), "0");
+        assert_eq!(short(1e7), "10.0M");
+        assert_eq!(short(999_949.0), "999.9k");
+        assert_eq!(signed_short(120_000.0), "+120.0k");
+        assert_eq!(signed_short(-120_000.0), "-120.0k");
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     let name = named();
     let name = name.as_str().unwrap();
     assert!([SERVER, SERVER6].contains(&name), "{name}");
-    let text = within("router show");
+    let text = within("router show r");
     let line = text.lines().find(|l| l.contains("edge address"));
     assert!(line.unwrap().ends_with(name), "{text}");
 

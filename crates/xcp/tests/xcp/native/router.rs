@@ -34,6 +34,7 @@ fn a_router_is_added_changed_shown_and_taken_off() {
             "mpu_bytes": 0,
             "cells": "none",
             "ip_proto": 253,
+            "warnings": [],
         })
     );
     assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
@@ -101,6 +102,7 @@ fn all_options_are_told() {
             "mpu_bytes": 64,
             "cells": "atm",
             "ip_proto": 253,
+            "warnings": [],
         })
     );
     let again = space.xcp(&format!("router add v0 {set}")).ok().out;

@@ -174,9 +174,9 @@ fn intervals_are_told_in_three_forms() {
 
         let table = space.xcp("router trace v0 --count 1").ok().out;
         let lines: Vec<&str> = table.lines().collect();
-        assert_eq!(lines.len(), 2, "{table}");
-        assert!(lines[1].contains("10.0 Mb/s"), "{table}");
-        assert_eq!(lines[0].len(), lines[1].len(), "{table}");
+        assert_eq!(lines.len(), 3, "{table}");
+        assert!(lines[2].contains(" 10.0M "), "{table}");
+        assert!(lines.iter().all(|line| line.len() <= 80), "{table}");
     });
 }
 
@@ -303,7 +303,7 @@ fn watching_goes_on_until_interrupted() {
         assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
 
         let mut plain = start(space, "router show --watch");
-        assert_eq!(line(&mut plain), "v0\n");
+        assert!(line(&mut plain).starts_with("device "));
         interrupt(&plain);
         let ran = end(plain);
         assert_eq!(ran.code, Some(130));

@@ -9,4 +9,5 @@ mod fraglist_gro;
 mod mount_namespaces;
 mod option_space;
 mod run_leftover;
+mod router_show;
 mod socket_options;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What `xcp router add` and `show` tell of a device: why packets may bypass
+//! the router, the rate of its queue, and the packets that were dropped.
+
+use crate::command::Space;
+use crate::common::{pattern, transfer, turn, HostOn, Net};
+use serde_json::Value;
+use xcp_datapath::features::has_qdisc;
+use xcp_datapath::router::{self, Options};
+use xcp_datapath::testing::{can_run, skipped, Neighbour};
+
+/// Adds a router, and checks that a warning with these words is printed, told
+/// in JSON, and shown from then on.
+fn assert_warns(space: &Space, add: &str, words: &str, remedy: &str) {
+    let added = space.xcp(add).ok();
+    assert!(added.err.contains(words), "{add}: {added:?}");
+    assert!(added.err.contains(remedy), "{add}: {added:?}");
+    let device = add.split(' ').nth(2).unwrap();
+    let again = space.xcp(&format!("{add} --json")).ok();
+    assert_eq!(again.err, "", "{add}");
+    let shown = space.xcp(&format!("router show {device} --json")).ok();
+    for value in [again.json(), shown.json()] {
+        let warnings = value["warnings"].as_array().unwrap().clone();
+        let named = |w: &Value| w["reason"].as_str().unwrap().contains(words);
+        assert!(warnings.iter().any(named), "{add}: {warnings:?}");
+    }
+    for args in ["router show".to_owned(), format!("router show {device}")] {
+        let text = space.xcp(&args).ok().out;
+        assert!(text.contains(words), "{args}: {text}");
+    }
+    space.xcp(&format!("router del {device}")).ok();
+}
+
+#[test]
+fn a_router_on_a_bridge_warns() {
+    let _turn = turn();
+    if !can_run("warning of a bridge") {
+        return;
+    }
+    let space = Space::new("br");
+    space.device("add br0 type bridge");
+    let words = "is a bridge: frames that it forwards";
+    let remedy = "ip link show master br0";
+    assert_warns(&space, "router add br0 --capacity 10mbit", words, remedy);
+    let port = space.xcp("router add v0 --capacity 10mbit").ok();
+    assert_eq!(port.err, "", "a bridge elsewhere is no reason");
+    space.xcp("router del v0").ok();
+}
+
+#[test]
+fn a_router_on_a_device_without_a_queue_warns() {
+    let _turn = turn();
+    if !can_run("warning of a device without a queue") {
+        return;
+    }
+    let space = Space::new("nq");
+    space.device("set v0 up");
+    let add = "router add v0 --capacity 10mbit";
+    let words = "has no queue (noqueue)";
+    assert_warns(&space, &format!("{add} --no-qdisc"), words, "--shape");
+    let shaped = space.xcp(&format!("{add} --shape")).ok();
+    assert_eq!(shaped.err, "", "shaped");
+    assert_eq!(
+        space.xcp("router show v0 --json").ok().json()["warnings"],
+        serde_json::json!([])
+    );
+    space.xcp("router del v0").ok();
+}
+
+#[test]
+fn an_xdp_program_in_the_network_namespace_warns() {
+    let _turn = turn();
+    if !can_run("warning of an XDP program") {
+        return;
+    }
+    let space = Space::new("xdp");
+    let program = space.within(|| Neighbour::who_redirects("v1").unwrap());
+    let words = "an XDP program redirects do not pass this router, and there is one on v1";
+    let add = "router add v0 --capacity 10mbit";
+    assert_warns(&space, add, words, "ip link set dev v1 xdp off");
+    drop(program);
+    assert_eq!(space.xcp(add).ok().err, "", "it is gone");
+    space.xcp("router del v0").ok();
+}
+
+#[test]
+fn each_router_takes_one_line() {
+    let _turn = turn();
+    if !can_run("lines of routers") {
+        return;
+    }
+    let space = Space::new("line");
+    const ROUTERS: usize = 20;
+    for i in 0..ROUTERS {
+        space.device(&format!("add d{i} type veth peer name e{i}"));
+        let add = format!("router add d{i} --capacity 10mbit --no-qdisc");
+        space.xcp(&add).ok();
+    }
+    let text = space.xcp("router show").ok().out;
+    assert_eq!(text.lines().count(), 1 + ROUTERS, "{text}");
+    let first = text.lines().next().unwrap();
+    for name in [
+        "device",
+        "capacity",
+        "in use",
+        "XCP's share",
+        "queue",
+        "drops",
+    ] {
+        assert!(first.contains(name), "{text}");
+    }
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    for i in 0..ROUTERS {
+        space.xcp(&format!("router del d{i}")).ok();
+    }
+}
+
+/// The rate of the token bucket or of the queue discipline xcp, whichever this
+/// kernel has.
+#[test]
+fn the_rate_that_a_device_is_shaped_to_is_shown() {
+    let _turn = turn();
+    if !can_run("shown rate") {
+        return;
+    }
+    let space = Space::new("rate");
+    let shaped = |options: &str, rate_bps: u64| {
+        space
+            .xcp(&format!("router add v0 --capacity 10mbit {options}"))
+            .ok();
+        let json = space.xcp("router show v0 --json").ok().json();
+        assert_eq!(json["shape_bps"], rate_bps, "{options}: {json}");
+        let text = space.xcp("router show v0").ok().out;
+        assert!(
+            !text.contains("shaped to            -"),
+            "{options}: {text}"
+        );
+    };
+    shaped("--shape", 10_000_000);
+    shaped("--shape 5mbit", 5_000_000);
+    if has_qdisc() {
+        shaped("", 10_000_000);
+    } else {
+        skipped(
+            "rate of the queue discipline xcp",
+            "it is not in this kernel",
+        );
+    }
+    space.xcp("router del v0").ok();
+}
+
+#[test]
+fn dropped_packets_are_counted() {
+    let _turn = turn();
+    if !can_run("counted drops") {
+        return;
+    }
+    let net = Net::new("dr");
+    let _host = HostOn::new();
+    let drops = || net.within("r", || router::show("s").unwrap().drops);
+    let options = |limit_packets| Options {
+        capacity_bytes_per_s: 1_250_000,
+        queueing: router::Queueing::Shape {
+            rate_bytes_per_s: 1_250_000,
+            limit_packets,
+        },
+        ..Options::default()
+    };
+    net.tool("r", "tc qdisc del dev s root");
+    net.within("r", || router::add("s", options(2)).unwrap());
+    // the system's default congestion control fills any queue
+    let (mut client, mut server) = net.connect("reno", "reno");
+    transfer(&mut client, &mut server, &pattern(500_000));
+    assert!(drops() > 0);
+}
