@@ -65,6 +65,8 @@ pub enum Action {
     /// `xcp router show` lists.
     #[command(subcommand)]
     Edged(EdgedAction),
+    /// Show hosts, routers and edges on one screen
+    Status,
     /// Tell what this kernel can do, what it cannot, and what that costs
     Doctor {
         /// Whether this system's limits let TCP fill a path of this rate and

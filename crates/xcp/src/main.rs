@@ -17,6 +17,7 @@ mod progress;
 mod router;
 mod run;
 mod screen;
+mod status;
 mod summary;
 mod table;
 mod trace;
@@ -47,6 +48,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Run { command } => run::act(&command),
         Action::Router(action) => router::act(action, out),
         Action::Edged(action) => edged::act(action, out),
+        Action::Status => status::act(out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(action) => lab::act(action, out),
         Action::Completions { shell } => manual::completions(shell, out),

@@ -189,6 +189,7 @@ fn without_root_it_says_so() {
         ("router del lo", "xcp router del"),
         ("router show", "xcp router show"),
         ("router trace lo", "xcp router trace"),
+        ("status", "xcp status"),
         ("edged run --key x", "xcp edged run"),
     ] {
         let mut command = Command::new(&copy);

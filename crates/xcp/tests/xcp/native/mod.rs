@@ -24,6 +24,7 @@ mod router;
 mod run;
 mod sockets;
 mod speeds;
+mod status;
 mod trace;
 mod transfer;
 mod trust;

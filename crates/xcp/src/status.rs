@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp status`: what XCP does on this machine, on one screen.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use xcp_datapath::{cloud, host, require_access, router};
+use xcp_edged::{desk, status as edge};
+
+use crate::failure::{tell, Failure};
+use crate::out::{Out, Style};
+use crate::router::overview;
+
+/// Routers that the text lists.
+const ROUTERS_MAX: usize = 5;
+
+/// All that runs; a part that cannot be read is missing, and told on standard
+/// error.
+#[derive(Serialize)]
+struct Status {
+    host: Option<host::Status>,
+    routers: Vec<router::Status>,
+    clouds: Vec<cloud::Status>,
+    /// The daemon that `xcp edged run` started here.
+    edge: Option<edge::Status>,
+}
+
+pub fn act(out: &Out) -> Result<ExitCode, Failure> {
+    require_access("xcp status")?;
+    let status = Status {
+        host: host::is_on()
+            .then(|| told(host::status().map_err(Failure::from)))
+            .flatten(),
+        routers: told(router::list().map_err(Failure::from)).unwrap_or_default(),
+        clouds: told(cloud::list().map_err(Failure::from)).unwrap_or_default(),
+        // without a daemon there is nobody to ask
+        edge: desk::ask(Path::new(desk::PATH)).ok(),
+    };
+    out.print(&status, |style| describe(&status, style))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A part of it; or none, and why.
+fn told<T>(part: Result<T, Failure>) -> Option<T> {
+    part.map_err(|failure| tell(&format!("xcp: {failure}")))
+        .ok()
+}
+
+fn describe(status: &Status, style: &Style) -> String {
+    let mut text = format!("{}  {}\n", style.bold("host"), host_line(status));
+    text += &format!("{}  {}\n", style.bold("routers"), status.routers.len());
+    let listed = &status.routers[..status.routers.len().min(ROUTERS_MAX)];
+    if !listed.is_empty() {
+        text += &indent(&overview(listed, style));
+    }
+    if status.routers.len() > listed.len() {
+        let more = status.routers.len() - listed.len();
+        text += &format!("  and {more} more: xcp router show\n");
+    }
+    let daemon = match &status.edge {
+        Some(edge) => format!("xcp edged answers, {} upstream", edge.clouds.len()),
+        None => "xcp edged is not running".into(),
+    };
+    let clouds = status.clouds.len();
+    text + &format!(
+        "{}  {daemon}; {clouds} virtual routers\n",
+        style.bold("edges")
+    )
+}
+
+fn host_line(status: &Status) -> String {
+    let Some(host) = &status.host else {
+        return "off".into();
+    };
+    let group = host
+        .cgroup
+        .as_deref()
+        .map_or("xcp run".into(), |p| p.display().to_string());
+    let how = match host.default {
+        true => "default for new sockets",
+        false => "for sockets that choose it",
+    };
+    let counters = &host.counters;
+    format!(
+        "on ({group}), {how}; connections: {} with XCP, {} fell back",
+        counters.sockets,
+        counters.fallbacks.total()
+    )
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::tests::status as router;
+
+    #[test]
+    fn many_routers_take_about_ten_lines() {
+        let mut status = Status {
+            host: None,
+            routers: vec![router(); 200],
+            clouds: Vec::new(),
+            edge: None,
+        };
+        let text = describe(&status, &Style(false));
+        assert!(
+            text.starts_with("host  off\nrouters  200\n  device "),
+            "{text}"
+        );
+        assert!(text.contains("\n  and 195 more: xcp router show\n"));
+        assert!(text.ends_with("\nedges  xcp edged is not running; 0 virtual routers\n"));
+        assert!(text.lines().count() <= 10, "{text}");
+        status.routers.clear();
+        assert_eq!(describe(&status, &Style(false)).lines().count(), 3);
+    }
+}
