@@ -12,9 +12,9 @@
  *      usually stands (behind IPv4 or IPv6 without extensions, or as the option
  *      right behind timestamps), else by the slow way through VLAN tags,
  *      extension headers and options
- *   4. a forward header counts in the sums, gets its delta, and the TCP
- *      checksum, if it covers it, is mended by the difference. A chain of
- *      packets (fraglist GRO) is merged before that
+ *   4. a chain of packets (fraglist GRO) with a forward header is merged; the
+ *      header counts in the sums, gets its delta, and the TCP checksum, if it
+ *      covers the header, is updated
  *   5. anything else, malformed packets included, passes untouched
  *   6. packets with an XCP header, or only a return header or a handshake's,
  *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c); not data

@@ -235,8 +235,8 @@ impl Trace {
     }
 }
 
-/// Removes the ring buffer from a router's folder that a killed reader has left.
-/// Call it with the turn of a command: nobody may begin to read meanwhile.
+/// Removes the ring buffer that a killed reader has left in a router's folder.
+/// The caller holds the lock of commands, without which no reader begins.
 pub(crate) fn free_unread(dir: &Path) {
     if let (Ok(_folder), Ok(holder)) = (lock(dir, ""), object::pinned_map(&dir.join(PIN))) {
         let _ = holder.delete(&KEY);

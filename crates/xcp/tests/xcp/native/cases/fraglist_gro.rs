@@ -66,7 +66,7 @@ impl Headers {
     }
 }
 
-/// Transfers, and compares what left the router with what arrived.
+/// Transfers, and compares the headers that the router sent with those received.
 fn assert_all_edited(net: &Net, ends: &mut (TcpStream, TcpStream), wire: Wire, what: &str) {
     let seen = net.within("r", || {
         Accident::start("s", AccidentPlan::default()).unwrap()
