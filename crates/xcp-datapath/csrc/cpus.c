@@ -36,6 +36,7 @@
 #define __noinline __attribute__((noinline))
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) __typeof__(value) *name
+#define __array(name, value) __typeof__(value) *name[]
 #define bpf_for(i, from, to) for ((i) = (from); (i) < (to); (i)++)
 #define bpf_map_lookup_elem(map, key) lookup(map, key)
 #define bpf_ringbuf_reserve(map, size, flags) (&told)
@@ -102,6 +103,8 @@ static uint64_t packets[CPUS]; /* handled so far */
 
 static void *lookup(const void *map, const __u32 *key)
 {
+	if (map == &trace)
+		return &told;
 	return map == &cpus && *key < CPUS ? &records[*key] : NULL;
 }
 
