@@ -526,22 +526,24 @@ impl RunGroup {
 
     /// Creates the group; loads the programs if the host is not on.
     pub fn new(_turn: Turn) -> Result<Self> {
-        if !is_on() {
-            load(true)?;
-        } else if reach()? == Reach::Another {
+        if is_on() && reach()? == Reach::Another {
             return Err(Error::new(
                 "xcp run",
                 "XCP is on for another network namespace only (host on --netns)",
                 "run it there, or turn XCP on without --netns",
             ));
         }
+        let origin = cgroup::own()?;
         let path = cgroup::mount_point()?.join(format!("{RUN_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| Error::io(path.display().to_string(), &e))?;
         let mut run = Self {
             group: Cgroup::open(Some(&path))?,
-            origin: cgroup::own()?,
+            origin,
             links: Vec::new(),
         };
+        if !is_on() {
+            load(true)?;
+        }
         run.links.push(attach("choose", &run.group)?);
         if !run.is_covered()? {
             run.links.push(attach("option", &run.group)?);

@@ -3,6 +3,7 @@
 //! it refuses to run.
 
 use std::ffi::CStr;
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -23,7 +24,7 @@ const COMMANDS: [&str; 9] = [
     "host on --netns --default",
     "host show",
     "host off",
-    "run -- true",
+    "run -- ip -V",
 ];
 
 /// A mount, in a private mount namespace.
@@ -58,9 +59,12 @@ fn own_bpffs() -> io::Result<()> {
 
 /// A container with the system's bpffs in a /sys of its own.
 fn bound_bpffs() -> io::Result<()> {
-    mount(c"/sys/fs/bpf", c"/mnt", None, libc::MS_BIND)?;
+    let aside = c"/run/xcp-test-bpffs";
+    // SAFETY: the path is a C string.
+    unsafe { libc::mkdir(aside.as_ptr(), 0o700) };
+    mount(c"/sys/fs/bpf", aside, None, libc::MS_BIND)?;
     new_sysfs()?;
-    mount(c"/mnt", c"/sys/fs/bpf", None, libc::MS_BIND)
+    mount(aside, c"/sys/fs/bpf", None, libc::MS_BIND)
 }
 
 /// A systemd unit with ProtectKernelTunables=.
@@ -193,10 +197,11 @@ fn a_mount_namespace_with_the_systems_bpffs_works() {
         assert_eq!(space.xcp("router show").ok().out, show.out);
         apart(&space, "router del v0", shared).ok();
     }
+    fs::remove_dir("/run/xcp-test-bpffs").unwrap();
     apart(&space, "host on --default", plain).ok();
     xcp("host show").ok();
     apart(&space, "host off", plain).ok();
-    apart(&space, "run -- true", plain).ok();
+    apart(&space, "run -- ip -V", plain).ok();
     end(&space, &before);
 }
 
