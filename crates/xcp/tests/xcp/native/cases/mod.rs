@@ -8,6 +8,6 @@ mod deleted_namespaces;
 mod fraglist_gro;
 mod mount_namespaces;
 mod option_space;
-mod run_leftover;
 mod router_show;
+mod run_leftover;
 mod socket_options;
