@@ -40,9 +40,14 @@ const TOOLS: &[&str] = &[
     "sbin/bridge",
     "sbin/ethtool",
     "sbin/sysctl",
+    "bin/cat",
+    "bin/mount",
     "bin/nsenter",
     "bin/sh",
+    "bin/sleep",
     "bin/ss",
+    "bin/true",
+    "bin/umount",
     "bin/unshare",
 ];
 
@@ -74,7 +79,9 @@ pub fn exec(
     let say = |step: &str| progress(Progress::Step(step));
     let kernel = kernel::find(options.kernel.as_deref(), &say)?;
     let mut archive = initramfs::base(&kernel, Guest::Plain, MODULES)?;
-    archive.dir("root");
+    for folder in ["mnt", "root"] {
+        archive.dir(folder);
+    }
     let program = add(&mut archive, &kernel, &options.program)?;
     for file in &options.files {
         add(&mut archive, &kernel, file)?;

@@ -370,8 +370,8 @@ pub enum LabAction {
     /// Run a program of this computer in a virtual machine, as root
     ///
     /// Its output appears as it is written, and `xcp` exits as the program does. The
-    /// machine has nothing else of this computer but ip, tc, bridge, ss, ethtool,
-    /// nsenter, unshare, sysctl and sh, as far as they are installed.
+    /// machine has nothing else of this computer but what is given with --file, and
+    /// tools such as ip, tc, nsenter, ethtool and sh, as far as they are installed.
     Exec(LabExec),
 }
 
