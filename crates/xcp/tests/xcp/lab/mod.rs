@@ -3,6 +3,7 @@
 //! this host's kernel.
 
 mod captures;
+mod cases;
 mod checks;
 mod costs;
 mod exec;

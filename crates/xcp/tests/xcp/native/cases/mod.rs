@@ -4,10 +4,12 @@
 
 mod cgroups;
 mod closed_pipes;
+mod cubic_by_name;
 mod deleted_namespaces;
 mod fraglist_gro;
 mod mount_namespaces;
 mod option_space;
+mod pacing;
 mod router_show;
 mod run_leftover;
 mod socket_options;

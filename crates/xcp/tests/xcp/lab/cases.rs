@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Tests of `native::` on the kernels that the lab has, in virtual machines.
+
+use std::env;
+use std::process::Command;
+
+use crate::command::{Ran, XCP};
+use xcp_datapath::testing::skipped;
+
+/// The modules whose tests need nothing that the machine does not have.
+const MODULES: &[&str] = &[
+    "native::cases::",
+    "native::clouds::",
+    "native::fallback::",
+    "native::hops::",
+    "native::host::",
+    "native::moves::",
+    "native::speeds::",
+    "native::trust::",
+];
+
+fn pass_on(kernel: &str) {
+    let mut command = Command::new(XCP);
+    command.args(["lab", "exec", "--kernel", kernel, "--file", XCP, "--"]);
+    command.arg(env::current_exe().unwrap());
+    let ran = Ran::of(command.args(["--test-threads", "1"]).args(MODULES));
+    let skips = ran.err.lines().filter_map(|l| l.strip_prefix("SKIPPED "));
+    for (test, reason) in skips.filter_map(|s| s.split_once(": ")) {
+        skipped(&format!("{test} on Linux {kernel}"), reason);
+    }
+    assert_eq!(ran.code, Some(0), "{kernel}:\n{}\n{}", ran.out, ran.err);
+    for module in MODULES {
+        let passed = ran.out.lines().any(|line| {
+            let test = line.strip_prefix("test ").unwrap_or_default();
+            test.starts_with(module) && test.ends_with("... ok")
+        });
+        assert!(passed, "{kernel}: {module}:\n{}", ran.out);
+    }
+}
+
+#[test]
+fn native_tests_pass_on_6_12() {
+    pass_on("6.12");
+}
+
+#[test]
+fn native_tests_pass_on_6_18() {
+    pass_on("6.18");
+}
+
+#[test]
+fn native_tests_pass_on_the_newest_kernel() {
+    pass_on("newest");
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A socket with xcp sends no faster than SO_MAX_PACING_RATE.
+
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+use crate::common::{control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use xcp_datapath::testing::can_run;
+
+const BYTES: usize = 200_000;
+
+/// Sets SO_MAX_PACING_RATE, bytes per second.
+fn limit(socket: &TcpStream, rate: u64) {
+    // SAFETY: the descriptor is open; the number is as long as said.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of_val(&rate) as u32,
+        )
+    };
+    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// What TCP paces at, bytes per second.
+fn pacing_rate(socket: &TcpStream) -> u64 {
+    /// tcpi_pacing_rate of Linux' struct tcp_info, which libc's ends before.
+    const PACING_RATE: usize = 104 / 8;
+    let mut info = [0u64; PACING_RATE + 1];
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is open; the record is as long as said.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+    assert_eq!(length as usize, size_of_val(&info));
+    info[PACING_RATE]
+}
+
+#[test]
+fn a_limit_on_the_pacing_rate_holds_and_may_change() {
+    let _turn = turn();
+    if !can_run("a limit on the pacing rate") {
+        return;
+    }
+    let net = Net::new("g");
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    for qdisc in ["noqueue", "fq"] {
+        net.tool("c", &format!("tc qdisc replace dev r root {qdisc}"));
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        let own = pacing_rate(&a);
+        assert!(own > LINK_BPS / 4, "{qdisc}: {own}");
+        for rate in [LINK_BPS / 50, LINK_BPS / 25] {
+            limit(&a, rate);
+            transfer(&mut a, &mut b, &pattern(BYTES));
+            assert_eq!(control(&a), "xcp");
+            assert_eq!(pacing_rate(&a), rate, "{qdisc}: its own is {own}");
+        }
+        limit(&a, u64::MAX);
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        let own = pacing_rate(&a);
+        assert!(own > LINK_BPS / 25, "{qdisc}: no limit any more: {own}");
+    }
+}
