@@ -98,7 +98,7 @@ pub fn exec(
     });
     // the archive, and what it is unpacked to
     let mut setup = Setup::default();
-    setup.memory_mb += (2 * base.len() >> 20) as u32;
+    setup.memory_mb += ((2 * base.len()) >> 20) as u32;
     say(&format!("booting Linux {}", kernel.release));
     let work = workplace()?;
     let mut hear = |word| match word {

@@ -37,7 +37,7 @@ fn the_next_command_removes_what_a_deleted_namespace_has_left() {
         space.xcp("host on --dev v1").ok();
         let (routers, devices) = (pinned("router"), pinned("host/devices"));
         drop(space);
-        // the kernel takes a namespace down in its own time
+        // the kernel removes a namespace asynchronously
         wait_until(&format!("{command}: pins are gone"), || {
             let _ = xcp(command);
             pinned("router") < routers && pinned("host/devices") < devices

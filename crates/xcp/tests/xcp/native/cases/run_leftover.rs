@@ -48,7 +48,7 @@ fn leave_a_process() {
     parent.read_exact(&mut [0]).unwrap();
 }
 
-/// Makes a connection, and another one when it is told to.
+/// Makes a connection, and another one on request.
 #[test]
 #[ignore = "run by another test"]
 fn daemon() {

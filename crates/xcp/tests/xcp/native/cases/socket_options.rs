@@ -20,8 +20,10 @@ struct TxTime {
     flags: u32,
 }
 
-fn set<T>(level: i32, name: i32, value: T) -> impl Fn(&OwnedFd) {
-    move |socket| set_option(socket, level, name, &value).unwrap()
+type Limit = Box<dyn Fn(&OwnedFd)>;
+
+fn set<T: 'static>(level: i32, name: i32, value: T) -> Limit {
+    Box::new(move |socket| set_option(socket, level, name, &value).unwrap())
 }
 
 #[test]
@@ -38,21 +40,15 @@ fn sockets_with_limits_of_their_own_use_xcp_within_them() {
         clock: libc::CLOCK_MONOTONIC,
         flags: 0,
     };
-    let options: [(&str, Box<dyn Fn(&OwnedFd)>); 5] = [
-        (
-            "TCP_WINDOW_CLAMP",
-            Box::new(set(tcp, libc::TCP_WINDOW_CLAMP, 20_000)),
-        ),
-        ("SO_SNDBUF", Box::new(set(socket, libc::SO_SNDBUF, 16_384))),
-        ("SO_RCVBUF", Box::new(set(socket, libc::SO_RCVBUF, 16_384))),
+    let options: [(&str, Limit); 5] = [
+        ("TCP_WINDOW_CLAMP", set(tcp, libc::TCP_WINDOW_CLAMP, 20_000)),
+        ("SO_SNDBUF", set(socket, libc::SO_SNDBUF, 16_384)),
+        ("SO_RCVBUF", set(socket, libc::SO_RCVBUF, 16_384)),
         (
             "TCP_NOTSENT_LOWAT",
-            Box::new(set(tcp, libc::TCP_NOTSENT_LOWAT, 4_096)),
+            set(tcp, libc::TCP_NOTSENT_LOWAT, 4_096),
         ),
-        (
-            "SO_TXTIME",
-            Box::new(set(socket, SO_TXTIME, by_monotonic_clock)),
-        ),
+        ("SO_TXTIME", set(socket, SO_TXTIME, by_monotonic_clock)),
     ];
     for (name, limit) in &options {
         for server in [SERVER, SERVER6] {
