@@ -5,24 +5,14 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use crate::common::{control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use crate::common::{control, pattern, set_option, transfer, turn, HostOn, Net, LINK_BPS};
 use xcp_datapath::testing::{can_run, skipped};
 
 const BYTES: usize = 200_000;
 
 /// Sets SO_MAX_PACING_RATE, bytes per second.
 fn limit(socket: &TcpStream, rate: u64) {
-    // SAFETY: the descriptor is open; the number is as long as said.
-    let rc = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const rate).cast(),
-            size_of_val(&rate) as u32,
-        )
-    };
-    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate).unwrap();
 }
 
 /// What TCP paces at, bytes per second.
