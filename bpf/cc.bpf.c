@@ -61,6 +61,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u32 sample_us = tp->rack.rtt_us;
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
+	bool alone = !tp->packets_out && tp->delivered - s->sender.arrived == 1;
 	__u64 sample;
 
 	s->sender.wire_B = payload_of(tp, s) + room_of(s->wire) +
@@ -71,7 +72,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	if (!sample_us)
 		return;
 	sample = xcp_ns_to_ticks((__u64)sample_us * 1000);
-	xcp_sender_rtt(&s->sender, sample, tp->tcp_mstamp);
+	xcp_sender_rtt(&s->sender, sample, alone, tp->tcp_mstamp);
 	xcp_loss_on_rtt(&s->loss, sample);
 }
 
@@ -145,8 +146,8 @@ void BPF_PROG(xcp_init, struct sock *sk)
 }
 
 /*
- * Another congestion control takes over. A window that routers gave is not to
- * be doubled in slow start.
+ * The socket is closed, or another congestion control takes over. A window that
+ * routers gave is not to be doubled in slow start.
  */
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
@@ -155,6 +156,8 @@ void BPF_PROG(xcp_release, struct sock *sk)
 
 	if (!s)
 		return;
+	if (sk->__sk_common.skc_state == BPF_TCP_CLOSE)
+		COUNT_SUM(s, unreturned, s->receiver.pending);
 	if (s->paced) {
 		/* SO_MAX_PACING_RATE needs TCP's pacing where fq is missing */
 		if (sk->sk_max_pacing_rate == ~0UL)
@@ -226,9 +229,9 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u64 elapsed_us = tp->tcp_mstamp - s->round_start_us;
-	__u64 rtt_us = tp->srtt_us >> 3, used_B;
+	__u64 rtt_us = xcp_max(tp->srtt_us >> 3, RTT_MIN_US), used_B;
 
-	if (elapsed_us < rtt_us || !rtt_us)
+	if (elapsed_us < rtt_us || !tp->srtt_us)
 		return;
 	used_B = (__u64)(tp->delivered - s->round_delivered) *
 		 s->sender.wire_B * rtt_us / elapsed_us;

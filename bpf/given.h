@@ -20,6 +20,9 @@ struct xcp_host_config config SEC(".data.config");
  */
 #define PACED_MAX_BPS 3125000000ULL
 
+/* XCP_RTT_MIN */
+#define RTT_MIN_US (1000000ULL * XCP_RTT_MIN >> XCP_TICK_SHIFT)
+
 static __always_inline bool does(enum xcp_cure cure)
 {
 	return !(config.without & cure);
@@ -58,6 +61,17 @@ static __always_inline __u64 paced_limit(const struct tcp_sock *tp,
 	return rate_Bps * (xcp_ticks_to_ns(sender->rtt) / 1000) / 1000000;
 }
 
+/* Bytes in flight at a time, as bytes in an RTT: a shorter one counts as 3.9
+ * ms. */
+static __always_inline __u64 in_rtt(const struct tcp_sock *tp, __u64 bytes)
+{
+	__u64 srtt_us = tp->srtt_us >> 3;
+
+	if (tp->srtt_us && srtt_us < RTT_MIN_US)
+		return bytes * RTT_MIN_US / xcp_max(srtt_us, 1);
+	return bytes;
+}
+
 /*
  * What can be sent in an RTT: the receive window, no more than the application
  * lets TCP pace, and of that no more beyond cwnd than what it has given. False
@@ -67,7 +81,8 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 				  struct xcp_socket *s)
 {
 	struct xcp_sender *sender = &s->sender;
-	__u64 given = tp->write_seq - tp->snd_una, window = tp->snd_wnd;
+	__u64 given = in_rtt(tp, tp->write_seq - tp->snd_una);
+	__u64 window = in_rtt(tp, tp->snd_wnd);
 	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
 
 	sender->ends = 0;

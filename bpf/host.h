@@ -168,7 +168,7 @@ static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 
 	f.xcp_ttl = s->ttl;
 	if (!s->fell_back) {
-		f.rtt = xcp_saturate32(s->sender.rtt);
+		f.rtt = xcp_saturate32(xcp_sender_rtt_told(&s->sender));
 		f.x = xcp_saturate32(xcp_sender_next_x(&s->sender));
 		f.delta = s->sender.request_Bps;
 	}

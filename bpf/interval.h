@@ -195,6 +195,13 @@ static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
 	bpf_ringbuf_submit(r, 0);
 }
 
+static __always_inline void add_rtts(struct xcp_router_sums *sums,
+				     const struct xcp_router_cpu *cpu)
+{
+	sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
+	sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+}
+
 /*
  * What one CPU has seen, in all and in the interval that ends. Its numbers are
  * read once, for it goes on counting: the parts are of the same total.
@@ -211,8 +218,7 @@ static __always_inline void collect_cpu(struct xcp_router_sums *sums,
 	cpu->seen_sum_x = sum_x;
 	sums->input_traffic_B += traffic_B;
 	sums->sum_x += sum_x;
-	sums->sum_rtt_x_lo += cpu->sums.sum_rtt_x_lo;
-	sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
+	add_rtts(sums, cpu);
 	sums->granted_Bps += cpu->sums.granted_Bps;
 	link.other.other_B += cpu->other_B;
 }
@@ -272,6 +278,26 @@ out:
 	return 0;
 }
 
+/* Ends an interval by the next packet that is too long for the RTTs in it. */
+__noinline int check(__u64 now)
+{
+	struct xcp_router_sums *sums = &link.sums;
+	struct xcp_router_cpu *cpu;
+	__u32 key;
+
+	__builtin_memset(sums, 0, sizeof(*sums));
+	bpf_for(key, 0, options.cpus)
+	{
+		cpu = bpf_map_lookup_elem(&cpus, &(__u32){key});
+		if (!cpu)
+			break;
+		sums->sum_x += READ_ONCE(cpu->sums.sum_x);
+		add_rtts(sums, cpu);
+	}
+	link.fell |= xcp_router_too_long(&link.state, sums, now);
+	return 0;
+}
+
 /*
  * What the link holds and has sent, in bytes on the link, for link.seen and
  * link.look_ns. Returns the backlog that XCP's packets wait behind.
@@ -291,6 +317,8 @@ __noinline int look(struct __sk_buff *skb, __u64 now)
 	if (link.started && xcp_router_queue_due(&link.state, now))
 		xcp_router_queue_end(&link.state, &config.params, backlog_B,
 				     now);
+	if (link.started && xcp_router_check_due(&link.state, now))
+		check(now);
 	release(&link.claimed);
 	return 0;
 }

@@ -73,7 +73,7 @@ struct xcp_router_link {
 	struct xcp_sharing_interval other;
 	struct xcp_sampler sampler;
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
-	uint32_t fell; /* what it carries: the interval ends now */
+	uint32_t fell; /* what it carries, or d: the interval ends now */
 	uint32_t has_classes; /* the queue discipline with queues by class */
 };
 

@@ -62,11 +62,12 @@ static __always_inline struct sock *kernel_sock(struct bpf_sock_ops *skops)
 
 static __always_inline bool uses_xcp(struct bpf_sock_ops *skops)
 {
-	char name[TCP_CA_NAME_MAX] = {};
+	struct inet_connection_sock *icsk =
+		bpf_core_cast(kernel_sock(skops), struct inet_connection_sock);
+	struct tcp_congestion_ops___name *ops = bpf_core_cast(
+		icsk->icsk_ca_ops, struct tcp_congestion_ops___name);
 
-	return !bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name,
-			       sizeof(name)) &&
-	       is_xcp(name);
+	return is_xcp(ops->name);
 }
 
 /* Was it opened by XCP's protocol number? */
@@ -375,20 +376,19 @@ static __always_inline void begin_sender(struct bpf_sock_ops *skops,
 	if (!srtt)
 		return;
 	s->sender.wire_B = mss + XCP_TCP_HEADER_LEN + IPV4_LEN;
-	xcp_sender_rtt(&s->sender, xcp_ns_to_ticks((__u64)srtt * 125),
+	xcp_sender_rtt(&s->sender, xcp_ns_to_ticks((__u64)srtt * 125), false,
 		       bpf_ktime_get_ns() / 1000);
 	xcp_sender_reset(&s->sender, cwnd);
 	s->sender.limit_B = s->sender.cwnd_B;
 	xcp_sender_update(&s->sender);
 }
 
-/* Both ends speak: the socket gets its state and its callbacks. */
+/* Both ends speak: the socket gets its record and its callbacks. */
 static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 						enum xcp_wire wire)
 {
 	struct xcp_socket *s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
-	__u32 flags =
-		BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
+	__u32 flags = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
 
 	if (!s) {
 		forget(skops);
@@ -883,13 +883,6 @@ int xcp_option(struct bpf_sock_ops *skops)
 		break;
 	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
 		parse(skops);
-		break;
-	case BPF_SOCK_OPS_STATE_CB:
-		if (skops->args[1] != BPF_TCP_CLOSE)
-			break;
-		s = socket_of(skops, 0);
-		if (s)
-			COUNT_SUM(s, unreturned, s->receiver.pending);
 		break;
 	}
 	return 1;

@@ -200,7 +200,7 @@ XCP_INLINE void xcp_loss_answer(struct xcp_loss *l, struct xcp_sender *s)
 	if (l->state == XCP_LOSS_PROBATION)
 		s->cwnd_B = xcp_min(s->cwnd_B, l->threshold_B);
 	xcp_loss_distrust(l);
-	s->cwnd_B = xcp_max(xcp_cubic_cut(&l->cubic, s->cwnd_B), s->wire_B);
+	s->cwnd_B = xcp_sender_cut(s, xcp_cubic_cut(&l->cubic, s->cwnd_B));
 	l->threshold_B = 0;
 	xcp_loss_enter(l, XCP_LOSS_ANSWERED);
 	l->ceiling_B = s->cwnd_B;
@@ -278,7 +278,7 @@ XCP_INLINE void xcp_loss_on_recovery(struct xcp_loss *l, struct xcp_sender *s,
 			l->clean = 0;
 		xcp_loss_answer(l, s);
 	} else if (l->state != XCP_LOSS_ANSWERED && other_hops) {
-		s->cwnd_B = xcp_max(xcp_cubic_part(s->cwnd_B), s->wire_B);
+		s->cwnd_B = xcp_sender_cut(s, xcp_cubic_part(s->cwnd_B));
 	}
 }
 
@@ -302,7 +302,8 @@ XCP_INLINE void xcp_loss_on_timeout(struct xcp_loss *l, struct xcp_sender *s)
 	uint64_t cwnd_B = s->cwnd_B;
 	bool again = xcp_loss_restarts(l, s);
 
-	xcp_sender_reset(s, 1);
+	s->cwnd_B = xcp_sender_cut(s, 0);
+	s->cwnd_frac = 0;
 	if (xcp_loss_trusts(l) && !l->run)
 		return;
 	xcp_loss_distrust(l);
@@ -342,7 +343,8 @@ XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
 			    ? (uint8_t)xcp_min(l->lifted + 1U, UINT8_MAX)
 			    : 0;
 	if (l->lifted >= XCP_LOSS_RUN)
-		s->rtt_base = s->rtt_least = l->rtt ? l->rtt : s->rtt;
+		s->rtt_base = s->rtt_least =
+			xcp_max(l->rtt ? l->rtt : s->rtt, XCP_RTT_MIN);
 	congested = xcp_loss_congested(l, s);
 	l->clean = xcp_loss_next(l->clean);
 	if (congested || queued)

@@ -237,7 +237,7 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 {
 	struct xcp_num packets;
 	struct xcp_2005 h = {0, 0, 0};
-	uint64_t rtt_ms = xcp_2005_rtt_ms(s->rtt);
+	uint64_t rtt_ms = xcp_2005_rtt_ms(xcp_sender_rtt_told(s));
 	int64_t wish;
 
 	if (!rtt_ms)
@@ -268,8 +268,9 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 {
 	uint64_t size = xcp_size(value);
-	uint64_t told =
-		((uint64_t)xcp_2005_rtt_ms(s->rtt) << XCP_TICK_SHIFT) / 1000;
+	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_rtt_told(s))
+			 << XCP_TICK_SHIFT) /
+			1000;
 	uint64_t part = 1 << 28; /* RTT / H_rtt, 2^-28 */
 
 	if (told > s->rtt)

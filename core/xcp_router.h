@@ -46,6 +46,11 @@
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
  * no more will come. The published law has no second case.
  *
+ * The first interval, before anything is known of RTTs, lasts 200 ms. Where
+ * flows have been away, or have come by a shorter path, d is as wrong. So an
+ * interval ends as soon as it has lasted 8 times the average RTT of its
+ * packets.
+ *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
  * Scaling. Pools and rates of an interval are in units of 2^-shift B/s, shift
@@ -83,6 +88,10 @@
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
+/* times d, that an interval may last */
+#define XCP_TOO_LONG 8
+/* no shorter interval is looked at: RTTs are 4 ms (core/xcp_sender.h) */
+#define XCP_TOO_LONG_NS (XCP_TOO_LONG * 4 * 1000000ULL)
 /* RTTs count at most this, unless the operator says otherwise. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
 /* The smallest full packet, in round numbers (RFC 1122: 576 bytes). */
@@ -150,6 +159,7 @@ struct xcp_router_state {
 	uint64_t interval_ns;
 	uint64_t queue_start_ns;
 	uint64_t tq_ns;
+	uint64_t checked_ns; /* whether the interval is too long */
 	uint64_t min_backlog_B;
 	uint64_t queue_B; /* Q */
 	struct xcp_num d; /* ticks */
@@ -178,6 +188,7 @@ XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
 {
 	__builtin_memset(s, 0, sizeof(*s));
 	s->interval_start_ns = now_ns;
+	s->checked_ns = now_ns;
 	s->interval_ns = XCP_INITIAL_INTERVAL_NS;
 	s->queue_start_ns = now_ns;
 	s->tq_ns = XCP_MIN_TQ_NS;
@@ -195,6 +206,35 @@ XCP_INLINE bool xcp_router_interval_due(const struct xcp_router_state *s,
 					uint64_t now_ns)
 {
 	return xcp_excess(now_ns, s->interval_start_ns) >= s->interval_ns;
+}
+
+/* Is it time to see whether the interval is too long? */
+XCP_INLINE bool xcp_router_check_due(const struct xcp_router_state *s,
+				     uint64_t now_ns)
+{
+	return s->interval_ns >= XCP_TOO_LONG_NS &&
+	       xcp_excess(now_ns, s->checked_ns) >=
+		       s->interval_ns / XCP_TOO_LONG;
+}
+
+/* Has the interval lasted 8 times d, by the totals of all CPUs so far? */
+XCP_INLINE bool xcp_router_too_long(struct xcp_router_state *s,
+				    const struct xcp_router_sums *sums,
+				    uint64_t now_ns)
+{
+	uint64_t sum_x = sums->sum_x - s->last.sum_x;
+	uint64_t elapsed_ns = xcp_excess(now_ns, s->interval_start_ns), d;
+
+	s->checked_ns = now_ns;
+	if (!sum_x)
+		return false;
+	d = xcp_num_fixed(
+		xcp_num_div(xcp_num_of_sums(
+				    sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi,
+				    sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo),
+			    xcp_num_of(sum_x)),
+		0, XCP_TICKS_MAX);
+	return XCP_TOO_LONG * xcp_ticks_to_ns(d) <= elapsed_ns;
 }
 
 XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,
@@ -450,6 +490,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 
 	s->last = *sums;
 	s->interval_start_ns = now_ns;
+	s->checked_ns = now_ns;
 	s->intervals++;
 	y_num = xcp_num_mul(xcp_num_div(traffic, xcp_num_of(elapsed_ns)), sec);
 	s->y_Bps = xcp_num_fixed(y_num, 0, limit - 1);

@@ -4,8 +4,11 @@
  *
  *   throughput = window / RTT,  window = min(cwnd, limit)
  *   X          = RTT wire / window           time between two packets
- *   request    = (limit - window) / RTT * X / RTT, or -wire / RTT at the end
- *   feedback:    cwnd = max(cwnd + feedback base, wire)
+ *   header     X and max(RTT, X)
+ *   request    = (limit - window) / RTT * min(X / RTT, 1), at the end
+ *                -window / RTT * min(X / RTT, 1)
+ *   feedback:    cwnd = max(cwnd + feedback base, least)
+ *   least      = wire min(RTT / 125 ms, 1)
  *   pacing     = 2 cwnd / (base + RTT), twice that at first
  *   aging:       used = max(used of this RTT, 3/4 used)
  *                cwnd = min(cwnd, max(used, 10 packets, limit)), without
@@ -27,6 +30,16 @@
  * arrived, a window is sent in half an RTT, as TCP's in slow start: its last
  * packets tell routers what is wanted half an RTT sooner, and a short file is
  * there as much sooner.
+ *
+ * Short paths. One packet in 50 us is 240 Mb/s, and a control interval that
+ * short holds so few packets that it measures their jitter. So an RTT below
+ * 3.9 ms counts as 3.9 ms, and a window may be a fraction of a packet, which
+ * pacing alone keeps: at least one packet is sent in 125 ms. Routers take for
+ * granted that X is not above the RTT, so such a sender writes X for both. One
+ * packet may then return what several intervals have decided: it halves or
+ * doubles a window below one packet at most. A receiver may delay the ACK of a
+ * packet that is alone in flight: from such a window that does not lift the
+ * RTT.
  *
  * `limit` is what can be sent in one RTT: what the other end's receive window
  * lets pass, and of that no more beyond cwnd than TCP has been given to send.
@@ -60,7 +73,7 @@ struct xcp_sender {
 	uint32_t wire_B;
 	uint64_t limit_B; /* in wire bytes */
 	uint64_t used_B; /* in an RTT, of late */
-	uint64_t rtt; /* ticks, 0 = unknown */
+	uint64_t rtt; /* ticks, XCP_RTT_MIN or more, 0 = unknown */
 	uint64_t rtt_base; /* ticks */
 	uint64_t rtt_least; /* ticks, since least_us */
 	uint64_t least_us;
@@ -80,6 +93,13 @@ struct xcp_sender {
 #define XCP_RTT_BASE_US 5000000
 /* Linux's least timeout, beyond the RTT */
 #define XCP_TIMEOUT_NS 200000000
+/*
+ * Ticks: 3.9 ms. With less, 20 Mb/s behind a token bucket are used to 0.91
+ * (small-rtt).
+ */
+#define XCP_RTT_MIN (XCP_TICKS_PER_SEC >> 8)
+/* one packet in 125 ms, as ticks: fewer would tell routers too little */
+#define XCP_X_MAX_SHIFT (XCP_TICK_SHIFT - 3)
 /* the initial window (RFC 6928) */
 #define XCP_INITIAL_PACKETS 10
 /* a window of half of them, of which half may wait at a bottleneck */
@@ -87,10 +107,31 @@ struct xcp_sender {
 /* of the use, that is forgotten in an RTT: pauses between bursts are short */
 #define XCP_FORGOTTEN_PARTS 4
 
-/* A sample of the RTT. */
-XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
-			       uint64_t now_us)
+/* The least window: a packet, or one in 125 ms if that is less. */
+XCP_INLINE uint64_t xcp_sender_least(const struct xcp_sender *s)
 {
+	uint64_t in_x_max_B = (s->rtt * s->wire_B) >> XCP_X_MAX_SHIFT;
+
+	if (!s->rtt)
+		return s->wire_B;
+	return xcp_max(xcp_min(in_x_max_B, s->wire_B), 1);
+}
+
+/* A cut ends at a packet, and lifts no window that is below it. */
+XCP_INLINE uint64_t xcp_sender_cut(const struct xcp_sender *s, uint64_t to_B)
+{
+	return xcp_min(xcp_max(to_B, s->wire_B), s->cwnd_B);
+}
+
+/*
+ * A sample of the RTT; `alone`: of a packet that was alone in flight.
+ */
+XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
+			       bool alone, uint64_t now_us)
+{
+	sample = xcp_max(sample, XCP_RTT_MIN);
+	if (alone && s->rtt && s->cwnd_B < s->wire_B)
+		sample = xcp_min(sample, s->rtt);
 	s->rtt = s->rtt ? (s->rtt + sample + 1) / 2 : sample;
 	if (!s->rtt_base) {
 		s->rtt_base = s->rtt_least = sample;
@@ -108,10 +149,11 @@ XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 {
 	uint64_t waited = xcp_excess(s->rtt, s->rtt_base), product, spare_B;
+	uint64_t least_B = xcp_sender_least(s);
 	struct xcp_num rtt = xcp_num_of(s->rtt), spare, paced;
 
-	s->cwnd_B = xcp_max(s->cwnd_B, s->wire_B);
-	s->window_B = xcp_max(xcp_min(s->cwnd_B, s->limit_B), s->wire_B);
+	s->cwnd_B = xcp_max(s->cwnd_B, least_B);
+	s->window_B = xcp_max(xcp_min(s->cwnd_B, s->limit_B), least_B);
 	if (!s->rtt) {
 		s->x = 0;
 		s->x_rem = 0;
@@ -129,11 +171,15 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), paced),
 		0, XCP_CWND_MAX_B);
 	spare_B = s->ends ? s->window_B : xcp_excess(s->limit_B, s->window_B);
+	s->request_Bps = 0;
+	if (!spare_B)
+		return;
 	spare = xcp_num_div(xcp_num_scaled(spare_B, XCP_TICK_SHIFT), rtt);
 	s->request_Bps = (int32_t)xcp_signed(
 		xcp_num_fixed(
-			xcp_num_div(xcp_num_mul(spare, xcp_num_of(s->wire_B)),
-				    xcp_num_of(s->window_B)),
+			xcp_num_div(
+				xcp_num_mul(spare, xcp_num_of(s->wire_B)),
+				xcp_num_of(xcp_max(s->window_B, s->wire_B))),
 			0, INT32_MAX),
 		s->ends);
 }
@@ -151,12 +197,20 @@ XCP_INLINE uint64_t xcp_sender_next_x(struct xcp_sender *s)
 	return s->rtt && !x ? 1 : x;
 }
 
+/* The RTT for the header: at least X. */
+XCP_INLINE uint64_t xcp_sender_rtt_told(const struct xcp_sender *s)
+{
+	return xcp_max(s->rtt, s->rtt ? s->x + 1 : 0);
+}
+
 /* Moves the window by bytes and a fraction (2^-28 B), up or down. */
 XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 				uint64_t frac)
 {
-	uint64_t cwnd_B = s->cwnd_B;
+	uint64_t cwnd_B = s->cwnd_B, least_B = xcp_sender_least(s);
 
+	if (cwnd_B < s->wire_B)
+		bytes = xcp_min(bytes, down ? cwnd_B / 2 : cwnd_B);
 	if (!down) {
 		frac += s->cwnd_frac;
 		cwnd_B = xcp_min(cwnd_B + bytes + (frac >> XCP_CWND_FRAC_BITS),
@@ -168,8 +222,8 @@ XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 		frac = (s->cwnd_frac - frac) & ((1U << XCP_CWND_FRAC_BITS) - 1);
 		cwnd_B = xcp_excess(cwnd_B, bytes);
 	}
-	if (cwnd_B < s->wire_B) {
-		cwnd_B = s->wire_B;
+	if (cwnd_B < least_B) {
+		cwnd_B = least_B;
 		frac = 0;
 	}
 	s->cwnd_B = cwnd_B;

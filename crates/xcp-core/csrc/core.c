@@ -99,6 +99,13 @@ EXPORT(bool, router_interval_due, const struct xcp_router_state *s,
 	return xcp_router_interval_due(s, now_ns);
 }
 
+EXPORT(bool, router_too_long, struct xcp_router_state *s,
+       const struct xcp_router_sums *sums, uint64_t now_ns)
+{
+	return xcp_router_check_due(s, now_ns) &&
+	       xcp_router_too_long(s, sums, now_ns);
+}
+
 EXPORT(bool, router_queue_due, const struct xcp_router_state *s,
        uint64_t now_ns)
 {
@@ -471,9 +478,15 @@ EXPORT(uint64_t, sender_next_x, struct xcp_sender *s)
 	return xcp_sender_next_x(s);
 }
 
-EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, uint64_t now_us)
+EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, bool alone,
+       uint64_t now_us)
 {
-	xcp_sender_rtt(s, sample, now_us);
+	xcp_sender_rtt(s, sample, alone, now_us);
+}
+
+EXPORT(uint64_t, sender_rtt_told, const struct xcp_sender *s)
+{
+	return xcp_sender_rtt_told(s);
 }
 
 EXPORT(void, sender_feedback, struct xcp_sender *s, int64_t fb_Bps)

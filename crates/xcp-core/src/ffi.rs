@@ -34,6 +34,7 @@ extern "C" {
         law: *mut Law,
         now_ns: u64,
     );
+    pub(crate) fn xcp_core_router_too_long(s: *mut State, sums: *const Sums, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_router_interval_due(s: *const State, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_router_queue_due(s: *const State, now_ns: u64) -> bool;
     pub(crate) fn xcp_core_router_arrival(s: *mut Sums, bytes: u64);
@@ -185,7 +186,8 @@ extern "C" {
 
     pub(crate) fn xcp_core_sender_update(s: *mut Sender);
     pub(crate) fn xcp_core_sender_next_x(s: *mut Sender) -> u64;
-    pub(crate) fn xcp_core_sender_rtt(s: *mut Sender, sample: u64, now_us: u64);
+    pub(crate) fn xcp_core_sender_rtt(s: *mut Sender, sample: u64, alone: bool, now_us: u64);
+    pub(crate) fn xcp_core_sender_rtt_told(s: *const Sender) -> u64;
     pub(crate) fn xcp_core_sender_feedback(s: *mut Sender, fb_Bps: i64);
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);
     pub(crate) fn xcp_core_sender_restart(s: *mut Sender, idle_us: u64);

@@ -132,6 +132,7 @@ pub(crate) struct State {
     pub interval_ns: u64,
     pub queue_start_ns: u64,
     pub tq_ns: u64,
+    pub checked_ns: u64,
     pub min_backlog_B: u64,
     pub queue_B: u64,
     pub d: Num,
@@ -331,6 +332,13 @@ impl Router {
     pub fn interval_due(&self, now_ns: u64) -> bool {
         // SAFETY: a record of the right layout, borrowed for the call.
         unsafe { ffi::xcp_core_router_interval_due(&self.state, now_ns) }
+    }
+
+    /// Has the control interval lasted 8 times the average RTT of its packets?
+    /// True 8 times in an interval at most.
+    pub fn too_long(&mut self, now_ns: u64) -> bool {
+        // SAFETY: records of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_router_too_long(&mut self.state, &self.sums, now_ns) }
     }
 
     /// Is the queue-estimation interval over?

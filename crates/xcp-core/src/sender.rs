@@ -44,6 +44,9 @@ impl Sender {
     /// Largest window, B.
     pub const CWND_MAX_B: u64 = 1 << 46;
 
+    /// What a shorter RTT counts as, ticks: 3.9 ms.
+    pub const RTT_MIN: u64 = 1 << 20;
+
     /// A sender, its start long over, of `packets` packets of `wire_B` bytes (at least 1) each.
     #[must_use]
     pub fn new(wire_B: u32, packets: u64, limit_B: u64, rtt: u64) -> Self {
@@ -91,10 +94,17 @@ impl Sender {
         unsafe { ffi::xcp_core_sender_next_x(self) }
     }
 
-    /// A sample of the RTT, ticks.
-    pub fn rtt_sample(&mut self, sample: u64, now_us: u64) {
+    /// A sample of the RTT, ticks; `alone`: of a packet that was alone in flight.
+    pub fn rtt_sample(&mut self, sample: u64, alone: bool, now_us: u64) {
         // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sender_rtt(self, sample, now_us) }
+        unsafe { ffi::xcp_core_sender_rtt(self, sample, alone, now_us) }
+    }
+
+    /// The RTT for the header, ticks.
+    #[must_use]
+    pub fn rtt_told(&self) -> u64 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_sender_rtt_told(self) }
     }
 
     /// Feedback came back, B/s.

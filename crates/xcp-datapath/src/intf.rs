@@ -183,6 +183,7 @@ record! {
         interval_ns: u64,
         queue_start_ns: u64,
         tq_ns: u64,
+        checked_ns: u64,
         min_backlog_B: u64,
         queue_B: u64,
         d: Num,

@@ -2,6 +2,7 @@
 //! What the data path costs, counted in the machine: its clock counts
 //! instructions, so the figures are the same on any host, however busy.
 
+mod connections;
 mod hosts;
 mod router;
 mod spare;
@@ -21,16 +22,19 @@ pub enum Subject {
     Qdisc,
     /// Connections of each wire format, beside CUBIC and BBR.
     Hosts,
+    /// Short connections of each wire format, beside CUBIC's.
+    Connections,
 }
 
 impl Subject {
-    pub const ALL: [Self; 3] = [Self::Router, Self::Qdisc, Self::Hosts];
+    pub const ALL: [Self; 4] = [Self::Router, Self::Qdisc, Self::Hosts, Self::Connections];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Router => "router",
             Self::Qdisc => "qdisc",
             Self::Hosts => "hosts",
+            Self::Connections => "connections",
         }
     }
 
@@ -39,6 +43,7 @@ impl Subject {
         match self {
             Self::Router | Self::Qdisc => "packet",
             Self::Hosts => "MB",
+            Self::Connections => "connection",
         }
     }
 
@@ -47,7 +52,7 @@ impl Subject {
         match self {
             Self::Router => "an empty program",
             Self::Qdisc => "pfifo",
-            Self::Hosts => "cubic",
+            Self::Hosts | Self::Connections => "cubic",
         }
     }
 }
@@ -77,5 +82,6 @@ pub fn count(what: Subject, progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> 
         Subject::Router => router::count(progress),
         Subject::Qdisc => qdisc::bench(progress),
         Subject::Hosts => hosts::count(progress),
+        Subject::Connections => connections::count(progress),
     }
 }

@@ -478,7 +478,7 @@ pub struct LabCheck {
 #[derive(Args)]
 pub struct LabBench {
     /// What is counted [default: all of them]
-    #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts"])]
+    #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts", "connections"])]
     pub what: Vec<String>,
     /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]

@@ -198,6 +198,15 @@ struct Pair {
     most_n: f64,
 }
 
+/// A packet, or one in 125 ms if that is less.
+fn least_window(wire_B: u32, rtt: u64) -> u64 {
+    let wire_B = u64::from(wire_B);
+    if rtt == 0 {
+        return wire_B;
+    }
+    (wire_B * rtt / (1 << 25)).min(wire_B).max(1)
+}
+
 fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), TestCaseError> {
     prop_assert!(
         (got - want).abs() <= tolerance,
@@ -522,6 +531,38 @@ fn balance(before: &Pool, after: &Pool, n: u32, got: i32) -> Result<(), TestCase
 
 /// Whatever its X, a packet takes no more and no less than the whole pool.
 #[test]
+fn an_interval_ends_once_it_has_lasted_eight_rtts() {
+    let ms = 1_000_000;
+    let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
+    // the first, of 200 ms, on a path of 4 ms
+    let mut router = Router::new(
+        Params {
+            capacity_Bps: 1_250_000,
+            min_interval_ns: ms,
+            ..Params::default()
+        },
+        0,
+    );
+    assert!(!router.too_long(30 * ms), "no RTT is known");
+    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(4.0));
+    assert!(!router.too_long(31 * ms), "seen 1 ms ago");
+    assert!(router.too_long(60 * ms));
+    assert!(router.interval_end(60 * ms));
+    assert!((3_990_000..4_010_000).contains(&router.interval_ns()));
+    // one of 100 ms, when the flows of that path have left
+    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(100.0));
+    assert!(router.interval_end(70 * ms));
+    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(20.0));
+    for at in 70..170 {
+        assert!(!router.too_long(at * ms), "{at} ms: RTTs of 20 ms");
+    }
+    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(100.0));
+    assert!(router.interval_end(170 * ms));
+    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(5.0));
+    assert_eq!((170..270).find(|at| router.too_long(at * ms)), Some(210));
+}
+
+#[test]
 fn a_packet_longer_than_the_interval_takes_the_pool() {
     let params = Params {
         capacity_Bps: 1_000_000_000,
@@ -726,9 +767,11 @@ proptest! {
     }
 
     /// Any feedback, of 44 bits or saturated to that, leaves a window of at
-    /// least a packet, and no more than is allowed; pacing is the window by the
-    /// RTT; X is of what can really be sent; the request is what the limit
-    /// leaves, spread over the packets of an RTT.
+    /// least a packet, or one in 125 ms, and no more than is allowed. It halves
+    /// or doubles a window below one packet at most. Pacing is the window by
+    /// the RTT; X is of what can really be sent, and never above the RTT that
+    /// the header tells; the request is what the limit leaves, spread over the
+    /// packets of an RTT.
     #[test]
     fn the_window_keeps_its_bounds(
         wire_B in 40..=65_535u32,
@@ -743,12 +786,20 @@ proptest! {
             let fb = fb >> smaller;
             let exact = |s: &Sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
             let moved = i128::from(fb.clamp(1 - (1 << 44), (1 << 44) - 1)) * i128::from(rtt);
-            let want = (exact(&sender) + moved).max(i128::from(wire_B) << 28);
+            let mut want = exact(&sender) + moved;
+            if sender.cwnd_B < u64::from(wire_B) {
+                let whole = i128::from(sender.cwnd_B) << 28;
+                want = want.clamp(exact(&sender) - whole / 2 - (1 << 28), exact(&sender) + whole + (1 << 28));
+            }
+            let least_B = least_window(wire_B, rtt);
+            want = want.max(i128::from(least_B) << 28);
             sender.feedback(fb);
             if want >> 28 >= i128::from(Sender::CWND_MAX_B) {
                 prop_assert_eq!(sender.cwnd_B, Sender::CWND_MAX_B);
-            } else {
+            } else if sender.cwnd_B >= 2 * u64::from(wire_B) {
                 prop_assert_eq!(exact(&sender), want);
+            } else {
+                near("window", exact(&sender) as f64, want as f64, f64::from(2u32 << 28))?;
             }
             sender.update();
             prop_assert_eq!(sender.packets(), sender.cwnd_B.div_ceil(u64::from(wire_B)));
@@ -756,23 +807,47 @@ proptest! {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
                 let pace = pace.min(Sender::CWND_MAX_B as f64);
                 near("pacing", sender.pacing_Bps as f64, pace, pace * 1e-6 + 1.0)?;
-                let window_B = sender.cwnd_B.min(limit_B).max(u64::from(wire_B));
+                let window_B = sender.cwnd_B.min(limit_B).max(least_B);
                 let x = rtt * u64::from(wire_B) / window_B;
                 let next = sender.next_x();
                 prop_assert!(next >= 1 && (x..=x + 1).contains(&next), "X {next}, not {x}");
                 let spare_Bps = limit_B.saturating_sub(window_B) as f64 / (rtt as f64 / TICK);
-                let part = f64::from(wire_B) / window_B as f64;
+                prop_assert!(next <= sender.rtt_told(), "X {next}, RTT {}", sender.rtt_told());
+                let part = (f64::from(wire_B) / window_B as f64).min(1.0);
                 let request = (spare_Bps * part).min(f64::from(i32::MAX));
                 near("request", f64::from(sender.request_Bps), request, request * 1e-6 + 1.0)?;
                 sender.ends = 1;
                 sender.update();
-                let back = (f64::from(wire_B) / (rtt as f64 / TICK)).min(f64::from(i32::MAX));
+                let last_B = window_B.min(u64::from(wire_B));
+                let back = (last_B as f64 / (rtt as f64 / TICK)).min(f64::from(i32::MAX));
                 near("given back", -f64::from(sender.request_Bps), back, back * 1e-6 + 1.0)?;
                 sender.ends = 0;
             } else {
                 prop_assert_eq!((sender.request_Bps, sender.next_x()), (0, 0));
             }
         }
+    }
+
+    /// An RTT below 3.9 ms counts as 3.9 ms, and the ACK of a packet that was
+    /// alone in flight, which may have been delayed, lifts no RTT of a window
+    /// below one packet.
+    #[test]
+    fn the_rtt_of_a_short_path_is_neither_jitter_nor_a_delayed_ack(
+        short in log_uniform(1e-6, 3.9e-3),
+        late in log_uniform(5e-3, 0.2),
+        (packets, alone) in (0..3u64, any::<bool>()),
+    ) {
+        let least = Sender::RTT_MIN;
+        let mut sender = Sender::new(1_500, packets, u64::MAX >> 18, 0);
+        sender.rtt_sample((short * TICK) as u64, false, 1);
+        prop_assert_eq!((sender.rtt, sender.rtt_base), (least, least));
+        if packets == 0 {
+            sender.cwnd_B = 100;
+        }
+        sender.update();
+        sender.rtt_sample((late * TICK) as u64, alone, 2);
+        let lifted = packets > 0 || !alone;
+        prop_assert_eq!(sender.rtt > least, lifted, "{} from {}", sender.rtt, least);
     }
 
     /// The sum of X over a window's packets is the RTT, after it shrank too.
@@ -1037,7 +1112,7 @@ fn a_queue_slows_pacing_by_half() {
     let mut sender = Sender::new(1_500, 400, 1 << 40, base);
     assert_eq!((sender.x, sender.pacing_Bps), (base / 400, 1_200_000));
     for _ in 0..40 {
-        sender.rtt_sample(3 * base, 1);
+        sender.rtt_sample(3 * base, false, 1);
     }
     sender.update();
     assert_eq!((sender.rtt, sender.rtt_base), (3 * base, base));

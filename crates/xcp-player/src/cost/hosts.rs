@@ -11,7 +11,7 @@ use xcp_datapath::router::{self, Options};
 use xcp_datapath::Wire;
 
 use super::{spare, Cost};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Variant};
 use crate::play::{serve, HostOn};
 use crate::stage::{tool, Stage};
 use crate::traffic::Running;
@@ -38,16 +38,16 @@ variant = [{ name = "cost", control = "cubic" }]
 "#;
 
 /// What is compared.
-struct Kind {
-    name: &'static str,
-    control: &'static str,
+pub(super) struct Kind {
+    pub name: &'static str,
+    pub control: &'static str,
     wire: Wire,
     /// Of a segment that the sender hands to its device; 0 leaves it alone.
     gso_max_segs: u32,
 }
 
 impl Kind {
-    const fn plain(name: &'static str, control: &'static str, gso_max_segs: u32) -> Self {
+    pub const fn plain(name: &'static str, control: &'static str, gso_max_segs: u32) -> Self {
         Self {
             name,
             control,
@@ -56,12 +56,20 @@ impl Kind {
         }
     }
 
-    const fn xcp(name: &'static str, wire: Wire) -> Self {
+    pub const fn xcp(name: &'static str, wire: Wire) -> Self {
         Self {
             name,
             control: "xcp",
             wire,
             gso_max_segs: 0,
+        }
+    }
+
+    fn variant(&self, network: &Experiment) -> Variant {
+        Variant {
+            control: self.control.into(),
+            wire: self.wire,
+            ..network.variants[0].clone()
         }
     }
 }
@@ -90,12 +98,24 @@ pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
 }
 
 fn of(kind: &Kind) -> Result<f64> {
-    let mut network: Experiment = toml::from_str(NETWORK)
-        .map_err(|e| Error::new("network of the bench", e.to_string(), "report this"))?;
-    let variant = &mut network.variants[0];
-    variant.control = kind.control.into();
-    variant.wire = kind.wire;
-    let variant = network.variants[0].clone();
+    with_routers(kind, |stage| {
+        if kind.gso_max_segs > 0 {
+            let batch = format!("link set dev s-r gso_max_segs {}\n", kind.gso_max_segs);
+            stage.within("s", || tool("ip", &["-batch", "-"], &batch))??;
+        }
+        spare::beside(|spare| instructions_per_mb(kind, stage, spare))
+    })
+}
+
+pub(super) fn network() -> Result<Experiment> {
+    toml::from_str(NETWORK)
+        .map_err(|e| Error::new("network of the bench", e.to_string(), "report this"))
+}
+
+/// The network, with routers in both directions and the host programs on.
+pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Stage) -> Result<T>) -> Result<T> {
+    let network = network()?;
+    let variant = kind.variant(&network);
     let _host = HostOn::new(&network, &variant)?;
     let stage = Stage::build(&network, &variant, "")?;
     for device in ["r-d", "r-s"] {
@@ -105,32 +125,32 @@ fn of(kind: &Kind) -> Result<f64> {
         };
         stage.within("r", || router::add(device, options))??;
     }
-    if kind.gso_max_segs > 0 {
-        let batch = format!("link set dev s-r gso_max_segs {}\n", kind.gso_max_segs);
-        stage.within("s", || tool("ip", &["-batch", "-"], &batch))??;
-    }
-    let cost = spare::beside(|spare| {
-        let flow = Running::start(&network, &stage, 0, &variant, Duration::ZERO)?;
-        let mut flows = [Some(flow)];
-        serve_for(&mut flows, WARM_UP)?;
-        let (mark, before) = (spare.mark(), received(&mut flows));
-        serve_for(&mut flows, COUNTED)?;
-        let bytes = received(&mut flows) - before;
-        let used = spare.used_since(mark);
-        let control = flows[0].as_mut().map(Running::control).unwrap_or_default();
-        if control != kind.control || bytes == 0 {
-            return Err(Error::new(
-                kind.name,
-                format!("{bytes} bytes arrived, by the congestion control {control}"),
-                "report this",
-            ));
-        }
-        Ok(used / (bytes as f64 / MB))
-    });
+    let result = work(&stage);
     for device in ["r-d", "r-s"] {
         stage.within("r", || router::del(device))??;
     }
-    cost
+    result
+}
+
+fn instructions_per_mb(kind: &Kind, stage: &Stage, spare: &spare::Spare) -> Result<f64> {
+    let network = network()?;
+    let variant = kind.variant(&network);
+    let flow = Running::start(&network, stage, 0, &variant, Duration::ZERO)?;
+    let mut flows = [Some(flow)];
+    serve_for(&mut flows, WARM_UP)?;
+    let (mark, before) = (spare.mark(), received(&mut flows));
+    serve_for(&mut flows, COUNTED)?;
+    let bytes = received(&mut flows) - before;
+    let used = spare.used_since(mark);
+    let control = flows[0].as_mut().map(Running::control).unwrap_or_default();
+    if control != kind.control || bytes == 0 {
+        return Err(Error::new(
+            kind.name,
+            format!("{bytes} bytes arrived, by the congestion control {control}"),
+            "report this",
+        ));
+    }
+    Ok(used / (bytes as f64 / MB))
 }
 
 fn serve_for(flows: &mut [Option<Running>], time: Duration) -> Result<()> {

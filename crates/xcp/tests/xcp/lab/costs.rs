@@ -24,7 +24,7 @@ fn nothing_costs_more_instructions_than_its_limit() {
     let ran = lab(&["bench", "--kernel", "6.18"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let bills = ran.json();
-    let [router, qdisc, hosts] = &bills.as_array().unwrap()[..] else {
+    let [router, qdisc, hosts, connections] = &bills.as_array().unwrap()[..] else {
         panic!("{bills}")
     };
     let (empty, forward) = (
@@ -44,4 +44,9 @@ fn nothing_costs_more_instructions_than_its_limit() {
         "{hosts}"
     );
     assert_eq!(hosts["costs"].as_array().unwrap().len(), 7);
+    assert!(
+        instructions(connections, "option") > instructions(connections, "cubic"),
+        "{connections}"
+    );
+    assert_eq!(connections["costs"].as_array().unwrap().len(), 5);
 }
