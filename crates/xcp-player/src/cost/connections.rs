@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
 
-use super::hosts::{network, with_routers, Kind};
+use super::hosts::{network, of_each, with_routers, Kind};
 use super::{spare, Cost};
 use crate::experiment::Socket;
 use crate::stage::address;
@@ -28,14 +28,7 @@ const KINDS: [Kind; 5] = [
 ];
 
 pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
-    let mut costs: Vec<Cost> = Vec::new();
-    for (i, kind) in KINDS.iter().enumerate() {
-        let instructions = of(kind)?;
-        let cubic = costs.first().map_or(instructions, |c| c.instructions);
-        costs.push(Cost::new(kind.name, instructions, cubic));
-        progress((i + 1) as f64 / KINDS.len() as f64);
-    }
-    Ok(costs)
+    of_each(&KINDS, of, progress)
 }
 
 fn of(kind: &Kind) -> Result<f64> {

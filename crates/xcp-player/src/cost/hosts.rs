@@ -87,12 +87,21 @@ const KINDS: [Kind; 7] = [
 ];
 
 pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
+    of_each(&KINDS, of, progress)
+}
+
+/// Counts each kind; the first is what the others are compared with.
+pub(super) fn of_each(
+    kinds: &[Kind],
+    of: fn(&Kind) -> Result<f64>,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Cost>> {
     let mut costs: Vec<Cost> = Vec::new();
-    for (i, kind) in KINDS.iter().enumerate() {
+    for (i, kind) in kinds.iter().enumerate() {
         let instructions = of(kind)?;
-        let cubic = costs.first().map_or(instructions, |c| c.instructions);
-        costs.push(Cost::new(kind.name, instructions, cubic));
-        progress((i + 1) as f64 / KINDS.len() as f64);
+        let first = costs.first().map_or(instructions, |c| c.instructions);
+        costs.push(Cost::new(kind.name, instructions, first));
+        progress((i + 1) as f64 / kinds.len() as f64);
     }
     Ok(costs)
 }
