@@ -93,10 +93,7 @@ struct xcp_sender {
 #define XCP_RTT_BASE_US 5000000
 /* Linux's least timeout, beyond the RTT */
 #define XCP_TIMEOUT_NS 200000000
-/*
- * Ticks: 3.9 ms. With less, 20 Mb/s behind a token bucket are used to 0.91
- * (small-rtt).
- */
+/* ticks: 3.9 ms, in which a link of 20 Mb/s sends 6 packets (small-rtt) */
 #define XCP_RTT_MIN (XCP_TICKS_PER_SEC >> 8)
 /* one packet in 125 ms, as ticks: fewer would tell routers too little */
 #define XCP_X_MAX_SHIFT (XCP_TICK_SHIFT - 3)

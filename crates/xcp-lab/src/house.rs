@@ -69,6 +69,8 @@ const HOUSE: &[(&str, &str)] = house![
     "two-way",
     "small-buffer",
     "smaller-buffer",
+    "small-rtt",
+    "small-rtt-unshaped",
     "many-flows",
     "long-rtt",
     "short-flows",
