@@ -6,7 +6,7 @@
  *
  *   1. takes an RTT sample: that of the packet sent last of those that have
  *      been acknowledged. RTT is half the sample and half the RTT before; base
- *      RTT is the least sample of the last 5 to 10 s
+ *      RTT is the least sample since the path has become longer
  *   2. moves the window by the feedback that option.bpf.c or device.bpf.c has
  *      left in the socket's storage
  *   3. lets TCP pace at the window / the mean of base RTT and RTT. snd_cwnd is
@@ -72,7 +72,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	if (!sample_us)
 		return;
 	sample = xcp_ns_to_ticks((__u64)sample_us * 1000);
-	xcp_sender_rtt(&s->sender, sample, alone, tp->tcp_mstamp);
+	xcp_sender_rtt(&s->sender, sample, alone);
 	xcp_loss_on_rtt(&s->loss, sample);
 }
 

@@ -376,8 +376,7 @@ static __always_inline void begin_sender(struct bpf_sock_ops *skops,
 	if (!srtt)
 		return;
 	s->sender.wire_B = mss + XCP_TCP_HEADER_LEN + IPV4_LEN;
-	xcp_sender_rtt(&s->sender, xcp_ns_to_ticks((__u64)srtt * 125), false,
-		       bpf_ktime_get_ns() / 1000);
+	xcp_sender_rtt(&s->sender, xcp_ns_to_ticks((__u64)srtt * 125), false);
 	xcp_sender_reset(&s->sender, cwnd);
 	s->sender.limit_B = s->sender.cwnd_B;
 	xcp_sender_update(&s->sender);

@@ -72,9 +72,9 @@ static __u64 see(const struct net_device *dev, __u64 now)
 			xcp_min(link.other.other_min_backlog_B, other_B);
 	}
 	xcp_capacity_look(seen, now, seen->sent_B, backlog_B + other_B);
-	link.fell =
-		config.measure && xcp_capacity_fell(&link.state.capacity, seen,
-						    link.state.interval_ns);
+	link.fell = config.measure &&
+		    xcp_capacity_changed(&link.state.capacity, seen,
+					 link.state.interval_ns);
 	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
 	return backlog_B;
 }

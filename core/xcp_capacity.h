@@ -31,18 +31,23 @@
  * A device that never holds packets back is never busy: L would grow with what
  * the senders send, without end. So neither L nor what left counts beyond M.
  *
- * Fallen: in a quarter of d without a rest, and 12 KB, less than 3/4 of L left.
- * The control interval ends at once, and that is L.
+ * Fallen and risen: a control interval ends at once if a quarter of it proves L
+ * wrong. Where few packets have left, one more or less may have been counted at
+ * either end of the time, so L is compared with the bounds of the true rate:
+ *   fallen  busy, and (bytes + 2 packets) / time < 3/4 L. L is then the rate
+ *           that was measured, or that bound if fewer than 12 KB have left
+ *   risen   free, and (bytes - 2 packets) / time > 5/4 L. The state is GROWING
  */
 #ifndef XCP_CAPACITY_H
 #define XCP_CAPACITY_H
 
 #include "xcp_fixed.h"
 
-/* Fewer bytes tell nothing; a second tells, however few. */
+/* Fewer bytes only bound a rate; a second tells, however few. */
 #define XCP_CAPACITY_MIN_B 12000
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
+#define XCP_CAPACITY_TWO_PACKETS_B 3000
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* Where nothing is known: 10 packets in an initial interval. */
 #define XCP_CAPACITY_FIRST_BPS 75000
@@ -104,12 +109,37 @@ XCP_INLINE uint64_t xcp_capacity_fell(const struct xcp_capacity *c,
 		i->sent_B - (rested ? i->free_sent_B : c->seen_sent_B);
 	uint64_t busy_ns =
 		xcp_excess(i->now_ns, rested ? i->free_ns : c->seen_ns);
-	uint64_t left_Bps;
+	uint64_t most_Bps;
 
-	if (!i->backlog_B || sent_B < XCP_CAPACITY_MIN_B || busy_ns < d_ns / 4)
+	if (!i->backlog_B || busy_ns < d_ns / 4 || !busy_ns)
 		return 0;
-	left_Bps = xcp_rate(sent_B, busy_ns);
-	return left_Bps < c->link_Bps - c->link_Bps / 4 ? left_Bps : 0;
+	most_Bps = xcp_rate(sent_B + XCP_CAPACITY_TWO_PACKETS_B, busy_ns);
+	if (most_Bps >= c->link_Bps - c->link_Bps / 4)
+		return 0;
+	return sent_B < XCP_CAPACITY_MIN_B
+		       ? most_Bps
+		       : xcp_max(xcp_rate(sent_B, busy_ns), 1);
+}
+
+/* Has a link carried far more than L since it was last measured? */
+XCP_INLINE bool xcp_capacity_rose(const struct xcp_capacity *c,
+				  const struct xcp_capacity_interval *i,
+				  uint64_t d_ns)
+{
+	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
+	uint64_t least_B = xcp_excess(i->sent_B - c->seen_sent_B,
+				      XCP_CAPACITY_TWO_PACKETS_B);
+
+	return c->seen_ns && elapsed_ns && elapsed_ns >= d_ns / 4 && least_B &&
+	       xcp_rate(least_B, elapsed_ns) > c->link_Bps + c->link_Bps / 4;
+}
+
+/* Is L proved wrong? */
+XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
+				     const struct xcp_capacity_interval *i,
+				     uint64_t d_ns)
+{
+	return xcp_capacity_fell(c, i, d_ns) || xcp_capacity_rose(c, i, d_ns);
 }
 
 /* L of a link that was busy. */
@@ -122,7 +152,7 @@ XCP_INLINE void xcp_capacity_known(struct xcp_capacity *c, uint64_t link_Bps)
 
 /* L of a link that is free, if it carried what L had been raised to. */
 XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
-				   uint64_t d_ns)
+				   uint64_t d_ns, bool rose)
 {
 	uint64_t least_Bps = c->link_Bps - c->link_Bps / 64;
 
@@ -132,7 +162,7 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 		least_Bps = c->tried_Bps + c->tried_Bps / 2;
 	if (c->left_Bps < least_Bps)
 		return;
-	if (c->state == XCP_LINK_KNOWN) {
+	if (c->state == XCP_LINK_KNOWN && !rose) {
 		c->state = XCP_LINK_TRIED;
 		c->tried_Bps = xcp_max(c->left_Bps, c->link_Bps);
 		c->step_Bps = xcp_min(c->tried_Bps / 8,
@@ -163,6 +193,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	uint64_t sent_B = i->sent_B - c->seen_sent_B;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
 	uint64_t fell_Bps = xcp_capacity_fell(c, i, d_ns);
+	bool rose = xcp_capacity_rose(c, i, d_ns);
 	bool first = !c->seen_ns, busy;
 
 	most_Bps = xcp_min(most_Bps ? most_Bps : XCP_CAPACITY_MAX_BPS,
@@ -174,7 +205,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
 	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
 	if (!first && sent_B < XCP_CAPACITY_MIN_B &&
-	    elapsed_ns < XCP_NSEC_PER_SEC)
+	    elapsed_ns < XCP_NSEC_PER_SEC && !fell_Bps && !rose)
 		return;
 	busy = c->min_backlog_B || fell_Bps;
 	c->seen_ns = i->now_ns;
@@ -190,7 +221,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	if (busy)
 		xcp_capacity_known(c, xcp_max(c->left_Bps, 1));
 	else
-		xcp_capacity_raise(c, most_Bps, d_ns);
+		xcp_capacity_raise(c, most_Bps, d_ns, rose);
 }
 
 /* e of a link. */

@@ -13,10 +13,7 @@
  *   waited > explained      waited = least RTT of the round - base, if that is
  *                           more than base / 4 and 1 ms. The base is the least
  *                           RTT ever seen, plus 1/4096 of it per round, as
- *                           paths change. (The sender's own base RTT, that of 5
- *                           to 10 s, takes a queue that others keep up for the
- *                           path: CUBIC's queue of one bandwidth-delay product
- *                           never empties.)
+ *                           paths change
  *                           A queue that XCP's routers see makes them take
  *                           back F = -beta Q / d, so what they have taken off
  *                           this window in the round explains a wait of
@@ -247,6 +244,9 @@ XCP_INLINE bool xcp_loss_queued(const struct xcp_loss *l,
 	uint64_t taken_B =
 		xcp_min(xcp_excess(l->taken_B, l->given_B), s->cwnd_B);
 
+	/* routers have taken what there was */
+	if (s->cwnd_B <= s->wire_B)
+		return false;
 	/* both in 1/256; windows are below 2^47 B, times below 2^34 ticks */
 	return (xcp_loss_waited(l, s) << 8) / xcp_max(s->rtt, 1) >
 	       (taken_B << 8) * XCP_LOSS_EXPLAINED / xcp_max(s->cwnd_B, 1);
@@ -343,8 +343,7 @@ XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
 			    ? (uint8_t)xcp_min(l->lifted + 1U, UINT8_MAX)
 			    : 0;
 	if (l->lifted >= XCP_LOSS_RUN)
-		s->rtt_base = s->rtt_least =
-			xcp_max(l->rtt ? l->rtt : s->rtt, XCP_RTT_MIN);
+		s->rtt_base = xcp_max(l->rtt ? l->rtt : s->rtt, XCP_RTT_MIN);
 	congested = xcp_loss_congested(l, s);
 	l->clean = xcp_loss_next(l->clean);
 	if (congested || queued)

@@ -20,8 +20,13 @@
  * it as slow as TCP's, a link that slows down would be told of windows that it
  * has long let go. Feedback comes back a queue later than it was given; what
  * it changes in a window must not grow with that queue. So it is taken by the
- * path's base RTT, the least of the last 5 to 10 s, or since the path has
- * become longer (core/xcp_loss.h).
+ * path's base RTT, the least RTT since the path has become longer
+ * (core/xcp_loss.h), plus 1/4096 of it per round.
+ *
+ * A link that has stopped makes the RTT many times as long, and the first ACK
+ * after that is of a path that is short again: a sample of less than half the
+ * RTT is the RTT. Pacing keeps no packet back for longer than 125 ms: its rate
+ * is of an RTT that may be over, and TCP's timer does not look again.
  *
  * Pacing follows the RTT by half only. A rate of cwnd / RTT would swing, for it
  * falls when the queue of an RTT ago was long, and rises when that is gone
@@ -75,8 +80,6 @@ struct xcp_sender {
 	uint64_t used_B; /* in an RTT, of late */
 	uint64_t rtt; /* ticks, XCP_RTT_MIN or more, 0 = unknown */
 	uint64_t rtt_base; /* ticks */
-	uint64_t rtt_least; /* ticks, since least_us */
-	uint64_t least_us;
 	/* derived by xcp_sender_update */
 	uint64_t window_B;
 	uint64_t x; /* ticks */
@@ -90,13 +93,16 @@ struct xcp_sender {
 
 #define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
 #define XCP_CWND_MAX_B (1ULL << 46)
-#define XCP_RTT_BASE_US 5000000
 /* Linux's least timeout, beyond the RTT */
 #define XCP_TIMEOUT_NS 200000000
 /* ticks: 3.9 ms, in which a link of 20 Mb/s sends 6 packets (small-rtt) */
 #define XCP_RTT_MIN (XCP_TICKS_PER_SEC >> 8)
 /* one packet in 125 ms, as ticks: fewer would tell routers too little */
 #define XCP_X_MAX_SHIFT (XCP_TICK_SHIFT - 3)
+/* as bytes per second: one packet in 125 ms */
+#define XCP_PACED_MIN_SHIFT 3
+/* of the base RTT, a round: paths become longer */
+#define XCP_RTT_BASE_PARTS 4096
 /* the initial window (RFC 6928) */
 #define XCP_INITIAL_PACKETS 10
 /* a window of half of them, of which half may wait at a bottleneck */
@@ -124,22 +130,14 @@ XCP_INLINE uint64_t xcp_sender_cut(const struct xcp_sender *s, uint64_t to_B)
  * A sample of the RTT; `alone`: of a packet that was alone in flight.
  */
 XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
-			       bool alone, uint64_t now_us)
+			       bool alone)
 {
 	sample = xcp_max(sample, XCP_RTT_MIN);
 	if (alone && s->rtt && s->cwnd_B < s->wire_B)
 		sample = xcp_min(sample, s->rtt);
-	s->rtt = s->rtt ? (s->rtt + sample + 1) / 2 : sample;
-	if (!s->rtt_base) {
-		s->rtt_base = s->rtt_least = sample;
-		s->least_us = now_us;
-	} else if (now_us - s->least_us > XCP_RTT_BASE_US) {
-		s->rtt_base = xcp_min(s->rtt_least, sample);
-		s->rtt_least = sample;
-		s->least_us = now_us;
-	}
-	s->rtt_least = xcp_min(s->rtt_least, sample);
-	s->rtt_base = xcp_min(s->rtt_base, sample);
+	s->rtt = s->rtt >= 2 * sample || !s->rtt ? sample
+						 : (s->rtt + sample + 1) / 2;
+	s->rtt_base = s->rtt_base ? xcp_min(s->rtt_base, sample) : sample;
 }
 
 /* Derives X, the request and the pacing rate after any input has changed. */
@@ -167,6 +165,8 @@ XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 	s->pacing_Bps = xcp_num_fixed(
 		xcp_num_div(xcp_num_scaled(s->cwnd_B, XCP_TICK_SHIFT), paced),
 		0, XCP_CWND_MAX_B);
+	s->pacing_Bps = xcp_max(s->pacing_Bps,
+				(uint64_t)s->wire_B << XCP_PACED_MIN_SHIFT);
 	spare_B = s->ends ? s->window_B : xcp_excess(s->limit_B, s->window_B);
 	s->request_Bps = 0;
 	if (!spare_B)
@@ -257,6 +257,7 @@ XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B,
 {
 	uint64_t most_B = (uint64_t)XCP_INITIAL_PACKETS * s->wire_B;
 
+	s->rtt_base += s->rtt_base / XCP_RTT_BASE_PARTS;
 	s->used_B -= s->used_B / XCP_FORGOTTEN_PARTS;
 	s->used_B = xcp_max(s->used_B, xcp_min(used_B, XCP_CWND_MAX_B));
 	most_B = xcp_max(most_B, s->used_B);

@@ -143,10 +143,10 @@ EXPORT(void, capacity_look, struct xcp_capacity_interval *i, uint64_t now_ns,
 	xcp_capacity_look(i, now_ns, sent_B, backlog_B);
 }
 
-EXPORT(bool, router_fell, const struct xcp_router_state *s,
+EXPORT(bool, router_link_changed, const struct xcp_router_state *s,
        const struct xcp_capacity_interval *seen)
 {
-	return xcp_capacity_fell(&s->capacity, seen, s->interval_ns);
+	return xcp_capacity_changed(&s->capacity, seen, s->interval_ns);
 }
 
 EXPORT(uint32_t, flows_gamma, const struct xcp_flows *f, bool published)
@@ -478,10 +478,9 @@ EXPORT(uint64_t, sender_next_x, struct xcp_sender *s)
 	return xcp_sender_next_x(s);
 }
 
-EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, bool alone,
-       uint64_t now_us)
+EXPORT(void, sender_rtt, struct xcp_sender *s, uint64_t sample, bool alone)
 {
-	xcp_sender_rtt(s, sample, alone, now_us);
+	xcp_sender_rtt(s, sample, alone);
 }
 
 EXPORT(uint64_t, sender_rtt_told, const struct xcp_sender *s)

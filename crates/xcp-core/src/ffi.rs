@@ -64,7 +64,7 @@ extern "C" {
         law: *mut Law,
     ) -> bool;
     pub(crate) fn xcp_core_capacity_look(i: *mut Seen, now_ns: u64, sent_B: u64, backlog_B: u64);
-    pub(crate) fn xcp_core_router_fell(s: *const State, seen: *const Seen) -> bool;
+    pub(crate) fn xcp_core_router_link_changed(s: *const State, seen: *const Seen) -> bool;
     pub(crate) fn xcp_core_router_capacity(
         s: *mut State,
         params: *const Params,
@@ -186,7 +186,7 @@ extern "C" {
 
     pub(crate) fn xcp_core_sender_update(s: *mut Sender);
     pub(crate) fn xcp_core_sender_next_x(s: *mut Sender) -> u64;
-    pub(crate) fn xcp_core_sender_rtt(s: *mut Sender, sample: u64, alone: bool, now_us: u64);
+    pub(crate) fn xcp_core_sender_rtt(s: *mut Sender, sample: u64, alone: bool);
     pub(crate) fn xcp_core_sender_rtt_told(s: *const Sender) -> u64;
     pub(crate) fn xcp_core_sender_feedback(s: *mut Sender, fb_Bps: i64);
     pub(crate) fn xcp_core_sender_reset(s: *mut Sender, packets: u64);

@@ -354,11 +354,11 @@ impl Router {
         self.end(now_ns, None, None, None)
     }
 
-    /// Whether the link carries far less than it did: then the interval ends.
+    /// Whether the link carries far less or far more than it did: then the interval ends.
     #[must_use]
-    pub fn link_fell(&self, seen: &Seen) -> bool {
+    pub fn link_changed(&self, seen: &Seen) -> bool {
         // SAFETY: records of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_router_fell(&self.state, seen) }
+        unsafe { ffi::xcp_core_router_link_changed(&self.state, seen) }
     }
 
     /// The same on a link whose capacity is measured.

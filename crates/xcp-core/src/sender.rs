@@ -22,8 +22,6 @@ pub struct Sender {
     pub rtt: u64,
     /// Base RTT, by which feedback is taken, ticks.
     pub rtt_base: u64,
-    rtt_least: u64,
-    least_us: u64,
     /// Derived: min(cwnd, limit), B.
     pub window_B: u64,
     /// Derived: X, ticks.
@@ -58,8 +56,6 @@ impl Sender {
             used_B: 0,
             rtt,
             rtt_base: rtt,
-            rtt_least: rtt,
-            least_us: 0,
             window_B: 0,
             x: 0,
             x_rem: 0,
@@ -95,9 +91,9 @@ impl Sender {
     }
 
     /// A sample of the RTT, ticks; `alone`: of a packet that was alone in flight.
-    pub fn rtt_sample(&mut self, sample: u64, alone: bool, now_us: u64) {
+    pub fn rtt_sample(&mut self, sample: u64, alone: bool) {
         // SAFETY: a record of the right layout, borrowed for the call.
-        unsafe { ffi::xcp_core_sender_rtt(self, sample, alone, now_us) }
+        unsafe { ffi::xcp_core_sender_rtt(self, sample, alone) }
     }
 
     /// The RTT for the header, ticks.

@@ -114,8 +114,8 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	link.seen.sent_B += 1000;
 	xcp_capacity_look(&link.seen, now, link.seen.sent_B, 0);
 	link.fell = config.measure &&
-		    xcp_capacity_fell(&link.state.capacity, &link.seen,
-				      link.state.interval_ns);
+		    xcp_capacity_changed(&link.state.capacity, &link.seen,
+					 link.state.interval_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return 0;
 }

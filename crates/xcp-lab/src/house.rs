@@ -77,6 +77,7 @@ const HOUSE: &[(&str, &str)] = house![
     "varying",
     "varying-trace",
     "varying-jumps",
+    "stops",
     "brief",
     "brief-halfduplex",
     "brief-hidden-hop",

@@ -106,8 +106,9 @@ fn a_busy_link_carries_what_left() {
         link.interval(125_000, 250_000, 3_000, 0) as f64,
         1_250_000.0,
     );
-    // too few bytes to tell
-    assert_near(link.interval(6_000, 6_000, 3_000, 0) as f64, 1_250_000.0);
+    // few bytes bound it: those and two packets
+    link.interval(6_000, 6_000, 3_000, 0);
+    assert_near(link.router.link_Bps() as f64, 90_000.0);
 }
 
 #[test]
@@ -211,19 +212,48 @@ fn a_link_that_carries_far_less_ends_the_interval() {
         free_ns: link.now_ns + free_ns,
         free_sent_B: link.sent_B + free_left_B,
     };
-    let fell = |seen| link.router.link_fell(&seen);
+    let fell = |seen| link.router.link_changed(&seen);
     // 15 kB in 50 ms, 10 ms after the interval's begin
     assert!(fell(seen(60_000_000, 27_500, 10_000_000, 12_500)));
     // 60 kB
     assert!(!fell(seen(60_000_000, 72_500, 10_000_000, 12_500)));
-    // too few bytes, too short a time, a rest just now
-    assert!(!fell(seen(60_000_000, 23_500, 10_000_000, 12_500)));
-    assert!(!fell(seen(30_000_000, 27_500, 10_000_000, 12_500)));
+    // nothing in 30 ms, no more than two packets were on their way
+    assert!(fell(seen(40_000_000, 12_500, 10_000_000, 12_500)));
+    // too short a time, a rest just now
+    assert!(!fell(seen(30_000_000, 12_500, 10_000_000, 12_500)));
     assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
     assert!(!fell(Seen {
         backlog_B: 0,
         ..seen(60_000_000, 27_500, 10_000_000, 12_500)
     }));
+}
+
+#[test]
+fn a_link_that_carries_far_more_ends_the_interval_and_grows() {
+    let mut link = Link::new(0);
+    // two packets in a second: it has stopped
+    for _ in 0..20 {
+        link.interval(1_500, 300, 1_500, 0);
+    }
+    let stopped_Bps = link.router.link_Bps();
+    assert!(stopped_Bps < 10_000, "{stopped_Bps}");
+    let seen = |after_ns, left_B| Seen {
+        now_ns: link.now_ns + after_ns,
+        sent_B: link.sent_B + left_B,
+        backlog_B: 0,
+        min_backlog_B: 0,
+        free_ns: link.now_ns + after_ns,
+        free_sent_B: link.sent_B + left_B,
+    };
+    // two packets may have been under way
+    assert!(!link.router.link_changed(&seen(50_000_000, 2_000)));
+    assert!(link.router.link_changed(&seen(50_000_000, 12_000)));
+    link.interval(12_000, 12_000, 0, 0);
+    let found_Bps = link.router.link_Bps();
+    assert!(
+        found_Bps > 2 * stopped_Bps,
+        "{found_Bps} after {stopped_Bps}"
+    );
 }
 
 #[test]

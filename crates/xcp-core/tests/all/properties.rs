@@ -769,7 +769,7 @@ proptest! {
     /// Any feedback, of 44 bits or saturated to that, leaves a window of at
     /// least a packet, or one in 125 ms, and no more than is allowed. It halves
     /// or doubles a window below one packet at most. Pacing is the window by
-    /// the RTT; X is of what can really be sent, and never above the RTT that
+    /// the RTT, at least a packet in 125 ms; X is of what can really be sent, and never above the RTT that
     /// the header tells; the request is what the limit leaves, spread over the
     /// packets of an RTT.
     #[test]
@@ -805,7 +805,8 @@ proptest! {
             prop_assert_eq!(sender.packets(), sender.cwnd_B.div_ceil(u64::from(wire_B)));
             if rtt > 0 {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
-                let pace = pace.min(Sender::CWND_MAX_B as f64);
+                // no packet is kept back for longer than 125 ms
+                let pace = pace.max(8.0 * f64::from(wire_B)).min(Sender::CWND_MAX_B as f64);
                 near("pacing", sender.pacing_Bps as f64, pace, pace * 1e-6 + 1.0)?;
                 let window_B = sender.cwnd_B.min(limit_B).max(least_B);
                 let x = rtt * u64::from(wire_B) / window_B;
@@ -839,13 +840,13 @@ proptest! {
     ) {
         let least = Sender::RTT_MIN;
         let mut sender = Sender::new(1_500, packets, u64::MAX >> 18, 0);
-        sender.rtt_sample((short * TICK) as u64, false, 1);
+        sender.rtt_sample((short * TICK) as u64, false);
         prop_assert_eq!((sender.rtt, sender.rtt_base), (least, least));
         if packets == 0 {
             sender.cwnd_B = 100;
         }
         sender.update();
-        sender.rtt_sample((late * TICK) as u64, alone, 2);
+        sender.rtt_sample((late * TICK) as u64, alone);
         let lifted = packets > 0 || !alone;
         prop_assert_eq!(sender.rtt > least, lifted, "{} from {}", sender.rtt, least);
     }
@@ -1112,7 +1113,7 @@ fn a_queue_slows_pacing_by_half() {
     let mut sender = Sender::new(1_500, 400, 1 << 40, base);
     assert_eq!((sender.x, sender.pacing_Bps), (base / 400, 1_200_000));
     for _ in 0..40 {
-        sender.rtt_sample(3 * base, false, 1);
+        sender.rtt_sample(3 * base, false);
     }
     sender.update();
     assert_eq!((sender.rtt, sender.rtt_base), (3 * base, base));

@@ -125,7 +125,7 @@ impl Flow {
         let rtt = ns_to_ticks(((now_s - packet.sent_s) * 1e9) as u64);
         self.in_flight -= 1;
         self.acked += 1;
-        self.sender.rtt_sample(rtt, false, (now_s * 1e6) as u64);
+        self.sender.rtt_sample(rtt, false);
         self.sender.feedback(packet.delta.into());
         self.sender.update();
     }
@@ -211,8 +211,8 @@ pub fn run(what: &Loop) -> Outcome {
                 if router.queue_due(now_ns) {
                     router.queue_end(backlog_B, now_ns);
                 }
-                let fell = what.measure && router.link_fell(&seen);
-                if fell || router.too_long(now_ns) || router.interval_due(now_ns) {
+                let changed = what.measure && router.link_changed(&seen);
+                if changed || router.too_long(now_ns) || router.interval_due(now_ns) {
                     if what.measure {
                         router.interval_end_seen(now_ns, &seen);
                     } else {
