@@ -123,6 +123,7 @@ static void check_ask(struct input *in)
 	uint32_t size_B = (uint32_t)draw(in) & 0xffff;
 	int64_t before = between(draw_signed(in), -most, most);
 	int64_t rest = 0, wish;
+	uint64_t told;
 	struct xcp_2005 h = xcp_2005_ask(&s, size_B, &rest, false);
 
 	CHECK(xcp_2005_value(h.feedback) >= 0 && rest >= 0);
@@ -134,8 +135,10 @@ static void check_ask(struct input *in)
 		return;
 	}
 	CHECK(h.rtt_ms && h.cwnd);
-	CHECK((uint64_t)h.rtt_ms * XCP_TICKS_PER_SEC >= s.rtt * 1000);
-	CHECK((h.rtt_ms - 1ULL) * XCP_TICKS_PER_SEC < s.rtt * 1000);
+	told = xcp_sender_rtt_told(&s);
+	CHECK(told >= s.rtt);
+	CHECK((uint64_t)h.rtt_ms * XCP_TICKS_PER_SEC >= told * 1000);
+	CHECK((h.rtt_ms - 1ULL) * XCP_TICKS_PER_SEC < told * 1000);
 	if (wish < most)
 		CHECK(xcp_2005_value(h.feedback) + rest ==
 		      between(wish + before, -most, most));
@@ -143,7 +146,10 @@ static void check_ask(struct input *in)
 	CHECK(xcp_2005_forward(&h, size_B).rtt);
 }
 
-/* The window moves by value * RTT / H_rtt packets. */
+/*
+ * The window moves by value * RTT / H_rtt packets; one that is below a packet
+ * is at most doubled.
+ */
 static void check_feedback(struct input *in)
 {
 	struct xcp_sender s = draw_sender(in);
@@ -153,14 +159,21 @@ static void check_feedback(struct input *in)
 	const __int128 unit = byte / XCP_2005_PACKET * s.wire_B;
 	__int128 before = s.cwnd_B * byte + s.cwnd_frac;
 	__int128 want = value * unit, moved, error;
-	uint64_t told =
-		((uint64_t)xcp_2005_rtt_ms(s.rtt) << XCP_TICK_SHIFT) / 1000;
+	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_rtt_told(&s))
+			 << XCP_TICK_SHIFT) /
+			1000;
+	const uint64_t least_B = xcp_sender_least(&s);
+	const bool below_a_packet = s.cwnd_B < s.wire_B;
 
 	xcp_2005_feedback(&s, value);
-	CHECK(s.cwnd_B >= s.wire_B && s.cwnd_B <= XCP_CWND_MAX_B);
-	if (s.cwnd_B == s.wire_B || s.cwnd_B == XCP_CWND_MAX_B)
+	CHECK(s.cwnd_B >= least_B && s.cwnd_B <= XCP_CWND_MAX_B);
+	if (s.cwnd_B == least_B || s.cwnd_B == XCP_CWND_MAX_B)
 		return;
 	moved = s.cwnd_B * byte + s.cwnd_frac - before;
+	if (below_a_packet) {
+		CHECK(moved < before + byte);
+		return;
+	}
 	if (s.rtt)
 		want = want * s.rtt / told;
 	error = moved < want ? want - moved : moved - want;
