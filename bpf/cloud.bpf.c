@@ -51,8 +51,9 @@ static __u64 see(const struct net_device *dev, __u64 now)
 	link.state.over_Bps =
 		xcp_cloud_over(&cloud, link.state.flows.mean, d_ns);
 	backlog_B = xcp_cloud_backlog(&cloud, capacity->link_Bps);
-	xcp_capacity_look(&link.seen, now, link.seen.sent_B, backlog_B);
-	link.fell = !!xcp_capacity_fell(capacity, &link.seen, d_ns);
+	xcp_link_look(&link.seen, now, link.seen.sent_B, backlog_B);
+	link.fell = !!xcp_link_fell(&link.seen, &capacity->seen,
+				    capacity->link_Bps, d_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return backlog_B;
 }

@@ -225,11 +225,17 @@ static __always_inline bool may_send(struct Qdisc *sch, struct discipline *d,
 				     const struct xcp_queue_config *c,
 				     __u64 now)
 {
+	__u64 look_ns;
+
 	if (!d->shaper.has_slot)
 		take_slot(d, c, now, false);
-	if (d->shaper.slot_ns <= now)
+	look_ns = d->shaper.slot_ns;
+	if (look_ns <= now)
 		return true;
-	bpf_qdisc_watchdog_schedule(sch, d->shaper.slot_ns, 0);
+	if (!c->medium)
+		look_ns = xcp_shaper_next_look(&d->shaper, &d->free_ns, now,
+					       c->rate_Bps);
+	bpf_qdisc_watchdog_schedule(sch, look_ns, 0);
 	return false;
 }
 

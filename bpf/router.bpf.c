@@ -71,7 +71,7 @@ static __u64 see(const struct net_device *dev, __u64 now)
 		link.other.other_min_backlog_B =
 			xcp_min(link.other.other_min_backlog_B, other_B);
 	}
-	xcp_capacity_look(seen, now, seen->sent_B, backlog_B + other_B);
+	xcp_link_look(seen, now, seen->sent_B, backlog_B + other_B);
 	link.fell = config.measure &&
 		    xcp_capacity_changed(&link.state.capacity, seen,
 					 link.state.interval_ns);

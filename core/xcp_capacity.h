@@ -23,31 +23,29 @@
  *
  *              left >= L - L/64            left >= tried + 3/4 s
  *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
- *    ^ ^     L += s                |     L = 2 left, up to P 4 left   ^  |   |
+ *    ^ ^     L += s                |     L = 2 left, up to P n left   ^  |   |
  *    | +------- busy: L = left ----+--------------------------------- | -+   |
  *    +--------------- L reaches P ------------------------------------+------+
  *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
+ *   n = 1 + 1 s / d, 2 for the first time: what d of too high an L lets in has
+ *       left after a second
  *
  * A device that never holds packets back is never busy: L would grow with what
  * the senders send, without end. So neither L nor what left counts beyond M.
  *
- * Fallen and risen: a control interval ends at once if a quarter of it proves L
- * wrong. Where few packets have left, one more or less may have been counted at
- * either end of the time, so L is compared with the bounds of the true rate:
- *   fallen  busy, and (bytes + 2 packets) / time < 3/4 L. L is then the rate
- *           that was measured, or that bound if fewer than 12 KB have left
- *   risen   free, and (bytes - 2 packets) / time > 5/4 L. The state is GROWING
+ * A control interval ends at once if a quarter of it proves L wrong: L is then
+ * what was measured if it has fallen, and the state is GROWING if it has risen
+ * (xcp_link_fell and xcp_link_rose).
  */
 #ifndef XCP_CAPACITY_H
 #define XCP_CAPACITY_H
 
-#include "xcp_fixed.h"
+#include "xcp_link_seen.h"
 
-/* Fewer bytes only bound a rate; a second tells, however few. */
-#define XCP_CAPACITY_MIN_B 12000
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
-#define XCP_CAPACITY_TWO_PACKETS_B 3000
+/* of what left, that L becomes at most in one interval */
+#define XCP_CAPACITY_MOST_TIMES 64
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* Where nothing is known: 10 packets in an initial interval. */
 #define XCP_CAPACITY_FIRST_BPS 75000
@@ -59,8 +57,7 @@ enum xcp_link_state {
 };
 
 struct xcp_capacity {
-	uint64_t seen_ns; /* when L was last looked at, 0: not yet */
-	uint64_t seen_sent_B;
+	struct xcp_link_mark seen; /* when L was last looked at */
 	uint64_t min_backlog_B; /* since then */
 	uint64_t link_Bps; /* L */
 	uint64_t left_Bps; /* in the last interval */
@@ -68,86 +65,16 @@ struct xcp_capacity {
 	uint64_t step_Bps; /* s */
 	uint64_t most_Bps; /* P */
 	uint32_t state; /* enum xcp_link_state */
-	uint32_t measured; /* it is L that limits C */
+	uint32_t unused;
 };
-
-/* An output link in a control interval. */
-struct xcp_capacity_interval {
-	uint64_t now_ns; /* when this was seen */
-	uint64_t sent_B; /* since the beginning of time */
-	uint64_t backlog_B;
-	uint64_t min_backlog_B; /* that a packet found */
-	uint64_t free_ns; /* when a packet last found none */
-	uint64_t free_sent_B; /* what had been sent then */
-};
-
-/* The link as a packet finds it. */
-XCP_INLINE void xcp_capacity_look(struct xcp_capacity_interval *i,
-				  uint64_t now_ns, uint64_t sent_B,
-				  uint64_t backlog_B)
-{
-	i->now_ns = now_ns;
-	i->sent_B = sent_B;
-	i->backlog_B = backlog_B;
-	i->min_backlog_B = xcp_min(i->min_backlog_B, backlog_B);
-	if (!backlog_B) {
-		i->free_ns = now_ns;
-		i->free_sent_B = sent_B;
-	}
-}
-
-/*
- * L, if the link carries far less than it did, seen since it was last free or
- * measured; else 0, as long as nothing was measured too.
- */
-XCP_INLINE uint64_t xcp_capacity_fell(const struct xcp_capacity *c,
-				      const struct xcp_capacity_interval *i,
-				      uint64_t d_ns)
-{
-	bool rested = i->free_ns > c->seen_ns;
-	uint64_t sent_B =
-		i->sent_B - (rested ? i->free_sent_B : c->seen_sent_B);
-	uint64_t busy_ns =
-		xcp_excess(i->now_ns, rested ? i->free_ns : c->seen_ns);
-	uint64_t most_Bps;
-
-	if (!i->backlog_B || busy_ns < d_ns / 4 || !busy_ns)
-		return 0;
-	most_Bps = xcp_rate(sent_B + XCP_CAPACITY_TWO_PACKETS_B, busy_ns);
-	if (most_Bps >= c->link_Bps - c->link_Bps / 4)
-		return 0;
-	return sent_B < XCP_CAPACITY_MIN_B
-		       ? most_Bps
-		       : xcp_max(xcp_rate(sent_B, busy_ns), 1);
-}
-
-/* Has a link carried far more than L since it was last measured? */
-XCP_INLINE bool xcp_capacity_rose(const struct xcp_capacity *c,
-				  const struct xcp_capacity_interval *i,
-				  uint64_t d_ns)
-{
-	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
-	uint64_t least_B = xcp_excess(i->sent_B - c->seen_sent_B,
-				      XCP_CAPACITY_TWO_PACKETS_B);
-
-	return c->seen_ns && elapsed_ns && elapsed_ns >= d_ns / 4 && least_B &&
-	       xcp_rate(least_B, elapsed_ns) > c->link_Bps + c->link_Bps / 4;
-}
 
 /* Is L proved wrong? */
 XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
 				     uint64_t d_ns)
 {
-	return xcp_capacity_fell(c, i, d_ns) || xcp_capacity_rose(c, i, d_ns);
-}
-
-/* L of a link that was busy. */
-XCP_INLINE void xcp_capacity_known(struct xcp_capacity *c, uint64_t link_Bps)
-{
-	c->state = XCP_LINK_KNOWN;
-	c->link_Bps = link_Bps;
-	c->most_Bps = xcp_max(c->most_Bps, link_Bps);
+	return xcp_link_fell(i, &c->seen, c->link_Bps, d_ns) ||
+	       xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
 }
 
 /* L of a link that is free, if it carried what L had been raised to. */
@@ -155,6 +82,8 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 				   uint64_t d_ns, bool rose)
 {
 	uint64_t least_Bps = c->link_Bps - c->link_Bps / 64;
+	uint64_t times = 1 + xcp_min(XCP_NSEC_PER_SEC / xcp_max(d_ns, 1),
+				     XCP_CAPACITY_MOST_TIMES);
 
 	if (c->state == XCP_LINK_TRIED)
 		least_Bps = c->tried_Bps + c->step_Bps * 3 / 4;
@@ -169,10 +98,13 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 				      xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
 		c->link_Bps = c->tried_Bps + c->step_Bps;
 	} else {
+		if (c->state == XCP_LINK_KNOWN)
+			times = 2;
 		c->state = XCP_LINK_GROWING;
 		c->tried_Bps = c->left_Bps;
-		c->link_Bps = xcp_max(xcp_max(c->link_Bps, 2 * c->left_Bps),
-				      xcp_min(4 * c->left_Bps, c->most_Bps));
+		c->link_Bps =
+			xcp_max(xcp_max(c->link_Bps, 2 * c->left_Bps),
+				xcp_min(times * c->left_Bps, c->most_Bps));
 		if (c->most_Bps > c->left_Bps && c->link_Bps >= c->most_Bps) {
 			c->link_Bps = c->most_Bps;
 			c->state = XCP_LINK_KNOWN;
@@ -190,11 +122,11 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     uint64_t configured_Bps, uint64_t most_Bps,
 				     uint64_t d_ns)
 {
-	uint64_t sent_B = i->sent_B - c->seen_sent_B;
-	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen_ns);
-	uint64_t fell_Bps = xcp_capacity_fell(c, i, d_ns);
-	bool rose = xcp_capacity_rose(c, i, d_ns);
-	bool first = !c->seen_ns, busy;
+	uint64_t sent_B = i->sent_B - c->seen.sent_B;
+	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen.ns);
+	uint64_t fell_Bps = xcp_link_fell(i, &c->seen, c->link_Bps, d_ns);
+	bool rose = xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
+	bool first = !c->seen.ns, busy;
 
 	most_Bps = xcp_min(most_Bps ? most_Bps : XCP_CAPACITY_MAX_BPS,
 			   XCP_CAPACITY_MAX_BPS);
@@ -204,12 +136,12 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 					     : XCP_CAPACITY_FIRST_BPS;
 	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
 	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
-	if (!first && sent_B < XCP_CAPACITY_MIN_B &&
+	if (!first && sent_B < XCP_LINK_MIN_B &&
 	    elapsed_ns < XCP_NSEC_PER_SEC && !fell_Bps && !rose)
 		return;
 	busy = c->min_backlog_B || fell_Bps;
-	c->seen_ns = i->now_ns;
-	c->seen_sent_B = i->sent_B;
+	c->seen.ns = i->now_ns;
+	c->seen.sent_B = i->sent_B;
 	c->min_backlog_B = UINT64_MAX;
 	if (first || !elapsed_ns)
 		return;
@@ -218,10 +150,13 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->most_Bps -= c->most_Bps / 512;
 	if (fell_Bps)
 		c->left_Bps = fell_Bps;
-	if (busy)
-		xcp_capacity_known(c, xcp_max(c->left_Bps, 1));
-	else
+	if (!busy) {
 		xcp_capacity_raise(c, most_Bps, d_ns, rose);
+		return;
+	}
+	c->state = XCP_LINK_KNOWN;
+	c->link_Bps = xcp_max(c->left_Bps, 1);
+	c->most_Bps = xcp_max(c->most_Bps, c->link_Bps);
 }
 
 /* e of a link. */
@@ -232,13 +167,12 @@ XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
 }
 
 /* C: what the link carries and e, at most what is configured. */
-XCP_INLINE uint64_t xcp_capacity_use(struct xcp_capacity *c,
+XCP_INLINE uint64_t xcp_capacity_use(const struct xcp_capacity *c,
 				     uint64_t configured_Bps, uint64_t over_Bps)
 {
-	uint64_t use = c->link_Bps + over_Bps;
+	uint64_t use_Bps = c->link_Bps + over_Bps;
 
-	c->measured = !configured_Bps || use < configured_Bps;
-	return c->measured ? use : configured_Bps;
+	return configured_Bps ? xcp_min(use_Bps, configured_Bps) : use_Bps;
 }
 
 #endif

@@ -47,9 +47,10 @@
  * no more will come. The published law has no second case.
  *
  * The first interval, before anything is known of RTTs, lasts 200 ms. Where
- * flows have been away, or have come by a shorter path, d is as wrong. So an
- * interval ends as soon as it has lasted 8 times the average RTT of its
- * packets.
+ * flows have been away, have come by a shorter path, or have waited long at a
+ * link that had stopped, d is as wrong. So an eighth of an interval at a time
+ * is looked at: the interval ends as soon as it has lasted twice the average
+ * RTT of the packets in one, and that average is the next d.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -88,10 +89,12 @@
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
-/* times d, that an interval may last */
-#define XCP_TOO_LONG 8
+/* times the average RTT of late, that an interval may last */
+#define XCP_TOO_LONG 2
+/* in an interval, of its RTTs */
+#define XCP_RTT_CHECKS 8
 /* no shorter interval is looked at: RTTs are 4 ms (core/xcp_sender.h) */
-#define XCP_TOO_LONG_NS (XCP_TOO_LONG * 4 * 1000000ULL)
+#define XCP_TOO_LONG_NS (8 * 4 * 1000000ULL)
 /* RTTs count at most this, unless the operator says otherwise. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
 /* The smallest full packet, in round numbers (RFC 1122: 576 bytes). */
@@ -122,6 +125,13 @@ struct xcp_router_sums {
 	uint64_t sum_rtt_x_lo; /* ticks^2, low 32 bits of each product */
 	uint64_t sum_rtt_x_hi; /* the rest, in units of 2^32 ticks^2 */
 	int64_t granted_Bps; /* sum of the deltas that left */
+};
+
+/* Of all CPUs, from which on RTTs are averaged. */
+struct xcp_rtt_sums {
+	uint64_t sum_x;
+	uint64_t sum_rtt_x_lo;
+	uint64_t sum_rtt_x_hi;
 };
 
 /* What one interval decided; constant during the next. */
@@ -155,6 +165,8 @@ struct xcp_router_pool {
 /* The clocks and estimates, written by whoever claims an interval's end. */
 struct xcp_router_state {
 	struct xcp_router_sums last;
+	struct xcp_rtt_sums rtts_from; /* d is the average since then */
+	struct xcp_rtt_sums checked; /* at the last check */
 	uint64_t interval_start_ns;
 	uint64_t interval_ns;
 	uint64_t queue_start_ns;
@@ -214,27 +226,51 @@ XCP_INLINE bool xcp_router_check_due(const struct xcp_router_state *s,
 {
 	return s->interval_ns >= XCP_TOO_LONG_NS &&
 	       xcp_excess(now_ns, s->checked_ns) >=
-		       s->interval_ns / XCP_TOO_LONG;
+		       s->interval_ns / XCP_RTT_CHECKS;
 }
 
-/* Has the interval lasted 8 times d, by the totals of all CPUs so far? */
+XCP_INLINE struct xcp_rtt_sums
+xcp_router_rtts(const struct xcp_router_sums *sums)
+{
+	struct xcp_rtt_sums rtts = {sums->sum_x, sums->sum_rtt_x_lo,
+				    sums->sum_rtt_x_hi};
+
+	return rtts;
+}
+
+/* The average RTT since then, weighted by X, ticks; some X has arrived. */
+XCP_INLINE struct xcp_num
+xcp_router_average_rtt(const struct xcp_router_sums *sums,
+		       const struct xcp_rtt_sums *from)
+{
+	return xcp_num_div(
+		xcp_num_of_sums(sums->sum_rtt_x_hi - from->sum_rtt_x_hi,
+				sums->sum_rtt_x_lo - from->sum_rtt_x_lo),
+		xcp_num_of(sums->sum_x - from->sum_x));
+}
+
+/*
+ * Has the interval lasted twice the RTT of the packets since the last check,
+ * by the totals of all CPUs so far? Then the packets before do not count for d:
+ * where they waited long, they would hide that the path is short again.
+ */
 XCP_INLINE bool xcp_router_too_long(struct xcp_router_state *s,
 				    const struct xcp_router_sums *sums,
 				    uint64_t now_ns)
 {
-	uint64_t sum_x = sums->sum_x - s->last.sum_x;
+	struct xcp_rtt_sums before = s->checked;
 	uint64_t elapsed_ns = xcp_excess(now_ns, s->interval_start_ns), d;
 
 	s->checked_ns = now_ns;
-	if (!sum_x)
+	if (sums->sum_x == before.sum_x)
 		return false;
-	d = xcp_num_fixed(
-		xcp_num_div(xcp_num_of_sums(
-				    sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi,
-				    sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo),
-			    xcp_num_of(sum_x)),
-		0, XCP_TICKS_MAX);
-	return XCP_TOO_LONG * xcp_ticks_to_ns(d) <= elapsed_ns;
+	s->checked = xcp_router_rtts(sums);
+	d = xcp_num_fixed(xcp_router_average_rtt(sums, &before), 0,
+			  XCP_TICKS_MAX);
+	if (XCP_TOO_LONG * xcp_ticks_to_ns(d) > elapsed_ns)
+		return false;
+	s->rtts_from = before;
+	return true;
 }
 
 XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,
@@ -475,8 +511,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
 	uint64_t traffic_B = sums->input_traffic_B - s->last.input_traffic_B;
 	uint64_t sum_x = sums->sum_x - s->last.sum_x;
-	uint64_t rtt_x_lo = sums->sum_rtt_x_lo - s->last.sum_rtt_x_lo;
-	uint64_t rtt_x_hi = sums->sum_rtt_x_hi - s->last.sum_rtt_x_hi;
+	struct xcp_rtt_sums rtts_from = s->rtts_from;
 	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
 	struct xcp_num traffic = xcp_num_of(traffic_B);
@@ -489,6 +524,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	bool grow;
 
 	s->last = *sums;
+	s->rtts_from = xcp_router_rtts(sums);
+	s->checked = s->rtts_from;
 	s->interval_start_ns = now_ns;
 	s->checked_ns = now_ns;
 	s->intervals++;
@@ -502,8 +539,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->max_rtt = xcp_router_max_rtt(params);
 
 	/* d, its fraction kept, at least min_interval */
-	s->d = xcp_num_div(xcp_num_of_sums(rtt_x_hi, rtt_x_lo),
-			   xcp_num_of(sum_x));
+	s->d = xcp_router_average_rtt(sums, &rtts_from);
 	d_ticks = xcp_num_fixed(s->d, 0, XCP_TICKS_MAX);
 	s->interval_ns = xcp_ticks_to_ns(d_ticks);
 	if (s->interval_ns < params->min_interval_ns) {

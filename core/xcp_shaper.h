@@ -16,6 +16,9 @@
  * So a timer that is late loses no rate, up to LATE, and an idle link saves
  * nothing up. The rest of the division is carried: the rate is exact.
  *
+ * Where C rises while a packet is on its way, it takes no longer than at the
+ * new rate from now on: slots that are far away are looked at again.
+ *
  * Queues of one medium (both directions of a half-duplex link, VLANs of one
  * trunk) have one `free`. There a slot is paid for when it is taken, by the
  * length of the packet that waits, so that the next queue's slot is behind it.
@@ -31,6 +34,9 @@
 /* What softirqs and timers of virtual machines are late by at times. */
 #define XCP_SHAPER_LATE_NS 1000000ULL
 
+/* A slot that is farther away is looked at again after that. */
+#define XCP_SHAPER_LOOK_NS 20000000ULL
+
 /* A queue's part; the clock `free` is where all queues of a medium see it. */
 struct xcp_shaper {
 	uint64_t slot_ns;
@@ -38,7 +44,7 @@ struct xcp_shaper {
 	uint64_t credit_ns;
 	uint64_t rest; /* of B / C, in units of 1 / C ns */
 	uint32_t has_slot;
-	uint32_t unused;
+	uint32_t last_B; /* that began */
 };
 
 /* How long `bytes` (below 2^32) take; rate_Bps is not 0. */
@@ -74,11 +80,29 @@ XCP_INLINE void xcp_shaper_begin(struct xcp_shaper *s, uint64_t *free_ns,
 	uint64_t ns = work / rate_Bps;
 
 	s->rest = work % rate_Bps;
+	s->last_B = (uint32_t)bytes;
 	s->has_slot = 0;
 	if (ns >= s->paid_ns)
 		__sync_fetch_and_add(free_ns, ns - s->paid_ns);
 	else
 		s->credit_ns += s->paid_ns - ns;
+}
+
+/* When to look at the slot, which no other queue's packet is in front of. */
+XCP_INLINE uint64_t xcp_shaper_next_look(struct xcp_shaper *s,
+					 uint64_t *free_ns, uint64_t now_ns,
+					 uint64_t rate_Bps)
+{
+	uint64_t late_ns, last_ns;
+
+	if (s->slot_ns <= now_ns + XCP_SHAPER_LOOK_NS)
+		return s->slot_ns;
+	/* the rest may have added one */
+	last_ns = now_ns + xcp_shaper_time(rate_Bps, s->last_B) + 1;
+	late_ns = xcp_excess(s->slot_ns, last_ns);
+	s->slot_ns -= late_ns;
+	*free_ns -= late_ns;
+	return xcp_min(s->slot_ns, now_ns + XCP_SHAPER_LOOK_NS);
 }
 
 #endif

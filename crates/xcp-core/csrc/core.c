@@ -41,7 +41,7 @@ const struct layout xcp_core_layout[25] = {
 	LAYOUT(xcp_router_sums, granted_Bps),
 	LAYOUT(xcp_router_law, carry_max),
 	LAYOUT(xcp_router_pool, unused),
-	LAYOUT(xcp_capacity, measured),
+	LAYOUT(xcp_capacity, unused),
 	LAYOUT(xcp_capacity_interval, free_sent_B),
 	LAYOUT(xcp_sharing_interval, share),
 	LAYOUT(xcp_sampler, busy),
@@ -52,7 +52,7 @@ const struct layout xcp_core_layout[25] = {
 	LAYOUT(xcp_sender, ends),
 	LAYOUT(xcp_cubic, rounds),
 	LAYOUT(xcp_loss, state),
-	LAYOUT(xcp_shaper, unused),
+	LAYOUT(xcp_shaper, last_B),
 	LAYOUT(xcp_forward, xcp_hops),
 	LAYOUT(xcp_return, version),
 	LAYOUT(packet, unused),
@@ -140,7 +140,7 @@ EXPORT(int32_t, router_departure, const struct xcp_router_law *law,
 EXPORT(void, capacity_look, struct xcp_capacity_interval *i, uint64_t now_ns,
        uint64_t sent_B, uint64_t backlog_B)
 {
-	xcp_capacity_look(i, now_ns, sent_B, backlog_B);
+	xcp_link_look(i, now_ns, sent_B, backlog_B);
 }
 
 EXPORT(bool, router_link_changed, const struct xcp_router_state *s,
@@ -612,4 +612,10 @@ EXPORT(void, shaper_begin, struct xcp_shaper *s, uint64_t *free_ns,
        uint64_t rate_Bps, uint64_t bytes)
 {
 	xcp_shaper_begin(s, free_ns, rate_Bps, bytes);
+}
+
+EXPORT(uint64_t, shaper_next_look, struct xcp_shaper *s, uint64_t *free_ns,
+       uint64_t now_ns, uint64_t rate_Bps)
+{
+	return xcp_shaper_next_look(s, free_ns, now_ns, rate_Bps);
 }

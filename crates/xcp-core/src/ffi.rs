@@ -231,6 +231,12 @@ extern "C" {
         pay_ns: u64,
         waited: bool,
     );
+    pub(crate) fn xcp_core_shaper_next_look(
+        s: *mut Shaper,
+        free_ns: *mut u64,
+        now_ns: u64,
+        rate_Bps: u64,
+    ) -> u64;
     pub(crate) fn xcp_core_shaper_begin(
         s: *mut Shaper,
         free_ns: *mut u64,
@@ -254,7 +260,7 @@ mod tests {
             Layout(size_of::<Sums>(), offset_of!(Sums, granted_Bps)),
             Layout(size_of::<Law>(), offset_of!(Law, carry_max)),
             Layout(size_of::<Pool>(), offset_of!(Pool, unused)),
-            Layout(size_of::<Capacity>(), offset_of!(Capacity, measured)),
+            Layout(size_of::<Capacity>(), offset_of!(Capacity, unused)),
             Layout(size_of::<Seen>(), offset_of!(Seen, free_sent_B)),
             Layout(size_of::<Other>(), offset_of!(Other, share)),
             Layout(size_of::<Sampler>(), offset_of!(Sampler, busy)),
@@ -265,7 +271,7 @@ mod tests {
             Layout(size_of::<Sender>(), offset_of!(Sender, ends)),
             Layout(size_of::<Cubic>(), offset_of!(Cubic, rounds)),
             Layout(size_of::<Loss>(), offset_of!(Loss, state)),
-            Layout(size_of::<Shaper>(), offset_of!(Shaper, unused)),
+            Layout(size_of::<Shaper>(), offset_of!(Shaper, last_B)),
             Layout(size_of::<Forward>(), offset_of!(Forward, xcp_hops)),
             Layout(size_of::<Return>(), offset_of!(Return, version)),
             Layout(size_of::<Packet>(), offset_of!(Packet, unused)),

@@ -128,6 +128,8 @@ impl Pool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
     pub last: Sums,
+    pub rtts_from: RttSums,
+    pub checked: RttSums,
     pub interval_start_ns: u64,
     pub interval_ns: u64,
     pub queue_start_ns: u64,
@@ -149,6 +151,15 @@ pub(crate) struct State {
     pub intervals: u64,
 }
 
+/// Of all CPUs, from which on RTTs are averaged.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RttSums {
+    pub sum_x: u64,
+    pub sum_rtt_x_lo: u64,
+    pub sum_rtt_x_hi: u64,
+}
+
 /// core/xcp_capacity.h: what the link was found to carry.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,7 +173,7 @@ pub(crate) struct Capacity {
     pub step_Bps: u64,
     pub most_Bps: u64,
     pub state: u32,
-    pub measured: u32,
+    pub unused: u32,
 }
 
 /// core/xcp_sharing.h: what other traffic leaves.

@@ -20,7 +20,7 @@ pub struct Shaper {
     credit_ns: u64,
     rest: u64,
     has_slot: u32,
-    pub(crate) unused: u32,
+    pub(crate) last_B: u32,
 }
 
 impl Shaper {
@@ -36,6 +36,14 @@ impl Shaper {
         // SAFETY: records of the right layout, borrowed for the call; the
         // divisor is not 0.
         unsafe { ffi::xcp_core_shaper_begin(self, free_ns, rate_Bps.max(1), bytes) }
+    }
+
+    /// When to look at the slot, for the rate may have risen; the clock is its
+    /// own.
+    pub fn next_look(&mut self, free_ns: &mut u64, now_ns: u64, rate_Bps: u64) -> u64 {
+        // SAFETY: records of the right layout, borrowed for the call; the
+        // divisor is not 0.
+        unsafe { ffi::xcp_core_shaper_next_look(self, free_ns, now_ns, rate_Bps.max(1)) }
     }
 
     /// Whether it waits for its slot.

@@ -112,7 +112,7 @@ static void *lookup(const void *map, const __u32 *key)
 static __u64 see(const struct net_device *dev, __u64 now)
 {
 	link.seen.sent_B += 1000;
-	xcp_capacity_look(&link.seen, now, link.seen.sent_B, 0);
+	xcp_link_look(&link.seen, now, link.seen.sent_B, 0);
 	link.fell = config.measure &&
 		    xcp_capacity_changed(&link.state.capacity, &link.seen,
 					 link.state.interval_ns);

@@ -139,7 +139,7 @@ record! {
         step_Bps: u64,
         most_Bps: u64,
         state: u32,
-        measured: u32,
+        unused: u32,
     }
 
     /// `struct xcp_capacity_interval`.
@@ -176,9 +176,14 @@ record! {
     /// `struct xcp_flows`.
     struct Flows { now: u32, mean: u32, changed: u32, unused: u32, }
 
+    /// `struct xcp_rtt_sums`.
+    struct RttSums { sum_x: u64, sum_rtt_x_lo: u64, sum_rtt_x_hi: u64, }
+
     /// `struct xcp_router_state`.
     struct RouterState {
         last: RouterSums,
+        rtts_from: RttSums,
+        checked: RttSums,
         interval_start_ns: u64,
         interval_ns: u64,
         queue_start_ns: u64,

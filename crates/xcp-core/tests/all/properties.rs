@@ -7,6 +7,7 @@
 #![allow(non_snake_case)] // units in names
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
@@ -529,9 +530,9 @@ fn balance(before: &Pool, after: &Pool, n: u32, got: i32) -> Result<(), TestCase
     Ok(())
 }
 
-/// Whatever its X, a packet takes no more and no less than the whole pool.
+/// What has waited long before an interval was too long hides no short path.
 #[test]
-fn an_interval_ends_once_it_has_lasted_eight_rtts() {
+fn an_interval_ends_once_it_has_lasted_two_rtts() {
     let ms = 1_000_000;
     let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
     // the first, of 200 ms, on a path of 4 ms
@@ -552,16 +553,28 @@ fn an_interval_ends_once_it_has_lasted_eight_rtts() {
     // one of 100 ms, when the flows of that path have left
     router.arrival_xcp(1, 1_500, rtt(1.0), rtt(100.0));
     assert!(router.interval_end(70 * ms));
-    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(20.0));
-    for at in 70..170 {
-        assert!(!router.too_long(at * ms), "{at} ms: RTTs of 20 ms");
-    }
-    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(100.0));
+    let ends = |router: &mut Router, times_ms: Range<u64>, rtt_ms: f64| {
+        times_ms.into_iter().find(|at| {
+            router.arrival_xcp(1, 1_500, rtt(1.0), rtt(rtt_ms));
+            router.too_long(at * ms)
+        })
+    };
+    assert_eq!(
+        ends(&mut router, 70..170, 51.0),
+        None,
+        "less than 2 times 51 ms"
+    );
+    router.arrival_xcp(1, 1_500, rtt(500.0), rtt(1000.0));
     assert!(router.interval_end(170 * ms));
-    router.arrival_xcp(1, 1_500, rtt(1.0), rtt(5.0));
-    assert_eq!((170..270).find(|at| router.too_long(at * ms)), Some(210));
+    assert!(router.interval_ns() > 500 * ms, "packets had waited");
+    router.arrival_xcp(1, 1_500, rtt(900.0), rtt(1000.0));
+    let end_ms = ends(&mut router, 170..1170, 50.0).expect("it is too long");
+    assert!((270..520).contains(&end_ms), "{end_ms}");
+    assert!(router.interval_end(end_ms * ms));
+    assert!((49 * ms..51 * ms).contains(&router.interval_ns()));
 }
 
+/// Whatever its X, a packet takes no more and no less than the whole pool.
 #[test]
 fn a_packet_longer_than_the_interval_takes_the_pool() {
     let params = Params {

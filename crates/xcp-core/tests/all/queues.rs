@@ -10,6 +10,7 @@ use proptest::test_runner::RngSeed;
 use xcp_core::{time_ns, Queue, Service, Shaper};
 
 const LATE_NS: u64 = 1_000_000;
+const LOOK_NS: u64 = 20_000_000;
 const ONE: u32 = 65_536;
 
 /// The same cases every time, so that a red run can be repeated.
@@ -73,6 +74,32 @@ proptest! {
         shaper.take(&mut free, now, 0, waited);
         let wanted = if waited { end.max(now - LATE_NS) } else { now };
         prop_assert_eq!(shaper.slot_ns, wanted);
+    }
+
+    /// A packet that began at a low rate takes no longer than at the one that the
+    /// link has got meanwhile; and no look changes anything while the rate stays.
+    #[test]
+    fn a_rate_that_has_risen_counts_at_once(
+        rate in rate(),
+        bytes in size(),
+        times in 2..1000u64,
+        elapsed in 0.0..1.0f64,
+    ) {
+        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let start = 5_000_000_000;
+        shaper.take(&mut free, start, 0, false);
+        shaper.begin(&mut free, rate, bytes);
+        shaper.take(&mut free, start, 0, true);
+        let end = shaper.slot_ns;
+        let now = start + ((end - start) as f64 * elapsed) as u64;
+        prop_assert!(shaper.next_look(&mut free, now, rate) <= end);
+        prop_assert_eq!(shaper.slot_ns, end);
+        let look = shaper.next_look(&mut free, now, rate.saturating_mul(times));
+        let new_end = now + time_ns(rate.saturating_mul(times), bytes) + 1;
+        let far = end > now + LOOK_NS;
+        prop_assert_eq!(shaper.slot_ns, if far { end.min(new_end) } else { end });
+        prop_assert_eq!(free, shaper.slot_ns);
+        prop_assert!(look <= shaper.slot_ns && look <= now.max(end.min(now + LOOK_NS)));
     }
 
     /// Queues on one medium never send more than it carries, whatever they

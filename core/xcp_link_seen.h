@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * An output link as packets find it: how much has left it and what waits. Each
+ * packet that arrives adds a look; a control interval ends with the sum.
+ *
+ * Where few packets have left, one more or less may have been counted at either
+ * end of the time. So a rate L is compared with bounds of what the link
+ * carried: fallen  busy, and (bytes + 2 packets) / time < 3/4 L risen   (bytes
+ * - 2 packets) / time > 5/4 L
+ */
+#ifndef XCP_LINK_SEEN_H
+#define XCP_LINK_SEEN_H
+
+#include "xcp_fixed.h"
+
+#define XCP_LINK_TWO_PACKETS_B 3000
+/* Fewer bytes only bound a rate; a second tells, however few. */
+#define XCP_LINK_MIN_B 12000
+
+/* An output link in a control interval. */
+struct xcp_capacity_interval {
+	uint64_t now_ns; /* when this was seen */
+	uint64_t sent_B; /* since the beginning of time */
+	uint64_t backlog_B;
+	uint64_t min_backlog_B; /* that a packet found */
+	uint64_t free_ns; /* when a packet last found none */
+	uint64_t free_sent_B; /* what had been sent then */
+};
+
+/* A moment from which on a link is measured. */
+struct xcp_link_mark {
+	uint64_t ns; /* 0: not yet */
+	uint64_t sent_B; /* until then */
+};
+
+/* The link as a packet finds it. */
+XCP_INLINE void xcp_link_look(struct xcp_capacity_interval *i, uint64_t now_ns,
+			      uint64_t sent_B, uint64_t backlog_B)
+{
+	i->now_ns = now_ns;
+	i->sent_B = sent_B;
+	i->backlog_B = backlog_B;
+	i->min_backlog_B = xcp_min(i->min_backlog_B, backlog_B);
+	if (!backlog_B) {
+		i->free_ns = now_ns;
+		i->free_sent_B = sent_B;
+	}
+}
+
+/*
+ * What a link carries, if that is far less than L, since `from` or since it was
+ * last free; else 0, as long as nothing was measured too.
+ */
+XCP_INLINE uint64_t xcp_link_fell(const struct xcp_capacity_interval *i,
+				  const struct xcp_link_mark *from,
+				  uint64_t link_Bps, uint64_t d_ns)
+{
+	bool rested = i->free_ns > from->ns;
+	uint64_t sent_B = i->sent_B - (rested ? i->free_sent_B : from->sent_B);
+	uint64_t busy_ns =
+		xcp_excess(i->now_ns, rested ? i->free_ns : from->ns);
+	uint64_t most_Bps;
+
+	if (!i->backlog_B || busy_ns < d_ns / 4 || !busy_ns)
+		return 0;
+	most_Bps = xcp_rate(sent_B + XCP_LINK_TWO_PACKETS_B, busy_ns);
+	if (most_Bps >= link_Bps - link_Bps / 4)
+		return 0;
+	return sent_B < XCP_LINK_MIN_B ? most_Bps
+				       : xcp_max(xcp_rate(sent_B, busy_ns), 1);
+}
+
+/* Has a link carried far more than L? */
+XCP_INLINE bool xcp_link_rose(const struct xcp_capacity_interval *i,
+			      const struct xcp_link_mark *from,
+			      uint64_t link_Bps, uint64_t d_ns)
+{
+	uint64_t elapsed_ns = xcp_excess(i->now_ns, from->ns);
+	uint64_t least_B =
+		xcp_excess(i->sent_B - from->sent_B, XCP_LINK_TWO_PACKETS_B);
+
+	return from->ns && elapsed_ns && elapsed_ns >= d_ns / 4 && least_B &&
+	       xcp_rate(least_B, elapsed_ns) > link_Bps + link_Bps / 4;
+}
+
+#endif
