@@ -23,6 +23,7 @@ mod link;
 pub mod medium;
 mod mounts;
 mod named_bits;
+pub mod netem;
 mod netns;
 mod object;
 mod offload;

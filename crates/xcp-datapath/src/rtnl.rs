@@ -273,6 +273,15 @@ pub struct Setting<'a> {
     pub options: Vec<u8>,
 }
 
+/// One netlink attribute, padded.
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
 /// Puts it there instead of what is there; or changes what is there.
 pub fn set_qdisc(index: u32, setting: Setting<'_>, change: bool) -> Result<()> {
     const TCA_OPTIONS: u16 = 2;

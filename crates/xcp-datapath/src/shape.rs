@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::router::{Cells, Framing};
-use crate::rtnl::{self, Device, Setting};
+use crate::rtnl::{self, attribute, Device, Setting};
 use crate::{bpffs, object, Error, Result};
 
 const KIND: &str = "tbf";
@@ -147,15 +147,6 @@ impl Bucket {
     pub fn change(&self, dev: &str, major: u16) -> Result<()> {
         rtnl::set_qdisc(Device::find(dev)?.index, self.setting(major), true)
     }
-}
-
-/// One netlink attribute, padded.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }
 
 /// Holds a device to a rate, or to another; whether anything is different

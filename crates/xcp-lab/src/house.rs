@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::experiment::Experiment;
+use crate::link_trace;
 use crate::{Error, Result};
 
 /// The files in `experiments/`.
@@ -78,16 +79,55 @@ const HOUSE: &[(&str, &str)] = house![
     "varying-trace",
     "varying-jumps",
     "stops",
+    "leo",
+    "mmwave",
+    "lte",
+    "tunnel",
+    "umts",
     "brief",
     "brief-halfduplex",
     "brief-hidden-hop",
     "brief-varying",
 ];
 
+/// The files in `traces/`, as experiments name them.
+macro_rules! traces {
+    ($($name:literal),* $(,)?) => {
+        &[$((
+            concat!("../traces/", $name),
+            include_bytes!(concat!("../../../traces/", $name)),
+        ),)*]
+    };
+}
+
+const TRACES: &[(&str, &[u8])] = traces![
+    "leo.mahi.gz",
+    "leo.delay-ms-per-100ms.gz",
+    "mmwave.mahi.gz",
+    "lte.mahi.gz",
+    "tunnel.mahi.gz",
+    "umts.mahi.gz",
+];
+
+fn parse(name: &str, text: &str) -> Result<Experiment> {
+    Experiment::parse_with(
+        name,
+        text,
+        &|file| match TRACES.iter().find(|(n, _)| *n == file) {
+            Some((_, bytes)) => link_trace::text(file, bytes),
+            None => Err(Error::new(
+                file,
+                "is not built in",
+                "see crates/xcp-lab/src/house.rs",
+            )),
+        },
+    )
+}
+
 /// The experiment with this name, or in this file.
 pub fn find(name: &str) -> Result<Experiment> {
     if let Some((_, text)) = HOUSE.iter().find(|(n, _)| *n == name) {
-        return Experiment::parse(name, text);
+        return parse(name, text);
     }
     if !name.ends_with(".toml") {
         return Err(Error::new(
@@ -97,13 +137,13 @@ pub fn find(name: &str) -> Result<Experiment> {
         ));
     }
     let text = fs::read_to_string(Path::new(name)).map_err(|e| Error::io(name, &e))?;
-    Experiment::parse(name, &text)
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    Experiment::parse_with(name, &text, &|file| link_trace::read(&folder.join(file)))
 }
 
 /// All of them, in the papers' order.
 pub fn all() -> impl Iterator<Item = Result<Experiment>> {
-    let parse = |(name, text): &(&str, &str)| Experiment::parse(name, text);
-    HOUSE.iter().map(parse)
+    HOUSE.iter().map(|(name, text)| parse(name, text))
 }
 
 #[cfg(test)]
@@ -125,7 +165,7 @@ mod tests {
     #[test]
     fn those_of_the_house_are_well_and_have_their_names() {
         for (name, text) in HOUSE {
-            let experiment = Experiment::parse(name, text).unwrap_or_else(|e| panic!("{e}"));
+            let experiment = parse(name, text).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(experiment.name, *name);
         }
         let order = |paper: &str| HOUSE.iter().position(|(name, _)| name.starts_with(paper));

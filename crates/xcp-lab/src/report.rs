@@ -6,7 +6,7 @@ mod chart;
 
 use crate::result::{FlowResult, RunResult, Series, VariantResult, Verdict, FLOWS_IN_FULL};
 use crate::{Error, Result};
-use chart::{Chart, Line};
+pub use chart::{Chart, Line};
 
 /// Throughput is looked at over spans of this many seconds.
 const SPAN_S: f64 = 1.0;

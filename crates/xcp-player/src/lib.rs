@@ -28,6 +28,7 @@ pub mod result;
 mod shaper;
 pub mod stage;
 mod tap;
+pub mod trace_file;
 mod traffic;
 mod transfers;
 mod udp;

@@ -6,6 +6,9 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use xcp_datapath::router::Framing;
 
+use crate::trace_file::{self, LEAST_MBIT};
+use crate::{Error, Result};
+
 /// Two directions alike. Either a path, with a delay and a rate (or neither),
 /// or a bottleneck, with a rate and a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,11 +21,29 @@ pub struct Link {
     /// on that rate.
     #[serde(default)]
     pub rates: Vec<[f64; 2]>,
-    /// The rates begin anew after so many seconds.
+    /// In place of `rates`: a trace in mahimahi's format, also gzip; its path is
+    /// relative to the experiment's file. It repeats.
+    #[serde(default, skip_serializing)]
+    pub rates_file: Option<String>,
+    /// Of a trace the mean rate of so long is the link's rate.
+    #[serde(default = "rates_step_ms", skip_serializing)]
+    pub rates_step_ms: f64,
+    /// The rates or delays begin anew after so many seconds.
     pub repeat_s: Option<f64>,
     /// One way.
     #[serde(default)]
     pub delay_ms: f64,
+    /// Of a path, in place of `delay_ms`: `[s, ms]`, from that second on that
+    /// delay, one way. No packet overtakes another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delays: Vec<[f64; 2]>,
+    /// In place of `delays`: a file with a delay (ms) in each line, also gzip. It
+    /// repeats.
+    #[serde(default, skip_serializing)]
+    pub delays_file: Option<String>,
+    /// For which each line of that file holds.
+    #[serde(default = "delays_step_ms", skip_serializing)]
+    pub delays_step_ms: f64,
     /// Limit of the queue at the bottleneck, in packets.
     pub queue_packets: Option<u32>,
     /// False for a queue that is never behind an XCP router, and always a FIFO.
@@ -40,14 +61,34 @@ fn yes() -> bool {
     true
 }
 
+fn rates_step_ms() -> f64 {
+    100.0
+}
+
+fn delays_step_ms() -> f64 {
+    10.0
+}
+
+/// What holds at a moment, of steps that may repeat.
+fn value_at(steps: &[[f64; 2]], repeat_s: Option<f64>, time_s: f64) -> Option<f64> {
+    let time_s = repeat_s.map_or(time_s, |period| time_s % period);
+    let later = steps.partition_point(|[from, _]| *from <= time_s);
+    steps.get(later.checked_sub(1)?).map(|[_, value]| *value)
+}
+
 impl Default for Link {
     fn default() -> Self {
         Self {
             between: [String::new(), String::new()],
             rate_mbit: None,
             rates: Vec::new(),
+            rates_file: None,
+            rates_step_ms: rates_step_ms(),
             repeat_s: None,
             delay_ms: 0.0,
+            delays: Vec::new(),
+            delays_file: None,
+            delays_step_ms: delays_step_ms(),
             queue_packets: None,
             router: true,
             framing_bytes: 0,
@@ -73,7 +114,36 @@ impl Link {
     }
 
     fn is_path(&self) -> bool {
-        self.rate_mbit.is_some() || self.delay_ms > 0.0
+        self.rate_mbit.is_some() || self.delay_ms > 0.0 || !self.delays.is_empty()
+    }
+
+    /// Reads the files that it names; `read` gives the text of one.
+    pub fn read_files(&mut self, read: &dyn Fn(&str) -> Result<String>) -> Result<()> {
+        const STEPS_MS: RangeInclusive<f64> = 1.0..=60_000.0;
+        let step_s = |ms: f64, field: &str| match STEPS_MS.contains(&ms) {
+            true => Ok(ms / 1e3),
+            false => Err(Error::new(field, "must be 1 to 60000", "change it")),
+        };
+        let twice = |file: &str| Error::new(file, "its steps are given too", "leave either out");
+        let mut period_s = None;
+        if let Some(file) = self.rates_file.take() {
+            let step_s = step_s(self.rates_step_ms, "rates_step_ms")?;
+            let read = trace_file::rates(&file, &read(&file)?, step_s)?;
+            if self.varies() || self.repeat_s.is_some() {
+                return Err(twice(&file));
+            }
+            (self.rates, period_s) = (read.steps, Some(read.period_s));
+        }
+        if let Some(file) = self.delays_file.take() {
+            let step_s = step_s(self.delays_step_ms, "delays_step_ms")?;
+            let read = trace_file::delays(&file, &read(&file)?, step_s)?;
+            if !self.delays.is_empty() || self.repeat_s.is_some() {
+                return Err(twice(&file));
+            }
+            (self.delays, period_s) = (read.steps, Some(read.period_s));
+        }
+        self.repeat_s = period_s.or(self.repeat_s);
+        Ok(())
     }
 
     /// Whether its rate changes.
@@ -81,14 +151,23 @@ impl Link {
         !self.rates.is_empty()
     }
 
+    /// The delay at a moment, one way, ms.
+    pub fn delay_ms(&self, time_s: f64) -> f64 {
+        value_at(&self.delays, self.repeat_s, time_s).unwrap_or(self.delay_ms)
+    }
+
+    /// The least delay that it ever has, one way, ms.
+    pub fn least_delay_ms(&self) -> f64 {
+        let delays = self.delays.iter().map(|[_, ms]| *ms);
+        delays.reduce(f64::min).unwrap_or(self.delay_ms)
+    }
+
     /// Bits per second at a moment; None if only the devices limit it.
     pub fn rate_bps(&self, time_s: f64) -> Option<f64> {
         if !self.varies() {
             return self.rate_mbit.map(|r| r * 1e6);
         }
-        let time_s = self.repeat_s.map_or(time_s, |period| time_s % period);
-        let step = self.rates.iter().rev().find(|[from, _]| *from <= time_s);
-        step.map(|[_, mbit]| mbit * 1e6)
+        value_at(&self.rates, self.repeat_s, time_s).map(|mbit| mbit * 1e6)
     }
 
     /// The highest rate it ever has, bits per second.
@@ -120,19 +199,17 @@ impl Link {
             None => (0.0, after_s),
         };
         // the next period begins with the first step
-        let steps = self.rates.iter().map(|[from, _]| *from);
-        steps
-            .chain(self.repeat_s)
-            .find(|from| *from > within)
-            .map_or(f64::INFINITY, |from| {
-                // rounding must not make time stand still
-                (begin + from).max(after_s.next_up())
-            })
+        let later = self.rates.partition_point(|[from, _]| *from <= within);
+        let next = self.rates.get(later).map(|[from, _]| *from);
+        next.or(self.repeat_s).map_or(f64::INFINITY, |from| {
+            // rounding must not make time stand still
+            (begin + from).max(after_s.next_up())
+        })
     }
 
     /// What is wrong with it, if anything.
     pub fn fault(&self) -> Option<&'static str> {
-        const RATES: std::ops::RangeInclusive<f64> = 0.008..=100_000.0;
+        const RATES: RangeInclusive<f64> = LEAST_MBIT..=100_000.0;
         let mut all = self.rates.iter().map(|[_, mbit]| *mbit);
         if !all
             .by_ref()
@@ -147,10 +224,18 @@ impl Link {
         if self.rate_mbit.is_none() && !self.varies() && self.queue_packets.is_some() {
             return Some("a queue needs a rate_mbit");
         }
-        if !Self::DELAYS_MS.contains(&self.delay_ms) {
-            return Some("delay_ms must be 0 to 60000");
+        let mut delays = self.delays.iter().map(|[_, ms]| ms);
+        if !delays
+            .by_ref()
+            .chain([&self.delay_ms])
+            .all(|ms| Self::DELAYS_MS.contains(ms))
+        {
+            return Some("delays must be 0 to 60000 ms");
         }
-        if self.queue_packets.is_some() && self.delay_ms > 0.0 {
+        if self.delay_ms > 0.0 && !self.delays.is_empty() {
+            return Some("give either delay_ms or delays");
+        }
+        if self.queue_packets.is_some() && (self.delay_ms > 0.0 || !self.delays.is_empty()) {
             return Some("a link with a queue has no delay: put it on the next link");
         }
         if self.queue_packets.is_none()
@@ -163,19 +248,30 @@ impl Link {
         if self.framing_bytes > 1000 {
             return Some("framing_bytes must be 0 to 1000");
         }
-        let first = self.rates.first().map_or(0.0, |[from, _]| *from);
-        if first != 0.0 || !self.rates.is_sorted_by(|[a, _], [b, _]| a < b) {
-            return Some("the steps of rates must begin at 0 and follow each other");
+        for (steps, reason) in [
+            (
+                &self.rates,
+                "the steps of rates must begin at 0 and follow each other",
+            ),
+            (
+                &self.delays,
+                "the steps of delays must begin at 0 and follow each other",
+            ),
+        ] {
+            let first = steps.first().map_or(0.0, |[from, _]| *from);
+            if first != 0.0 || !steps.is_sorted_by(|[a, _], [b, _]| a < b) {
+                return Some(reason);
+            }
+            let last = steps.last().map_or(0.0, |[from, _]| *from);
+            if self
+                .repeat_s
+                .is_some_and(|period| period.is_nan() || period <= last)
+            {
+                return Some("repeat_s must be more than the last step's time");
+            }
         }
-        let last = self.rates.last().map_or(0.0, |[from, _]| *from);
-        if self
-            .repeat_s
-            .is_some_and(|period| period.is_nan() || period <= last)
-        {
-            return Some("repeat_s must be more than the last step's time");
-        }
-        if self.repeat_s.is_some() && !self.varies() {
-            return Some("repeat_s needs rates");
+        if self.repeat_s.is_some() && !self.varies() && self.delays.is_empty() {
+            return Some("repeat_s needs rates or delays");
         }
         None
     }
@@ -235,6 +331,38 @@ mod tests {
         link.rates = vec![[0.0, 1.0], [0.1, 3.0], [0.2, 2.0]];
         let mean = link.offered_bits(0.0, 300.0) / 300.0;
         assert!((mean - 2e6).abs() < 1.0, "{mean}");
+    }
+
+    #[test]
+    fn files_give_steps() {
+        let read = |file: &str| match file {
+            "r" => Ok("100\n100\n200\n".to_owned()),
+            "d" => Ok("20\n30\n".to_owned()),
+            _ => Err(Error::new(file, "not there", "")),
+        };
+        let mut bottleneck = Link {
+            rates_file: Some("r".into()),
+            queue_packets: Some(100),
+            ..Link::default()
+        };
+        bottleneck.read_files(&read).expect("a trace");
+        assert_eq!(bottleneck.rates, [[0.0, 0.24], [0.1, 0.12]]);
+        assert_eq!(bottleneck.rate_bps(0.35), Some(120e3), "it repeats");
+        assert_eq!(bottleneck.fault(), None);
+        let mut path = Link {
+            delays_file: Some("d".into()),
+            delays_step_ms: 1000.0,
+            ..Link::default()
+        };
+        path.read_files(&read).expect("delays");
+        assert_eq!((path.delay_ms(0.9), path.delay_ms(3.1)), (20.0, 30.0));
+        assert_eq!(path.least_delay_ms(), 20.0);
+        assert!(path.needs_netem() && path.fault().is_none());
+        let mut both = steps(None);
+        both.rates_file = Some("r".into());
+        assert!(both.read_files(&read).is_err());
+        path.delays_file = Some("x".into());
+        assert!(path.read_files(&read).is_err());
     }
 
     #[test]

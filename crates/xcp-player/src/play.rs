@@ -108,7 +108,7 @@ pub fn play(
         if due >= end {
             break;
         }
-        change_rates(experiment, &mut stage, due)?;
+        change_links(experiment, &mut stage, due)?;
         for event in experiment.events.iter().filter(|e| is_now(e.at_s, due)) {
             stage.change(experiment, variant, event)?;
             edges.change(experiment, &stage, event)?;
@@ -218,13 +218,17 @@ fn is_now(time_s: f64, now: Duration) -> bool {
     before.is_none_or(|b| b.as_secs_f64() < time_s) && time_s <= now.as_secs_f64()
 }
 
-/// Gives the links the rates that they have from now on.
-fn change_rates(experiment: &Experiment, stage: &mut Stage, now: Duration) -> Result<()> {
+/// Gives the links the rates and delays that they have from now on.
+fn change_links(experiment: &Experiment, stage: &mut Stage, now: Duration) -> Result<()> {
     let before = now.saturating_sub(QUEUE_SAMPLE);
     for (i, link) in experiment.links.iter().enumerate() {
         let rate = |time: Duration| link.rate_bps(time.as_secs_f64());
         if let (Some(next), true) = (rate(now), rate(now) != rate(before)) {
             stage.set_rate(i, next)?;
+        }
+        let delay_ms = |time: Duration| link.delay_ms(time.as_secs_f64());
+        if delay_ms(now) != delay_ms(before) {
+            stage.set_delay(i, Duration::from_secs_f64(delay_ms(now) / 1e3))?;
         }
     }
     Ok(())

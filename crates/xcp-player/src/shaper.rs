@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What gives a link its rate: netem on a path; on a bottleneck tbf, one
-//! medium for both ends, or the queue discipline `xcp`. A bottleneck's rate may
-//! change during a run.
+//! What gives a link its rate and delay: netem on a path; on a bottleneck tbf,
+//! one medium for both ends, or the queue discipline `xcp`. A bottleneck's rate
+//! and a path's delay may change during a run.
+
+use std::time::Duration;
 
 use xcp_datapath::medium::Medium;
+use xcp_datapath::netem;
 use xcp_datapath::qdisc;
 use xcp_datapath::shape::Bucket;
 
@@ -17,8 +20,13 @@ const PATH_PACKETS: u32 = 1_000_000;
 const PACKET_BYTES: u32 = 1500;
 const TBF_MAJOR: u16 = 1;
 
-/// Whose rate can be changed.
+/// What changes a link's rate, or a path's delay.
 pub enum Shaper {
+    /// Of the device of a node.
+    Path {
+        node: String,
+        device: String,
+    },
     /// Of the device of a node.
     Tbf {
         node: String,
@@ -42,9 +50,15 @@ pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> Str
         if !link.needs_netem() {
             return String::new();
         }
+        let rate = match link.delays.is_empty() {
+            true => rate,
+            // netem lets packets overtake each other where no rate orders them
+            false if rate.is_empty() => "rate 100gbit".to_owned(),
+            false => rate,
+        };
         return format!(
             "qdisc {verb} dev {dev} root netem delay {}us {rate} limit {PATH_PACKETS}\n",
-            (link.delay_ms * 1e3) as u64
+            (link.delay_ms(0.0) * 1e3) as u64
         );
     };
     if link.half_duplex {
@@ -94,7 +108,7 @@ impl Shaper {
     /// The node in whose namespace its rate is changed, if that matters.
     pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Tbf { node, .. } | Self::Own { node, .. } => Some(node),
+            Self::Path { node, .. } | Self::Tbf { node, .. } | Self::Own { node, .. } => Some(node),
             Self::Medium(_) => None,
         }
     }
@@ -103,6 +117,7 @@ impl Shaper {
     pub fn set_rate(&mut self, bits_per_s: f64) -> Result<()> {
         let bytes_per_s = (bits_per_s / 8.0) as u64;
         match self {
+            Self::Path { .. } => Ok(()), // only bottlenecks vary
             Self::Medium(medium) => medium.set_rate(bytes_per_s),
             Self::Own {
                 device, options, ..
@@ -116,6 +131,13 @@ impl Shaper {
                 bucket.rate_bytes_per_s = bytes_per_s;
                 bucket.change(device, TBF_MAJOR)
             }
+        }
+    }
+    /// Changes a path's delay, in the namespace of its node.
+    pub fn set_delay(&self, delay: Duration) -> Result<()> {
+        match self {
+            Self::Path { device, .. } => netem::set_delay(device, delay, PATH_PACKETS),
+            _ => Ok(()), // bottlenecks have none
         }
     }
 }

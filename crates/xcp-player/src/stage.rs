@@ -29,7 +29,7 @@ pub struct Stage {
     spaces: BTreeMap<String, File>,
     home: File,
     routers: Vec<(String, String)>,
-    /// What can change its rate, by the link's number.
+    /// What can change its rate or delay, by the link's number.
     shapers: Vec<(usize, Shaper)>,
     /// Nodes that were told which wire formats to speak.
     speakers: Vec<String>,
@@ -141,6 +141,9 @@ impl Stage {
                 }
                 if link.queue_packets.is_some() {
                     self.add_router(number, link, variant, node, &dev)?;
+                } else if !link.delays.is_empty() {
+                    let (node, device) = (node.clone(), dev);
+                    self.shapers.push((number, Shaper::Path { node, device }));
                 }
             }
             if link.half_duplex && !has_own_queue(variant, link) {
@@ -278,6 +281,20 @@ impl Stage {
 
     /// Gives a link another rate, both directions.
     pub fn set_rate(&mut self, link: usize, bits_per_s: f64) -> Result<()> {
+        self.each_shaper(link, |shaper| shaper.set_rate(bits_per_s))
+    }
+
+    /// Gives a path another delay, both directions.
+    pub fn set_delay(&mut self, link: usize, delay: Duration) -> Result<()> {
+        self.each_shaper(link, |shaper| shaper.set_delay(delay))
+    }
+
+    /// Changes the shapers of a link, each in the namespace of its node.
+    fn each_shaper(
+        &mut self,
+        link: usize,
+        change: impl Fn(&mut Shaper) -> Result<()>,
+    ) -> Result<()> {
         let (home, spaces) = (&self.home, &self.spaces);
         let of_link = self
             .shapers
@@ -287,7 +304,7 @@ impl Stage {
             if let Some(space) = shaper.node().and_then(|node| spaces.get(node)) {
                 enter(space)?;
             }
-            let changed = shaper.set_rate(bits_per_s);
+            let changed = change(shaper);
             enter(home)?;
             changed?;
         }

@@ -35,11 +35,11 @@ fn way(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
     all.remove(flow.to.as_str()).unwrap_or_default()
 }
 
-/// The round-trip time of a flow without queues, s.
+/// The least round-trip time of a flow without queues, s.
 pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
     let delays_ms = way(experiment, flow)
         .into_iter()
-        .map(|(link, _)| experiment.links[link].delay_ms);
+        .map(|(link, _)| experiment.links[link].least_delay_ms());
     2.0 * delays_ms.sum::<f64>() / 1e3
 }
 

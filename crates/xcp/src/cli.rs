@@ -363,6 +363,8 @@ pub enum LabAction {
     Verify(LabVerify),
     /// List the results kept from earlier runs, which are not run again
     Kept(LabKept),
+    /// Plot the trace of a link, for the field rates_file of experiments
+    Trace(LabTrace),
     /// Check the programs, or the queue discipline xcp, in a virtual machine
     Check(LabCheck),
     /// Count the instructions that the data path costs, in a virtual machine
@@ -448,6 +450,20 @@ pub struct LabKept {
     /// Remove them all
     #[arg(long)]
     pub clear: bool,
+}
+
+#[derive(Args)]
+pub struct LabTrace {
+    /// In mahimahi's format, also gzip: in each line, the time (ms) at which the
+    /// link can send a packet of 1500 bytes
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Mean rates of so long, as the field rates_step_ms has it
+    #[arg(long, value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub step_ms: u32,
+    /// Write the plot into this file (SVG) too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Args)]

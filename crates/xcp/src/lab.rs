@@ -4,6 +4,7 @@
 mod all;
 mod exec;
 mod kept;
+mod trace;
 
 use std::iter;
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
         LabAction::All(asked) => all::act(asked, out),
         LabAction::Verify(asked) => all::verify(&asked, out),
         LabAction::Kept(asked) => kept::act(&asked, out),
+        LabAction::Trace(asked) => trace::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),
         LabAction::Exec(asked) => exec::act(asked),

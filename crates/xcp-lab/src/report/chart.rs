@@ -51,13 +51,26 @@ pub struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// Draws it.
+    /// Draws it, to be put into a page.
     pub fn svg(&self) -> Result<String, String> {
+        // inline, it needs no namespace
+        self.drawn()
+            .map(|svg| svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", ""))
+    }
+
+    /// Draws it as a file of its own.
+    pub fn page(&self) -> Result<String, String> {
+        let style = format!("<style>{}</style>", include_str!("style.css"));
+        let svg = self.drawn()?;
+        let inside = svg.find('>').map_or(0, |end| end + 1);
+        Ok(format!("{}{style}{}", &svg[..inside], &svg[inside..]))
+    }
+
+    fn drawn(&self) -> Result<String, String> {
         let mut svg = String::new();
         self.draw(&SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area())
             .map_err(|e| e.to_string())?;
-        // inline, it needs no namespace
-        Ok(svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", ""))
+        Ok(svg)
     }
 
     fn draw(
