@@ -136,9 +136,50 @@ static __always_inline struct xcp_queue *queue_record(void)
 static void bound(void);
 #endif
 
+#ifdef XCP_BOUNDED
+/* There are no hints for clouds. */
+static __always_inline bool hint_changed(__u64 now)
+{
+	return false;
+}
+
+static __always_inline void apply_hint(__u64 now)
+{
+}
+#else
+static __always_inline __u64 hint_Bps(__u64 now)
+{
+	return now < config.hint_until_ns ? config.hint_Bps : 0;
+}
+
+/* Has the hint, or the configured capacity, changed? */
+static __always_inline bool hint_changed(__u64 now)
+{
+	return hint_Bps(now) != link.hint_Bps ||
+	       config.params.capacity_Bps != link.configured_Bps;
+}
+
+__noinline int apply_hint(__u64 now)
+{
+	__u64 hint = hint_Bps(now), configured = config.params.capacity_Bps;
+
+	if (config.measure) {
+		xcp_capacity_hint(&link.state.capacity, link.hint_Bps, hint);
+		xcp_capacity_hint(&link.state.capacity, link.configured_Bps,
+				  configured);
+	}
+	link.hint_Bps = hint;
+	link.configured_Bps = configured;
+	return 0;
+}
+#endif
+
 __noinline int capacity(__u64 now)
 {
 	struct xcp_queue *queue = queue_record();
+
+	if (hint_changed(now))
+		apply_hint(now);
 
 	link.other.share = config.share;
 	link.state.by_departures = config.by_departures;
@@ -252,6 +293,7 @@ __noinline int interval_end(__u64 now)
 	if (!link.started) {
 		xcp_router_init(&link.state, &config.params, &link.law[0], now);
 		link.law[1] = link.law[0];
+		link.configured_Bps = config.params.capacity_Bps;
 		link.started = now;
 	}
 	if (!link.fell && !xcp_router_interval_due(&link.state, now))
@@ -319,6 +361,7 @@ __noinline int look(struct __sk_buff *skb, __u64 now)
 				     now);
 	if (link.started && xcp_router_check_due(&link.state, now))
 		check(now);
+	link.fell |= link.started && hint_changed(now);
 	release(&link.claimed);
 	return 0;
 }

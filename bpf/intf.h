@@ -25,6 +25,8 @@ struct xcp_router_config {
 	/* what to write into last_xcp_router; 0: nothing */
 	uint32_t edge;
 	uint8_t edge_address[XCP_ADDRESS_LEN]; /* where there is room for it */
+	uint64_t hint_Bps; /* of the capacity, from a modem; 0: none */
+	uint64_t hint_until_ns; /* when it expires */
 };
 
 /* What one CPU saw on one link. */
@@ -75,6 +77,9 @@ struct xcp_router_link {
 	uint64_t sample_B; /* of other traffic, from one sample to the next */
 	uint32_t fell; /* what it carries, or d: the interval ends now */
 	uint32_t has_classes; /* the queue discipline with queues by class */
+	/* as of the last interval's end */
+	uint64_t configured_Bps;
+	uint64_t hint_Bps;
 };
 
 /* One control interval, for people: the ring buffer `trace`. */

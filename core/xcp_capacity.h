@@ -27,15 +27,15 @@
  *    | +------- busy: L = left ----+--------------------------------- | -+   |
  *    +--------------- L reaches P ------------------------------------+------+
  *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
- *   n = 1 + 1 s / d, 2 for the first time: what d of too high an L lets in has
- *       left after a second
+ *   n = 1 + 1 s / d, at first 2: what is let in too much leaves in a second
  *
  * A device that never holds packets back is never busy: L would grow with what
  * the senders send, without end. So neither L nor what left counts beyond M.
  *
- * A control interval ends at once if a quarter of it proves L wrong: L is then
- * what was measured if it has fallen, and the state is GROWING if it has risen
- * (xcp_link_fell and xcp_link_rose).
+ * A control interval ends at once if a quarter of it proves L wrong: L is what
+ * was measured if it has fallen, the state is GROWING if it has risen.
+ * A hint of the capacity, from a modem, changes L by the same factor, but not
+ * past it: hints that are late, or wrong by a factor, do no harm.
  */
 #ifndef XCP_CAPACITY_H
 #define XCP_CAPACITY_H
@@ -44,10 +44,10 @@
 
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
-/* of what left, that L becomes at most in one interval */
+/* L becomes at most so many times what left, in one interval */
 #define XCP_CAPACITY_MOST_TIMES 64
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
-/* Where nothing is known: 10 packets in an initial interval. */
+/* at first: 10 packets in an initial interval */
 #define XCP_CAPACITY_FIRST_BPS 75000
 
 enum xcp_link_state {
@@ -85,6 +85,7 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 	uint64_t times = 1 + xcp_min(XCP_NSEC_PER_SEC / xcp_max(d_ns, 1),
 				     XCP_CAPACITY_MOST_TIMES);
 
+	XCP_OPAQUE(times);
 	if (c->state == XCP_LINK_TRIED)
 		least_Bps = c->tried_Bps + c->step_Bps * 3 / 4;
 	else if (c->state == XCP_LINK_GROWING)
@@ -130,7 +131,6 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 
 	most_Bps = xcp_min(most_Bps ? most_Bps : XCP_CAPACITY_MAX_BPS,
 			   XCP_CAPACITY_MAX_BPS);
-
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
@@ -159,6 +159,28 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->most_Bps = xcp_max(c->most_Bps, c->link_Bps);
 }
 
+/* The hint of the capacity has changed; 0: there is none. */
+XCP_INLINE void xcp_capacity_hint(struct xcp_capacity *c, uint64_t before_Bps,
+				  uint64_t hint_Bps)
+{
+	uint64_t by_factor_Bps;
+
+	if (!before_Bps || !hint_Bps || !c->link_Bps)
+		return;
+	by_factor_Bps =
+		xcp_num_fixed(xcp_num_div(xcp_num_mul(xcp_num_of(c->link_Bps),
+						      xcp_num_of(hint_Bps)),
+					  xcp_num_of(before_Bps)),
+			      0, XCP_CAPACITY_MAX_BPS);
+	if (hint_Bps > before_Bps)
+		c->link_Bps =
+			xcp_max(c->link_Bps, xcp_min(hint_Bps, by_factor_Bps));
+	else
+		c->link_Bps =
+			xcp_min(c->link_Bps, xcp_max(hint_Bps, by_factor_Bps));
+	c->state = XCP_LINK_KNOWN;
+}
+
 /* e of a link. */
 XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
 				      uint64_t d_ns)
@@ -170,9 +192,8 @@ XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
 XCP_INLINE uint64_t xcp_capacity_use(const struct xcp_capacity *c,
 				     uint64_t configured_Bps, uint64_t over_Bps)
 {
-	uint64_t use_Bps = c->link_Bps + over_Bps;
-
-	return configured_Bps ? xcp_min(use_Bps, configured_Bps) : use_Bps;
+	return xcp_min(c->link_Bps + over_Bps,
+		       configured_Bps ? configured_Bps : UINT64_MAX);
 }
 
 #endif

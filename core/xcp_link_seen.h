@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * An output link as packets find it: how much has left it and what waits. Each
- * packet that arrives adds a look; a control interval ends with the sum.
+ * Samples of an output link: how much has left it, and its backlog. Arriving
+ * packets take them; a control interval uses all that were taken in it.
  *
  * Where few packets have left, one more or less may have been counted at either
  * end of the time. So a rate L is compared with bounds of what the link

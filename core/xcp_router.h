@@ -89,7 +89,7 @@
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
-/* times the average RTT of late, that an interval may last */
+/* an interval may last so many times the latest average RTT */
 #define XCP_TOO_LONG 2
 /* in an interval, of its RTTs */
 #define XCP_RTT_CHECKS 8

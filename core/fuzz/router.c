@@ -88,7 +88,7 @@ static void interval(struct router *r, struct sequence *q)
 {
 	r->now_ns += any(q) >> 20;
 	xcp_link_look(&r->seen, r->now_ns, r->seen.sent_B + (any(q) >> 24),
-			  any(q));
+		      any(q));
 	r->other.other_B += any(q) >> 24;
 	r->other.other_flows = (uint32_t)any(q);
 	r->other.other_min_backlog_B = any(q);

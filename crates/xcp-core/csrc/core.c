@@ -149,6 +149,12 @@ EXPORT(bool, router_link_changed, const struct xcp_router_state *s,
 	return xcp_capacity_changed(&s->capacity, seen, s->interval_ns);
 }
 
+EXPORT(void, router_hint, struct xcp_router_state *s, uint64_t before_Bps,
+       uint64_t hint_Bps)
+{
+	xcp_capacity_hint(&s->capacity, before_Bps, hint_Bps);
+}
+
 EXPORT(uint32_t, flows_gamma, const struct xcp_flows *f, bool published)
 {
 	return xcp_flows_gamma(f, published);

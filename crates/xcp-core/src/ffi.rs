@@ -64,6 +64,7 @@ extern "C" {
         law: *mut Law,
     ) -> bool;
     pub(crate) fn xcp_core_capacity_look(i: *mut Seen, now_ns: u64, sent_B: u64, backlog_B: u64);
+    pub(crate) fn xcp_core_router_hint(s: *mut State, before_Bps: u64, hint_Bps: u64);
     pub(crate) fn xcp_core_router_link_changed(s: *const State, seen: *const Seen) -> bool;
     pub(crate) fn xcp_core_router_capacity(
         s: *mut State,

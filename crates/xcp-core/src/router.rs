@@ -372,6 +372,13 @@ impl Router {
         unsafe { ffi::xcp_core_router_link_changed(&self.state, seen) }
     }
 
+    /// Somebody who knows the link says that it carries `hint_Bps` now, and
+    /// `before_Bps` until now; 0 where nothing is said.
+    pub fn capacity_hint(&mut self, before_Bps: u64, hint_Bps: u64) {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_router_hint(&mut self.state, before_Bps, hint_Bps) }
+    }
+
     /// The same on a link whose capacity is measured.
     pub fn interval_end_seen(&mut self, now_ns: u64, seen: &Seen) -> bool {
         self.end(now_ns, Some(seen), None, None)

@@ -80,6 +80,8 @@ record! {
         whole_feedback: u16,
         edge: u32,
         edge_address: [u8; 16],
+        hint_Bps: u64,
+        hint_until_ns: u64,
     }
 
     /// `struct xcp_cloud`.
@@ -128,10 +130,12 @@ record! {
     /// `struct xcp_router_pool`.
     struct RouterPool { pos: u64, neg: u64, carry: u64, shift: u32, unused: u32, }
 
+    /// `struct xcp_link_mark`.
+    struct LinkMark { ns: u64, sent_B: u64, }
+
     /// `struct xcp_capacity`.
     struct Capacity {
-        seen_ns: u64,
-        seen_sent_B: u64,
+        seen: LinkMark,
         min_backlog_B: u64,
         link_Bps: u64,
         left_Bps: u64,
@@ -251,6 +255,8 @@ record! {
         sample_B: u64,
         fell: u32,
         has_classes: u32,
+        configured_Bps: u64,
+        hint_Bps: u64,
     }
 
     /// `struct xcp_queue_key`.

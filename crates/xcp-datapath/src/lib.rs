@@ -6,6 +6,7 @@
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
 
 mod bpffs;
+pub mod capacity_hint;
 mod cgroup;
 mod clock;
 #[cfg(feature = "clouds")]

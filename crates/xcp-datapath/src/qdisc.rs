@@ -228,6 +228,16 @@ pub(crate) fn rate(index: u32) -> Result<Option<u64>> {
     Ok((config.rate_Bps > 0).then_some(config.rate_Bps))
 }
 
+/// Gives it another rate, bytes per second; 0 to send what the device takes.
+pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
+    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let config = QueueConfig {
+        rate_Bps: rate_bytes_per_s,
+        ..config
+    };
+    write(CONFIGS, &index.to_ne_bytes(), config.bytes())
+}
+
 /// Packets that its queues have dropped.
 pub(crate) fn drops(index: u32) -> Result<u64> {
     let record: Queue = object::read_record(&map(RECORDS)?, index)?;

@@ -25,8 +25,8 @@ use crate::trace::{self, Trace, FLOW};
 use crate::turn::Turn;
 use crate::warning::{Surroundings, Warning};
 use crate::{
-    bpffs, device, ethtool, features, layout, link, object, pinned, qdisc, wire, Error, Result,
-    Term,
+    bpffs, device, ethtool, features, layout, link, monotonic_ns, object, pinned, qdisc, wire,
+    Error, Result, Term,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -297,6 +297,8 @@ impl Options {
             whole_feedback: self.whole_feedback.into(),
             edge: 0,
             edge_address: [0; 16],
+            hint_Bps: 0,
+            hint_until_ns: 0,
         }
     }
 }
@@ -354,6 +356,9 @@ pub struct Status {
     pub device: String,
     /// Capacity that was set, bits per second; none if it is only measured.
     pub capacity_bps: Option<u64>,
+    /// The hint of the capacity that `xcp router feed` gave last, bits per second;
+    /// none if there is none, or it has expired.
+    pub hint_bps: Option<u64>,
     /// The device's speed when the router was added, bits per second, where only
     /// measuring tells the capacity, which is never more.
     pub speed_bps: Option<u64>,
@@ -444,7 +449,7 @@ fn of_here() -> impl Iterator<Item = (u32, PathBuf)> {
 }
 
 /// The same, where its records are laid out as in this build.
-fn readable(device: &Device) -> Result<PathBuf> {
+pub(crate) fn readable(device: &Device) -> Result<PathBuf> {
     let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
     ours(&dir, &device.name)?;
     Ok(dir)
@@ -567,8 +572,16 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
 fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
     let by_measuring = options.capacity_bytes_per_s == 0;
     let shaped = matches!(options.queueing, Queueing::Shape { .. });
+    match by_measuring && !shaped {
+        true => refuse_noqueue(device),
+        false => Ok(()),
+    }
+}
+
+/// Fails where the device never holds packets back.
+pub(crate) fn refuse_noqueue(device: &Device) -> Result<()> {
     let root = rtnl::root_qdisc(device.index);
-    if by_measuring && !shaped && root.is_some_and(|root| root.kind == "noqueue") {
+    if root.is_some_and(|root| root.kind == "noqueue") {
         return Err(Error::new(
             &device.name,
             "never holds packets back (noqueue), so its capacity cannot be measured",
@@ -586,6 +599,8 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let mut config = options.config(device);
     config.edge = present.edge;
     config.edge_address = present.edge_address;
+    config.hint_Bps = present.hint_Bps;
+    config.hint_until_ns = present.hint_until_ns;
     let mut queue_changed = false;
     match (options.qdisc(), present.queue) {
         (None, 0) => {}
@@ -833,6 +848,7 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
     let mut status = Status {
         device: device.name.clone(),
         capacity_bps: set(config.params.capacity_Bps * 8),
+        hint_bps: set(config.hint_Bps * 8).filter(|_| monotonic_ns() < config.hint_until_ns),
         speed_bps: set(config.params.most_Bps * 8),
         new_speed_bps: ethtool::speed(&device.name)
             .filter(|now_Bps| config.params.capacity_Bps == 0 && *now_Bps != config.params.most_Bps)

@@ -161,6 +161,19 @@ pub struct Event {
     pub start_edge: Option<String>,
 }
 
+/// A modem that tells the bottleneck's router ten times a second what the link
+/// carries (`xcp router feed`).
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Modem {
+    /// It says what was so long ago.
+    #[serde(default)]
+    pub late_ms: f64,
+    /// What it says, by what is.
+    #[serde(default = "one")]
+    pub factor: f64,
+}
+
 /// One way to run it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,6 +200,9 @@ pub struct Variant {
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
+    /// The link's modem is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modem: Option<Modem>,
     /// What senders do not do: a failure is shown.
     #[serde(default)]
     pub without: Vec<Cure>,

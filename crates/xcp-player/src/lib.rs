@@ -18,6 +18,7 @@ pub mod guest;
 pub mod interrupt;
 pub mod link;
 pub mod metrics;
+mod modem;
 pub mod parcel;
 mod pcap;
 pub mod play;

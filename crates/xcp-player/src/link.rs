@@ -28,7 +28,7 @@ pub struct Link {
     /// Of a trace the mean rate of so long is the link's rate.
     #[serde(default = "rates_step_ms", skip_serializing)]
     pub rates_step_ms: f64,
-    /// The rates or delays begin anew after so many seconds.
+    /// The rates or delays repeat after so many seconds.
     pub repeat_s: Option<f64>,
     /// One way.
     #[serde(default)]

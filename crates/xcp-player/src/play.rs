@@ -13,6 +13,7 @@ use crate::capture::{Captures, Recording};
 use crate::edges::Edges;
 use crate::experiment::{Experiment, Socket, Variant};
 use crate::metrics::{self, Seen};
+use crate::modem::Modem;
 use crate::probe::{Probe, QueueState};
 use crate::result::{Sample, Series, VariantResult};
 use crate::stage::{device, has_own_queue, Stage};
@@ -49,6 +50,7 @@ pub fn play(
     let mut edges = Edges::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
     let trace = open_trace(experiment, variant, &stage)?;
+    let mut modem = Modem::start(experiment, variant, &stage)?;
     let starts = start_times(experiment, seed);
     let end = Duration::from_secs_f64(experiment.duration_s);
     let warmup = Duration::from_secs_f64(experiment.warmup_s);
@@ -109,6 +111,9 @@ pub fn play(
             break;
         }
         change_links(experiment, &mut stage, due)?;
+        if let Some(modem) = &mut modem {
+            modem.speak(experiment, variant, due)?;
+        }
         for event in experiment.events.iter().filter(|e| is_now(e.at_s, due)) {
             stage.change(experiment, variant, event)?;
             edges.change(experiment, &stage, event)?;

@@ -15,7 +15,7 @@ const MAX_S: f64 = 86_400.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
     pub steps: Vec<[f64; 2]>,
-    /// After which it begins anew.
+    /// After which they repeat.
     pub period_s: f64,
 }
 

@@ -259,6 +259,15 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
             return Some("the protocol number is XCP's: control must be \"xcp\"".into());
         }
     }
+    if let Some(modem) = &variant.modem {
+        let (late_ms, factor) = (0.0..=60_000.0, 0.01..=100.0);
+        if !late_ms.contains(&modem.late_ms) || !factor.contains(&modem.factor) || !variant.measure
+        {
+            return Some(
+                "modem: late_ms must be 0 to 60000, factor 0.01 to 100, and measure true".into(),
+            );
+        }
+    }
     if let Some(Capacity::Mbit(rate)) = variant.capacity_mbit {
         if !RATES_MBIT.contains(&rate) {
             return Some("capacity_mbit must be 0.008 to 100000, or \"auto\"".into());
@@ -403,6 +412,7 @@ min = 0.45
             "xcp_share = 50\nmax_rtt_s = 2",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",
             "without = [\"losses\"]",
+            "modem = { late_ms = 200, factor = 0.5 }",
             "ecn = true",
             "sack = false",
             "lose = { s-r = 0.01, d-r = 50 }",
@@ -462,6 +472,11 @@ min = 0.45
                 "rate_mbit = 10",
                 "rate_mbit = 10\ndelay_ms = 1",
                 "link r-d: a link with a queue has no delay",
+            ),
+            (
+                "queue = \"xcp\"",
+                "modem = {}\nmeasure = false\ncapacity_mbit = 10",
+                "variant v: modem",
             ),
             (
                 "queue = \"xcp\"",

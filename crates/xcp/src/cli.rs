@@ -173,6 +173,18 @@ pub enum RouterAction {
     ///
     /// It stays when this command ends. Once more changes only what differs.
     Add(RouterAdd),
+    /// Give a router another capacity at once, and change nothing else
+    ///
+    /// Cheap enough for ten calls a second; a program that has a value again and
+    /// again gives it to `xcp router feed`.
+    Set(RouterSet),
+    /// Give a router hints of its capacity, from a modem or a satellite terminal
+    ///
+    /// Reads one rate from each line: bits per second, or a number with a unit
+    /// such as 10mbit. What the link is found to carry follows each change at
+    /// once, and goes on being measured: values that are late or wrong by a
+    /// constant factor do little harm. Ends with the source, or with Ctrl-C.
+    Feed(RouterFeed),
     /// Take the router off a device
     Del {
         #[arg(value_name = "DEV")]
@@ -191,6 +203,33 @@ pub enum RouterAction {
     /// Rates are in bits per second, times in seconds; a value that is not
     /// known is empty, or null in JSON.
     Trace(RouterTrace),
+}
+
+#[derive(Args)]
+pub struct RouterSet {
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// Capacity of the link, as for `xcp router add`
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub capacity: Capacity,
+}
+
+#[derive(Args)]
+pub struct RouterFeed {
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// A pipe or file, or a Unix socket to connect to [default: standard input]
+    #[arg(value_name = "FROM")]
+    pub from: Option<PathBuf>,
+    /// After that a value does not count any more
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "2",
+        value_parser = value::duration,
+        allow_hyphen_values = true
+    )]
+    pub expires: Duration,
 }
 
 #[derive(Args)]

@@ -8,6 +8,7 @@ mod cli;
 mod doctor;
 mod edged;
 mod failure;
+mod feed;
 mod host;
 mod lab;
 mod manual;

@@ -14,11 +14,13 @@ use crate::capacity::Capacity;
 use crate::cli::{RouterAction, RouterAdd};
 use crate::failure::{tell, Failure};
 use crate::out::{Out, Style};
-use crate::{table, trace, units, watch};
+use crate::{feed, table, trace, units, watch};
 
 pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
         RouterAction::Add(asked) => add(&asked, out)?,
+        RouterAction::Set(asked) => feed::set(&asked, out)?,
+        RouterAction::Feed(asked) => return feed::feed(&asked, out),
         RouterAction::Del { device } => {
             router::del(&device)?;
             let value = json!({ "device": device, "change": "removed" });
@@ -420,6 +422,12 @@ fn describe(status: &Status, style: &Style) -> String {
                 .map_or_else(|| "none yet".into(), |bps| units::rate(bps as f64)),
         ),
         ("link carries", measured(status)),
+        (
+            "capacity hint",
+            status
+                .hint_bps
+                .map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
+        ),
         ("XCP's share", share(status)),
         ("overhead", framing(&status.framing)),
         ("queue discipline", qdisc(status)),
@@ -469,6 +477,7 @@ pub mod tests {
         Status {
             device: "eth0".into(),
             capacity_bps: Some(10_000_000),
+            hint_bps: None,
             speed_bps: Some(1_000_000_000),
             new_speed_bps: None,
             measure: true,

@@ -361,6 +361,81 @@ fn flows_that_are_gone_are_forgotten() {
     assert_eq!(sampler.flows(8 * SECOND_NS), 256);
 }
 
+/// Hints that are wrong by a constant factor, or late, do no harm.
+#[test]
+fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
+    const CARRIES_BPS: u64 = 1_000_000;
+    let carries = |before_Bps: u64, hint_Bps: u64| {
+        let mut link = Link::new(0);
+        // busy: 100 kB in 0.1 s
+        link.interval(100_000, 100_000, 3_000, 3_000);
+        assert_near(link.router.link_Bps() as f64, CARRIES_BPS as f64);
+        link.router.capacity_hint(before_Bps, hint_Bps);
+        link.router.link_Bps()
+    };
+    for (before_Bps, hint_Bps, want_Bps, why) in [
+        (
+            CARRIES_BPS,
+            2 * CARRIES_BPS,
+            2 * CARRIES_BPS,
+            "right, and it has risen",
+        ),
+        (
+            CARRIES_BPS,
+            CARRIES_BPS / 4,
+            CARRIES_BPS / 4,
+            "right, and it has fallen",
+        ),
+        (
+            3 * CARRIES_BPS,
+            CARRIES_BPS,
+            CARRIES_BPS,
+            "late: L had fallen already",
+        ),
+        (
+            CARRIES_BPS / 2,
+            CARRIES_BPS,
+            CARRIES_BPS,
+            "late: L had risen already",
+        ),
+        (
+            CARRIES_BPS / 2,
+            CARRIES_BPS * 5 / 4,
+            CARRIES_BPS * 5 / 4,
+            "not past what is told",
+        ),
+        (
+            2 * CARRIES_BPS,
+            4 * CARRIES_BPS,
+            2 * CARRIES_BPS,
+            "twice too much, always",
+        ),
+        (
+            2 * CARRIES_BPS,
+            CARRIES_BPS / 2,
+            CARRIES_BPS / 2,
+            "twice too much, always",
+        ),
+        (
+            CARRIES_BPS / 2,
+            CARRIES_BPS / 4,
+            CARRIES_BPS / 2,
+            "half of it, always",
+        ),
+        (0, 5 * CARRIES_BPS, CARRIES_BPS, "the first word"),
+        (5 * CARRIES_BPS, 0, CARRIES_BPS, "nobody says it any more"),
+        (1, u64::MAX, u64::MAX, "as much as there is"),
+    ] {
+        let most = u64::MAX >> 20;
+        let got = carries(before_Bps, hint_Bps);
+        let near = got.abs_diff(want_Bps.min(most)) <= want_Bps.min(most) / 1000;
+        assert!(
+            near || (want_Bps > most && got > CARRIES_BPS),
+            "{why}: {got}"
+        );
+    }
+}
+
 /// Of experiments/varying-trace.toml.
 static RADIO: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
     let file = include_str!("../../../../experiments/varying-trace.toml");
@@ -416,6 +491,35 @@ fn a_radio_link_is_followed() {
         assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
         assert!(got.delay_s(0.95) <= 0.1, "{flows}: {}", got.delay_s(0.95));
         assert!(got.jain > 0.999, "{flows}: {}", got.jain);
+    }
+}
+
+/// Of experiments/stops.toml.
+fn stops_Bps(at_s: f64) -> f64 {
+    let steps = [
+        (45.0, 3.0),
+        (32.4, 0.03),
+        (32.0, 0.8),
+        (24.4, 0.05),
+        (24.0, 0.6),
+        (15.0, 0.05),
+    ];
+    let step = steps.iter().find(|(from_s, _)| at_s >= *from_s);
+    step.map_or(2.0, |(_, Mbps)| *Mbps) * MBPS
+}
+
+/// What waited while a link had stopped says nothing of it when it is back.
+#[test]
+fn a_link_that_stops_and_comes_back_is_followed() {
+    for rtt_s in [0.1, 0.04] {
+        let got = run(&Loop {
+            rtt_s,
+            duration_s: 75.0,
+            link_Bps: stops_Bps,
+            ..Loop::default()
+        });
+        assert!(got.utilisation >= 0.93, "{rtt_s}: {got:?}");
+        assert!(got.delay_s(0.95) <= 0.03, "{rtt_s}: {}", got.delay_s(0.95));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-/// The rate is drawn anew this often.
+/// How long each rate holds.
 const STEP_MS: u32 = 100;
 const STEPS: u32 = 600;
 const BITS_PER_PACKET: f64 = 12_000.0;

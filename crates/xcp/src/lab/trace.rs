@@ -28,16 +28,16 @@ pub fn act(asked: &LabTrace, out: &Out) -> Result<ExitCode, Failure> {
 fn describe(summary: &TraceSummary) -> String {
     let rate = |mbit: f64| units::rate(mbit * 1e6);
     let stops = match &summary.stops_s[..] {
-        [] => "none".to_owned(),
+        [] => " none".to_owned(),
         stops => stops
             .iter()
-            .map(|[from, to]| format!("{from:.1} to {to:.1} s"))
-            .collect::<Vec<_>>()
-            .join(", "),
+            .map(|[from, to]| format!("\n  {from:.1} to {to:.1} s"))
+            .collect(),
     };
     format!(
-        "{}\nlasts {:.1} s; mean rate {}; per {} ms: {} to {}, median {}\n\
-         stops (below 2 % of the mean): {stops}\n",
+        "{}\nlasts {:.1} s; mean rate {}\n\
+         rates of {} ms: {} to {}, median {}\n\
+         stops (below 2 % of the mean):{stops}\n",
         plot(&means(summary), summary.duration_s),
         summary.duration_s,
         rate(summary.mean_mbit),
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((means[0], means[31], means[63]), (2.0, 1.5, 1.0));
         let text = describe(&summary);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], format!("{:>10} {}", "2 Mb/s", "█".repeat(31)));
+        assert_eq!(lines[0], format!("{:>10} {}", "2.0 Mb/s", "█".repeat(31)));
         assert_eq!(lines[7].chars().filter(|c| *c == '█').count(), COLUMNS);
         assert!(lines.iter().all(|l| l.chars().count() <= 80), "{text}");
     }

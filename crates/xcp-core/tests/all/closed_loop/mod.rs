@@ -138,6 +138,22 @@ enum Event {
     Lies(Packet),
 }
 
+/// How long a packet takes that a link begins to send at a time, s; the link's
+/// rate is looked at every 20 ms.
+fn sending_s(link_Bps: fn(f64) -> f64, begin_s: f64) -> f64 {
+    const LOOK_S: f64 = 0.02;
+    let (mut left_B, mut at_s) = (f64::from(PACKET_B), begin_s);
+    loop {
+        let rate_Bps = link_Bps(at_s);
+        let next_s = ((at_s / LOOK_S + 1e-6).floor() + 1.0) * LOOK_S;
+        if rate_Bps * (next_s - at_s) >= left_B {
+            return at_s + left_B / rate_Bps - begin_s;
+        }
+        left_B -= rate_Bps * (next_s - at_s);
+        at_s = next_s;
+    }
+}
+
 pub fn run(what: &Loop) -> Outcome {
     let params = Params {
         capacity_Bps: what.configured_Bps as u64,
@@ -154,7 +170,7 @@ pub fn run(what: &Loop) -> Outcome {
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
     let mut seen = Seen::default();
     let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
-    let size_s = |at_s| f64::from(PACKET_B) / (what.link_Bps)(at_s);
+    let size_s = |at_s| sending_s(what.link_Bps, at_s);
     loop {
         let (mut at_s, mut event) = (leaves_s, Event::Leaves);
         if let Some(forged) = what.forged {

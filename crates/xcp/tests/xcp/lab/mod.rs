@@ -11,3 +11,4 @@ mod experiments;
 mod kept;
 mod links;
 mod results;
+mod traces;

@@ -5,6 +5,7 @@
 use std::env;
 use std::process::{Command, Stdio};
 
+mod capacity_hint;
 mod cases;
 mod clouds;
 mod conservation;

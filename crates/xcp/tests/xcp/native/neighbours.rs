@@ -139,7 +139,7 @@ fn headers_of_unknown_segments_are_conserved() -> bool {
     ];
     let _host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");
-    transfer(&mut a, &mut b, &pattern(4 * BYTES));
+    transfer(&mut a, &mut b, &pattern(16 * BYTES));
     for (place, neighbour) in ["router", "server"].iter().zip(&forgets) {
         let forgotten = neighbour.account().unwrap().forgotten;
         assert!(forgotten > 10, "{place}: {forgotten}");

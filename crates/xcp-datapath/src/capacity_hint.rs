@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Changes a router's capacity while traffic flows, or gives it hints of the
+//! capacity, which a modem knows. Only records are written, no program is
+//! loaded.
+
+use std::time::Duration;
+
+use libbpf_rs::MapHandle;
+
+use crate::bpffs::{self, Access};
+use crate::intf::RouterConfig;
+use crate::router::{self, Change, CAPACITY_RANGE_BPS};
+use crate::rtnl::Device;
+use crate::turn::Turn;
+use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
+
+/// Gives a router another capacity, bytes per second, 0 if only measuring is to
+/// tell; its queue discipline `xcp` shapes to it too if it did before. The next
+/// packet ends the control interval.
+///
+/// # Errors
+/// The device has no router, or a token bucket (tbf) holds it to its capacity;
+/// nothing can be measured where only measuring is to tell.
+pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
+    bpffs::require("xcp router set", Access::Change)?;
+    let _turn = Turn::take()?;
+    let device = Device::find(dev)?;
+    let dir = router::readable(&device)?;
+    let map = object::pinned_map(&dir.join("config"))?;
+    let mut config: RouterConfig = object::read_record(&map, 0)?;
+    let before = config.params.capacity_Bps;
+    if before == bytes_per_s {
+        return Ok(Change::Unchanged);
+    }
+    if bytes_per_s == 0 {
+        refuse_unmeasured(dev, &config)?;
+        router::refuse_noqueue(&device)?;
+    }
+    if crate::shape::rate(&device, &dir) == Some(before) {
+        return Err(Error::new(
+            dev,
+            "a token bucket (tbf) holds it to its capacity",
+            format!("change both: xcp router add {dev} --capacity RATE --shape"),
+        ));
+    }
+    config.params.capacity_Bps = bytes_per_s;
+    config.params.most_Bps = match bytes_per_s {
+        0 => ethtool::speed(dev).unwrap_or(0),
+        _ => 0,
+    };
+    if let Some(index) = config.queue.checked_sub(1) {
+        if qdisc::rate(index)?.unwrap_or(0) == before {
+            qdisc::set_rate(index, bytes_per_s)?;
+        }
+    }
+    object::write_record(&map, &config)?;
+    Ok(Change::Changed)
+}
+
+fn refuse_unmeasured(dev: &str, config: &RouterConfig) -> Result<()> {
+    if config.measure != 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        dev,
+        "its router does not measure what the link carries",
+        format!("let it: xcp router add {dev} --capacity RATE, without --no-measure"),
+    ))
+}
+
+/// Gives a router hints of its capacity. The last one ends when this is dropped,
+/// or when it expires.
+pub struct Feed {
+    map: MapHandle,
+}
+
+impl Feed {
+    /// # Errors
+    /// The device has no router, or one that does not measure.
+    pub fn open(dev: &str) -> Result<Self> {
+        bpffs::require("xcp router feed", Access::Change)?;
+        let _turn = Turn::take()?;
+        let dir = router::readable(&Device::find(dev)?)?;
+        let map = object::pinned_map(&dir.join("config"))?;
+        refuse_unmeasured(dev, &object::read_record(&map, 0)?)?;
+        Ok(Self { map })
+    }
+
+    /// The link carries so many bytes per second; expires after a time.
+    pub fn tell(&self, bytes_per_s: u64, expires: Duration) -> Result<()> {
+        let expires_ns = u64::try_from(expires.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = monotonic_ns().saturating_add(expires_ns);
+        let (least, most) = (CAPACITY_RANGE_BPS.start(), CAPACITY_RANGE_BPS.end());
+        self.write(bytes_per_s.clamp(*least, *most), until_ns)
+    }
+
+    fn write(&self, hint_Bps: u64, hint_until_ns: u64) -> Result<()> {
+        let _turn = Turn::take()?;
+        let config: RouterConfig = object::read_record(&self.map, 0)?;
+        let config = RouterConfig {
+            hint_Bps,
+            hint_until_ns,
+            ..config
+        };
+        object::write_record(&self.map, &config)
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        // it expires otherwise
+        let _ = self.write(0, 0);
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp router set` and `xcp router feed`: a new capacity, and hints of it from
+//! a modem.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use xcp_datapath::capacity_hint::{self, Feed};
+use xcp_datapath::router::Change;
+use xcp_datapath::Error;
+use xcp_lab::interrupt;
+
+use crate::capacity::{Capacity, Rate};
+use crate::cli::{RouterFeed, RouterSet};
+use crate::failure::{tell, Failure, INTERRUPTED};
+use crate::out::Out;
+use crate::units;
+
+/// How long an interrupt may go unnoticed.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// No rate is longer.
+const LINE_BYTES: u64 = 64;
+/// So many bad lines are printed; the rest is only counted.
+const PRINTED_BAD: u64 = 5;
+
+pub fn set(asked: &RouterSet, out: &Out) -> Result<(), Failure> {
+    let bytes_per_s = match asked.capacity {
+        Capacity::Rate(rate) => rate.bytes_per_s,
+        Capacity::Auto => 0,
+    };
+    let change = capacity_hint::set_capacity(&asked.device, bytes_per_s)?;
+    let value = json!({
+        "device": asked.device,
+        "change": change,
+        "capacity_bps": (bytes_per_s > 0).then_some(bytes_per_s * 8),
+    });
+    out.print(&value, |_| {
+        let capacity = match bytes_per_s {
+            0 => "only what the link is found to carry".to_owned(),
+            _ => units::rate(bytes_per_s as f64 * 8.0),
+        };
+        let already = match change {
+            Change::Unchanged => " already",
+            _ => "",
+        };
+        format!("{}: hands out {capacity}{already}", asked.device)
+    })
+}
+
+/// What was read in all.
+#[derive(Default, Serialize)]
+struct Seen {
+    device: String,
+    values: u64,
+    bad_lines: u64,
+}
+
+pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
+    let feed = Feed::open(&asked.device)?;
+    interrupt::watch();
+    let (sender, lines) = mpsc::sync_channel(1024);
+    let from = asked.from.clone();
+    // opening a pipe waits for its writer
+    thread::spawn(move || match open(from.as_deref()) {
+        Ok(mut source) => send_lines(&mut source, &sender),
+        Err(e) => drop(sender.send(Err(e))),
+    });
+    let mut seen = Seen {
+        device: asked.device.clone(),
+        ..Seen::default()
+    };
+    let ended = loop {
+        if interrupt::requested() {
+            break ExitCode::from(INTERRUPTED);
+        }
+        let first = match lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
+        };
+        let mut newest = None;
+        // only the newest of what has come meanwhile counts
+        for line in std::iter::once(first).chain(lines.try_iter()) {
+            let line = line.map_err(|e| io_failure(asked.from.as_deref(), &e))?;
+            match rate(&line) {
+                Ok(Some(bytes_per_s)) => {
+                    seen.values += 1;
+                    newest = Some(bytes_per_s);
+                }
+                Ok(None) => {}
+                Err(reason) => {
+                    seen.bad_lines += 1;
+                    if seen.bad_lines <= PRINTED_BAD {
+                        tell(&format!("xcp: {line:?}: {reason}"));
+                    }
+                }
+            }
+        }
+        if let Some(bytes_per_s) = newest {
+            feed.tell(bytes_per_s, asked.expires)?;
+        }
+    };
+    drop(feed);
+    out.print(&seen, |_| {
+        format!(
+            "{}: values taken: {}, lines not understood: {}",
+            seen.device, seen.values, seen.bad_lines
+        )
+    })?;
+    Ok(ended)
+}
+
+fn io_failure(from: Option<&Path>, e: &io::Error) -> Error {
+    let name = from.map_or("standard input".into(), |path| path.display().to_string());
+    Error::io(name, e)
+}
+
+/// A pipe or file, a Unix socket to connect to, or standard input.
+fn open(from: Option<&Path>) -> io::Result<Box<dyn BufRead>> {
+    let Some(path) = from else {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    };
+    if path.metadata()?.file_type().is_socket() {
+        return Ok(Box::new(BufReader::new(UnixStream::connect(path)?)));
+    }
+    Ok(Box::new(BufReader::new(File::open(path)?)))
+}
+
+/// Sends each line until the source or the receiver ends; of one that is too
+/// long, the beginning.
+fn send_lines(source: &mut dyn BufRead, lines: &SyncSender<io::Result<String>>) {
+    loop {
+        let mut line = Vec::new();
+        let read = source.take(LINE_BYTES).read_until(b'\n', &mut line);
+        let skipped = match (&read, line.last()) {
+            (Ok(_), Some(b'\n')) | (Ok(0), _) | (Err(_), _) => Ok(()),
+            _ => skip_line(source),
+        };
+        let text = read
+            .and(skipped)
+            .map(|()| String::from_utf8_lossy(&line).trim().to_owned());
+        let ends = line.is_empty();
+        if ends && text.is_ok() {
+            return;
+        }
+        let failed = text.is_err();
+        if lines.send(text).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn skip_line(source: &mut dyn BufRead) -> io::Result<()> {
+    loop {
+        let mut part = Vec::new();
+        let read = source.take(4096).read_until(b'\n', &mut part)?;
+        if read == 0 || part.last() == Some(&b'\n') {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes per second of a line: bits per second, or a number with a unit; none of
+/// a blank line or a comment.
+fn rate(line: &str) -> Result<Option<u64>, String> {
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    if let Ok(bps) = line.parse::<f64>() {
+        return match bps.is_finite() && bps >= 0.0 {
+            true => Ok(Some((bps / 8.0) as u64)),
+            false => Err("no rate".into()),
+        };
+    }
+    let rate = line.parse::<Rate>();
+    rate.map(|rate| Some(rate.bytes_per_s))
+        .map_err(|bad| format!("{}: {}", bad.reason, bad.remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_rate() {
+        for (line, want) in [
+            ("8000", Ok(Some(1000))),
+            ("1.6e6", Ok(Some(200_000))),
+            ("0", Ok(Some(0))),
+            ("10mbit", Ok(Some(1_250_000))),
+            ("", Ok(None)),
+            ("# the modem has started", Ok(None)),
+        ] {
+            assert_eq!(rate(line), want, "{line}");
+        }
+        for line in ["-1", "nan", "inf", "10mbyte", "ten", "10 20"] {
+            assert!(rate(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_any_length_and_bytes_are_taken() {
+        let mut source = vec![b'9'; 100_000];
+        source.extend(b"\n\xff\xfe\n1mbit\n\n2mbit");
+        let (sender, lines) = mpsc::sync_channel(10);
+        send_lines(&mut &source[..], &sender);
+        drop(sender);
+        let lines: Vec<String> = lines.into_iter().flatten().collect();
+        assert_eq!(lines[0].len(), LINE_BYTES as usize);
+        assert_eq!(lines[2..], ["1mbit", "", "2mbit"]);
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp router set` and `xcp router feed`: the capacity changes while traffic
+//! flows, and what a feed said ends with it.
+
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::command::Space;
+use crate::common::turn;
+use serde_json::{json, Value};
+use xcp_datapath::testing::can_run;
+
+fn shown(space: &Space) -> Value {
+    space.xcp("router show v0 --json").ok().json()
+}
+
+/// Waits until the router has been told this, or nothing.
+fn wait_told(space: &Space, hint_bps: &Value) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while shown(space)["hint_bps"] != *hint_bps {
+        assert!(Instant::now() < end, "{}", shown(space)["hint_bps"]);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(space: &Space, args: &str) -> Child {
+    space
+        .command(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupt(child: &Child) {
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+}
+
+#[test]
+fn set_changes_the_capacity_and_nothing_else() {
+    let _turn = turn();
+    if !can_run("router set") {
+        return;
+    }
+    let space = Space::new("set");
+    let xcp = |args: &str| space.xcp(args);
+    xcp("router set v0 --capacity 5mbit").failed(
+        1,
+        "xcp: v0: no XCP router on this device\n  \
+         help: add one: xcp router add v0 --capacity 10mbit\n",
+    );
+    xcp("router add v0 --capacity 10mbit --overhead 18 --xcp-share 30 --no-qdisc").ok();
+    let before = shown(&space);
+    let set = xcp("router set v0 --capacity 5mbit --json").ok().json();
+    assert_eq!(
+        set,
+        json!({ "device": "v0", "change": "changed", "capacity_bps": 5_000_000 })
+    );
+    let mut after = shown(&space);
+    assert_eq!(after["capacity_bps"], 5_000_000);
+    after["capacity_bps"] = before["capacity_bps"].clone();
+    assert_eq!(after, before);
+    assert_eq!(
+        xcp("router set v0 --capacity 5mbit").ok().out,
+        "v0: hands out 5.0 Mb/s already\n"
+    );
+    space.device("set v0 up"); // noqueue
+    let auto = xcp("router set v0 --capacity auto");
+    assert_eq!(auto.code, Some(1), "{}", auto.err);
+    assert_eq!(shown(&space)["capacity_bps"], 5_000_000);
+    xcp("router del v0").ok();
+}
+
+#[test]
+fn what_a_feed_said_ends_with_it() {
+    let _turn = turn();
+    if !can_run("router feed") {
+        return;
+    }
+    let space = Space::new("fed");
+    space.xcp("router add v0 --capacity 10mbit").ok();
+    let none = Value::Null;
+    // a pipe, with lines that are no rates
+    let mut feed = start(&space, "router feed v0 --expires 60 --json");
+    let mut lines = feed.stdin.take().unwrap();
+    lines
+        .write_all(b"# modem\n3000000\nnonsense\n\n2mbit\n")
+        .unwrap();
+    wait_told(&space, &json!(2_000_000));
+    lines.write_all(b"0\n").unwrap();
+    wait_told(&space, &json!(8_000));
+    drop(lines);
+    let ended = feed.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(told, json!({ "device": "v0", "values": 3, "bad_lines": 1 }));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("\"nonsense\""));
+    assert_eq!(shown(&space)["hint_bps"], none);
+    // a value expires, and Ctrl-C ends it
+    let mut feed = start(&space, "router feed v0 --expires 0.3");
+    let mut lines = feed.stdin.take().unwrap();
+    lines.write_all(b"4mbit\n").unwrap();
+    wait_told(&space, &none);
+    let mut long = start(&space, "router feed v0 --expires 60");
+    let mut more_lines = long.stdin.take().unwrap();
+    more_lines.write_all(b"4mbit\n").unwrap();
+    wait_told(&space, &json!(4_000_000));
+    for child in [feed, long] {
+        interrupt(&child);
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    }
+    drop((lines, more_lines));
+    assert_eq!(shown(&space)["hint_bps"], none);
+    // a Unix socket
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("modem");
+    let listener = UnixListener::bind(&path).unwrap();
+    let feed = start(
+        &space,
+        &format!("router feed v0 {} --expires 60", path.display()),
+    );
+    let (mut modem, _) = listener.accept().unwrap();
+    modem.write_all(b"1gbit\n").unwrap();
+    wait_told(&space, &json!(1_000_000_000));
+    drop(modem);
+    assert_eq!(feed.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(shown(&space)["hint_bps"], none);
+    // what does not measure cannot be told
+    space
+        .xcp("router add v0 --capacity 10mbit --no-measure")
+        .ok();
+    let refused = space.xcp("router feed v0");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("does not measure"), "{}", refused.err);
+    space.xcp("router del v0").ok();
+}
