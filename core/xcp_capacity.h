@@ -44,7 +44,7 @@
 
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
-/* L becomes at most so many times what left, in one interval */
+/* L is raised to at most 65 times the rate that left, in one interval */
 #define XCP_CAPACITY_MOST_TIMES 64
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* at first: 10 packets in an initial interval */

@@ -54,6 +54,14 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Each step with its end, which is the next one's begin.
+fn spans(steps: &[[f64; 2]], end_s: f64) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+    let ends = steps.iter().skip(1).map(|[from, _]| *from);
+    ends.chain([end_s])
+        .zip(steps)
+        .map(|(to, [from, value])| (*from, to, *value))
+}
+
 /// What a trace in mahimahi's format is like.
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -75,12 +83,7 @@ impl Summary {
     pub fn of(path: &Path, step_ms: f64) -> Result<Self> {
         let file = path.display().to_string();
         let trace = trace_file::rates(&file, &read(path)?, step_ms / 1e3)?;
-        let ends = trace.steps.iter().skip(1).map(|[from, _]| *from);
-        let spans: Vec<(f64, f64, f64)> = ends
-            .chain([trace.period_s])
-            .zip(&trace.steps)
-            .map(|(to, [from, mbit])| (*from, to, *mbit))
-            .collect();
+        let spans: Vec<(f64, f64, f64)> = spans(&trace.steps, trace.period_s).collect();
         let mean = spans
             .iter()
             .map(|(from, to, r)| (to - from) * r)
@@ -113,13 +116,16 @@ impl Summary {
         })
     }
 
+    /// From when to when (s) it has which rate (Mb/s).
+    pub fn spans(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+        spans(&self.rates, self.duration_s)
+    }
+
     /// Its rate over time as SVG, for a page of its own.
     pub fn svg(&self) -> Result<String> {
-        let ends = self.rates.iter().skip(1).map(|[from, _]| *from);
-        let points = ends
-            .chain([self.duration_s])
-            .zip(&self.rates)
-            .flat_map(|(to, [from, mbit])| [(*from, *mbit), (to, *mbit)]);
+        let points = self
+            .spans()
+            .flat_map(|(from, to, mbit)| [(from, mbit), (to, mbit)]);
         let chart = Chart {
             title: "rate, Mb/s",
             seconds: self.duration_s,

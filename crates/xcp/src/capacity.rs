@@ -23,6 +23,16 @@ pub enum Capacity {
     Rate(Rate),
 }
 
+impl Capacity {
+    /// 0 if only measuring tells.
+    pub fn bytes_per_s(self) -> u64 {
+        match self {
+            Self::Auto => 0,
+            Self::Rate(rate) => rate.bytes_per_s,
+        }
+    }
+}
+
 impl FromStr for Capacity {
     type Err = BadValue;
 

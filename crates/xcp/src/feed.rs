@@ -19,7 +19,7 @@ use xcp_datapath::router::Change;
 use xcp_datapath::Error;
 use xcp_lab::interrupt;
 
-use crate::capacity::{Capacity, Rate};
+use crate::capacity::Rate;
 use crate::cli::{RouterFeed, RouterSet};
 use crate::failure::{tell, Failure, INTERRUPTED};
 use crate::out::Out;
@@ -33,10 +33,7 @@ const LINE_BYTES: u64 = 64;
 const PRINTED_BAD: u64 = 5;
 
 pub fn set(asked: &RouterSet, out: &Out) -> Result<(), Failure> {
-    let bytes_per_s = match asked.capacity {
-        Capacity::Rate(rate) => rate.bytes_per_s,
-        Capacity::Auto => 0,
-    };
+    let bytes_per_s = asked.capacity.bytes_per_s();
     let change = capacity_hint::set_capacity(&asked.device, bytes_per_s)?;
     let value = json!({
         "device": asked.device,

@@ -97,21 +97,17 @@ impl All {
 
 /// What was asked for, if it makes sense together.
 fn options(asked: &RouterAdd) -> Result<Options, Failure> {
-    let capacity_bytes_per_s = match asked.capacity {
-        Capacity::Rate(rate) => rate.bytes_per_s,
-        Capacity::Auto if asked.no_measure => {
-            return Err(Failure::new(
-                "--no-measure",
-                "with --capacity auto nothing tells what the link carries",
-                "give the capacity, or let it be measured",
-            )
-            .bad_usage())
-        }
-        Capacity::Auto => 0,
-    };
+    if asked.capacity == Capacity::Auto && asked.no_measure {
+        return Err(Failure::new(
+            "--no-measure",
+            "with --capacity auto nothing tells what the link carries",
+            "give the capacity, or let it be measured",
+        )
+        .bad_usage());
+    }
     let framing = &asked.framing;
     Ok(Options {
-        capacity_bytes_per_s,
+        capacity_bytes_per_s: asked.capacity.bytes_per_s(),
         measure: !asked.no_measure,
         by_departures: asked.by_departures,
         without: match asked.no_anticipate {

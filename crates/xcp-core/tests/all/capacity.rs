@@ -402,7 +402,7 @@ fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
             CARRIES_BPS / 2,
             CARRIES_BPS * 5 / 4,
             CARRIES_BPS * 5 / 4,
-            "not past what is told",
+            "L stops at the hint",
         ),
         (
             2 * CARRIES_BPS,

@@ -51,9 +51,8 @@ fn describe(summary: &TraceSummary) -> String {
 /// The mean rate in each column, Mb/s.
 fn means(summary: &TraceSummary) -> Vec<f64> {
     let width_s = summary.duration_s / COLUMNS as f64;
-    let ends = summary.rates.iter().skip(1).map(|[from, _]| *from);
     let mut sums = vec![0.0; COLUMNS];
-    for (to, [from, mbit]) in ends.chain([summary.duration_s]).zip(&summary.rates) {
+    for (from, to, mbit) in summary.spans() {
         let first = (from / width_s) as usize;
         for (column, sum) in sums.iter_mut().enumerate().skip(first) {
             let begin = column as f64 * width_s;

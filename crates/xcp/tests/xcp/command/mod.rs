@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -212,6 +212,22 @@ impl Space {
     pub fn command(&self, args: &str) -> Command {
         xcp_within(&self.name, args)
     }
+
+    /// Starts it, with pipes to and from it.
+    pub fn start(&self, args: &str) -> Child {
+        self.command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// What Ctrl-C sends.
+pub fn interrupt(child: &Child) {
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
 }
 
 impl Drop for Space {

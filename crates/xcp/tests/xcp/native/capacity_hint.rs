@@ -4,12 +4,9 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::command::Space;
-use crate::common::turn;
+use crate::command::{interrupt, Space};
+use crate::common::{turn, wait_until};
 use serde_json::{json, Value};
 use xcp_datapath::testing::can_run;
 
@@ -17,28 +14,11 @@ fn shown(space: &Space) -> Value {
     space.xcp("router show v0 --json").ok().json()
 }
 
-/// Waits until the router has been told this, or nothing.
-fn wait_told(space: &Space, hint_bps: &Value) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while shown(space)["hint_bps"] != *hint_bps {
-        assert!(Instant::now() < end, "{}", shown(space)["hint_bps"]);
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn start(space: &Space, args: &str) -> Child {
-    space
-        .command(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn interrupt(child: &Child) {
-    // SAFETY: the child has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+/// Waits until the router has this hint, or none.
+fn wait_hint(space: &Space, hint_bps: &Value) {
+    wait_until(&format!("the hint {hint_bps}"), || {
+        shown(space)["hint_bps"] == *hint_bps
+    });
 }
 
 #[test]
@@ -86,14 +66,14 @@ fn what_a_feed_said_ends_with_it() {
     space.xcp("router add v0 --capacity 10mbit").ok();
     let none = Value::Null;
     // a pipe, with lines that are no rates
-    let mut feed = start(&space, "router feed v0 --expires 60 --json");
+    let mut feed = space.start("router feed v0 --expires 60 --json");
     let mut lines = feed.stdin.take().unwrap();
     lines
         .write_all(b"# modem\n3000000\nnonsense\n\n2mbit\n")
         .unwrap();
-    wait_told(&space, &json!(2_000_000));
+    wait_hint(&space, &json!(2_000_000));
     lines.write_all(b"0\n").unwrap();
-    wait_told(&space, &json!(8_000));
+    wait_hint(&space, &json!(8_000));
     drop(lines);
     let ended = feed.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
@@ -102,14 +82,14 @@ fn what_a_feed_said_ends_with_it() {
     assert!(String::from_utf8_lossy(&ended.stderr).contains("\"nonsense\""));
     assert_eq!(shown(&space)["hint_bps"], none);
     // a value expires, and Ctrl-C ends it
-    let mut feed = start(&space, "router feed v0 --expires 0.3");
+    let mut feed = space.start("router feed v0 --expires 0.3");
     let mut lines = feed.stdin.take().unwrap();
     lines.write_all(b"4mbit\n").unwrap();
-    wait_told(&space, &none);
-    let mut long = start(&space, "router feed v0 --expires 60");
+    wait_hint(&space, &none);
+    let mut long = space.start("router feed v0 --expires 60");
     let mut more_lines = long.stdin.take().unwrap();
     more_lines.write_all(b"4mbit\n").unwrap();
-    wait_told(&space, &json!(4_000_000));
+    wait_hint(&space, &json!(4_000_000));
     for child in [feed, long] {
         interrupt(&child);
         assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
@@ -120,13 +100,10 @@ fn what_a_feed_said_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("modem");
     let listener = UnixListener::bind(&path).unwrap();
-    let feed = start(
-        &space,
-        &format!("router feed v0 {} --expires 60", path.display()),
-    );
+    let feed = space.start(&format!("router feed v0 {} --expires 60", path.display()));
     let (mut modem, _) = listener.accept().unwrap();
     modem.write_all(b"1gbit\n").unwrap();
-    wait_told(&space, &json!(1_000_000_000));
+    wait_hint(&space, &json!(1_000_000_000));
     drop(modem);
     assert_eq!(feed.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(shown(&space)["hint_bps"], none);

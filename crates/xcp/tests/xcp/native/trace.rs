@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{Ran, Space};
+use crate::command::{interrupt, Ran, Space};
 use crate::common::turn;
 use serde_json::Value;
 use xcp_datapath::testing::{can_run, router_memory};
@@ -87,20 +87,6 @@ fn packet_socket(device: &str) -> OwnedFd {
 fn send(socket: &OwnedFd, frame: &[u8]) -> isize {
     // SAFETY: the frame lives through the call.
     unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) }
-}
-
-fn interrupt(child: &Child) {
-    // SAFETY: the child has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
-}
-
-fn start(space: &Space, args: &str) -> Child {
-    space
-        .command(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
 }
 
 /// What it prints first.
@@ -187,7 +173,7 @@ fn a_trace_ends_in_every_way() {
         return;
     }
     with_traffic("ends", |space| {
-        let mut first = start(space, "router trace v0 --json");
+        let mut first = space.start("router trace v0 --json");
         line(&mut first);
         space.xcp("router trace v0").failed(
             1,
@@ -198,13 +184,13 @@ fn a_trace_ends_in_every_way() {
         let ran = end(first);
         assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
 
-        let mut unread = start(space, "router trace v0 --json");
+        let mut unread = space.start("router trace v0 --json");
         line(&mut unread);
         drop(unread.stdout.take());
         let ran = end(unread);
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
 
-        let mut removed = start(space, "router trace v0 --json");
+        let mut removed = space.start("router trace v0 --json");
         line(&mut removed);
         space.xcp("router del v0").ok();
         let ran = end(removed);
@@ -248,14 +234,14 @@ fn a_router_without_a_reader_has_no_ring_buffer() {
     }
     with_traffic("ring", |space| {
         assert!(!has_ring(space), "a new router");
-        let mut reader = start(space, "router trace v0 --json");
+        let mut reader = space.start("router trace v0 --json");
         line(&mut reader);
         assert!(has_ring(space), "while it is read");
         interrupt(&reader);
         end(reader);
         assert!(!has_ring(space), "the reader has ended");
 
-        let mut killed = start(space, "router trace v0 --json");
+        let mut killed = space.start("router trace v0 --json");
         line(&mut killed);
         killed.kill().unwrap();
         killed.wait().unwrap();
@@ -263,7 +249,7 @@ fn a_router_without_a_reader_has_no_ring_buffer() {
         space.xcp("router add v0 --capacity 10mbit").ok();
         assert!(!has_ring(space), "the next command frees it");
 
-        let mut reader = start(space, "router trace v0 --json");
+        let mut reader = space.start("router trace v0 --json");
         line(&mut reader);
         space.xcp("router add v0 --capacity 10mbit").ok();
         assert!(has_ring(space), "a command leaves a reader its ring");
@@ -281,7 +267,7 @@ fn watching_goes_on_until_interrupted() {
     }
     with_traffic("json", |space| {
         let begun = Instant::now();
-        let mut child = start(space, "router show v0 --watch --json");
+        let mut child = space.start("router show v0 --watch --json");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let packets = |line: String| {
             let status: Value = serde_json::from_str(&line).unwrap();
@@ -302,7 +288,7 @@ fn watching_goes_on_until_interrupted() {
         let ran = end(child);
         assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
 
-        let mut plain = start(space, "router show --watch");
+        let mut plain = space.start("router show --watch");
         assert!(line(&mut plain).starts_with("device "));
         interrupt(&plain);
         let ran = end(plain);
