@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What an output link can carry, measured. The router's laws believe a
- * capacity; half-duplex links, other traffic, framing and slower queues behind
- * make it wrong (Mosebekk 2005, 4.2 and 4.4; Zhang & Henderson 2005, III-C,
- * IV-B and V), and then nothing holds the queue.
+ * What an output link can carry, measured. Half-duplex links, other traffic,
+ * framing and slower queues behind make a configured capacity wrong (Mosebekk
+ * 2005, 4.2 and 4.4; Zhang & Henderson 2005, III-C, IV-B and V).
  *
  *   sent     bytes that left in the last control interval, of all traffic
  *   L        what the link carries                               B/s
@@ -13,24 +12,23 @@
  *   C        what is handed out, min(configured, L + e)          B/s
  *   e        min(L / 64, 3 KB / d)                               B/s
  *
- * Busy: every packet of the interval found a backlog, so the link never
- * rested, and what left is what it can carry:   L = sent / elapsed.
- * e on top keeps a short queue, and so keeps the link measurable.
+ * Busy: every packet of the interval found a backlog, so what left is what the
+ * link carries: L = sent / elapsed. e keeps a short queue, and the link busy.
  *
- * Free: some packet found none. The link carries what left, perhaps more. Where
- * that is about L, L grows. A link that was merely between two packets is busy
- * again before the second step.
+ * Free: some packet found none. If about L left, L grows. A link that was
+ * merely between two packets is busy again before the second step.
  *
  *              left >= L - L/64            left >= tried + 3/4 s
  *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
- *    ^ ^     L += s                |     L = 2 left, up to P n left   ^  |   |
- *    | +------- busy: L = left ----+--------------------------------- | -+   |
- *    +--------------- L reaches P ------------------------------------+------+
- *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
- *   n = 1 + 1 s / d, at first 2: what is let in too much leaves in a second
+ *      ^     L += s                |     L = 2 left, up to P n left   ^  |   |
+ *      +------- busy: L = left ----+--------------------------------- | -+   |
+ *   s = min(L / 8, 20 KB / d)                                         +------+
+ *   n = 1 + 1 s / d, at first 2            again if 3/2 tried has left, or P
  *
- * A device that never holds packets back is never busy: L would grow with what
- * the senders send, without end. So neither L nor what left counts beyond M.
+ * What n lets in too much leaves in a second. Intervals of less than 12 KB are
+ * joined, up to a second; while L grows, as after a stop, two packets do.
+ *
+ * A device that never holds packets back: L and what left count up to M only.
  *
  * A control interval ends at once if a quarter of it proves L wrong: L is what
  * was measured if it has fallen, the state is GROWING if it has risen.
@@ -108,7 +106,7 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 				xcp_min(times * c->left_Bps, c->most_Bps));
 		if (c->most_Bps > c->left_Bps && c->link_Bps >= c->most_Bps) {
 			c->link_Bps = c->most_Bps;
-			c->state = XCP_LINK_KNOWN;
+			c->tried_Bps = c->most_Bps / 3 * 2;
 		}
 	}
 	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
@@ -123,7 +121,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     uint64_t configured_Bps, uint64_t most_Bps,
 				     uint64_t d_ns)
 {
-	uint64_t sent_B = i->sent_B - c->seen.sent_B;
+	uint64_t sent_B = i->sent_B - c->seen.sent_B, least_B = XCP_LINK_MIN_B;
 	uint64_t elapsed_ns = xcp_excess(i->now_ns, c->seen.ns);
 	uint64_t fell_Bps = xcp_link_fell(i, &c->seen, c->link_Bps, d_ns);
 	bool rose = xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
@@ -136,8 +134,10 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 					     : XCP_CAPACITY_FIRST_BPS;
 	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
 	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
-	if (!first && sent_B < XCP_LINK_MIN_B &&
-	    elapsed_ns < XCP_NSEC_PER_SEC && !fell_Bps && !rose)
+	if (c->state == XCP_LINK_GROWING)
+		least_B = XCP_LINK_TWO_PACKETS_B;
+	if (!first && sent_B < least_B && elapsed_ns < XCP_NSEC_PER_SEC &&
+	    !fell_Bps && !rose)
 		return;
 	busy = c->min_backlog_B || fell_Bps;
 	c->seen.ns = i->now_ns;

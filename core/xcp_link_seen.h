@@ -5,8 +5,10 @@
  *
  * Where few packets have left, one more or less may have been counted at either
  * end of the time. So a rate L is compared with bounds of what the link
- * carried: fallen  busy, and (bytes + 2 packets) / time < 3/4 L risen   (bytes
- * - 2 packets) / time > 5/4 L
+ * carried:
+ *
+ *   fallen   busy, and (bytes + 2 packets) / time < 3/4 L
+ *   risen    (bytes - 2 packets) / time > 5/4 L
  */
 #ifndef XCP_LINK_SEEN_H
 #define XCP_LINK_SEEN_H
