@@ -18,6 +18,7 @@ mod ethtool;
 mod fallback;
 pub mod features;
 pub mod host;
+pub mod interrupt;
 pub mod intf;
 mod layout;
 mod link;

@@ -15,7 +15,6 @@ mod edges;
 pub mod exec;
 pub mod experiment;
 pub mod guest;
-pub mod interrupt;
 pub mod link;
 pub mod metrics;
 mod modem;
@@ -36,4 +35,4 @@ mod udp;
 mod validate;
 mod way;
 
-pub use xcp_datapath::{Error, Result};
+pub use xcp_datapath::{interrupt, Error, Result};

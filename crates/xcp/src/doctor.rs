@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use xcp_datapath::features;
-use xcp_lab::Architecture;
 
-use crate::failure::Failure;
-use crate::out::{Out, Style};
-use crate::path::{Need, NetworkPath, Settings};
-use crate::{table, units};
+use xcp_cli::failure::Failure;
+use xcp_cli::findings::{self, Finding};
+use xcp_cli::out::{Out, Style};
+use xcp_cli::path::{Need, NetworkPath, Settings};
+use xcp_cli::{table, units};
+
+use crate::lab;
 
 #[derive(Serialize)]
 struct Report {
@@ -48,17 +50,6 @@ impl PathReport {
     }
 }
 
-/// One thing looked for.
-#[derive(Serialize)]
-struct Finding {
-    name: String,
-    present: bool,
-    required: bool,
-    detail: String,
-    /// What it costs to be without.
-    cost: String,
-}
-
 pub fn act(path: Option<NetworkPath>, out: &Out) -> Result<ExitCode, Failure> {
     let findings = findings();
     let report = Report {
@@ -79,65 +70,18 @@ pub fn act(path: Option<NetworkPath>, out: &Out) -> Result<ExitCode, Failure> {
 }
 
 fn findings() -> Vec<Finding> {
-    let kernel = features::probe().into_iter().map(|f| Finding {
+    let finding = |f: features::Feature| Finding {
         name: f.name.into(),
         present: f.present,
         required: f.required,
         detail: f.detail,
         cost: f.cost,
-    });
-    let qdiscs = xcp_lab::native_qdiscs()
-        .into_iter()
-        .map(|(name, present)| Finding {
-            name: format!("queue discipline {name}"),
-            present,
-            required: false,
-            detail: "tried in a namespace".into(),
-            cost: "experiments that use it do not run with --native; in the machine they do".into(),
-        });
-    kernel.chain(qdiscs).chain([emulator()]).collect()
-}
-
-fn emulator() -> Finding {
-    let native = Architecture::native();
-    let found = on_path(native.qemu);
-    Finding {
-        name: native.qemu.into(),
-        present: found.is_some(),
-        required: false,
-        detail: found.unwrap_or_else(|| "not on the PATH".into()),
-        cost: format!(
-            "no lab: apt-get install --no-install-recommends {}",
-            native.package
-        ),
-    }
-}
-
-fn on_path(program: &str) -> Option<String> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
-        .map(|path| path.display().to_string())
+    };
+    features::probe().into_iter().map(finding).collect()
 }
 
 fn describe(report: &Report, style: &Style) -> String {
-    let rows: Vec<Vec<String>> = report
-        .features
-        .iter()
-        .map(|f| vec![f.name.clone(), f.detail.clone()])
-        .collect();
-    let mut text = String::new();
-    for (finding, line) in report.features.iter().zip(table::columns(&rows, 2).lines()) {
-        let mark = match (finding.present, finding.required) {
-            (true, _) => style.good("ok     "),
-            (false, false) => style.weak("without"),
-            (false, true) => style.bad("MISSING"),
-        };
-        text.push_str(&format!("{mark}  {line}\n"));
-        if !finding.present {
-            text.push_str(&format!("           {}\n", finding.cost));
-        }
-    }
+    let mut text = findings::describe(&report.features, style);
     text.push('\n');
     text.push_str(&verdict(report, style));
     if let Some(path) = &report.path {
@@ -180,10 +124,9 @@ fn verdict(report: &Report, style: &Style) -> String {
     } else {
         style.bad("Hosts and routers do not all work here: see what is MISSING.")
     };
-    let lab = if missing(Architecture::native().qemu) {
-        style.weak("The lab needs QEMU.")
-    } else {
-        style.good("The lab works here, without root.")
+    let lab = match lab::program() {
+        Some(_) => "Whether experiments can be run here: xcp lab doctor",
+        None => "No experiments here: the program xcp-lab is not installed",
     };
     format!("{datapath}\n{lab}\n")
 }

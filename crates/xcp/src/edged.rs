@@ -6,15 +6,16 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use xcp_datapath::cloud;
+use xcp_datapath::interrupt;
 use xcp_edged::daemon::{self, Options, Trial, Turn};
 use xcp_edged::status::{CloudStatus, Status};
 use xcp_edged::{desk, secret};
-use xcp_lab::interrupt;
 
-use crate::cli::{EdgedAction, EdgedRun};
-use crate::failure::{tell, Failure};
-use crate::out::{Out, Style};
-use crate::{table, units, watch};
+use crate::watch;
+use xcp_cli::cli::{EdgedAction, EdgedRun};
+use xcp_cli::failure::{tell, Failure};
+use xcp_cli::out::{Out, Style};
+use xcp_cli::{table, units};
 
 pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {

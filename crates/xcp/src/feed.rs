@@ -15,15 +15,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 use xcp_datapath::capacity_hint::{self, Feed};
+use xcp_datapath::interrupt;
 use xcp_datapath::router::Change;
 use xcp_datapath::Error;
-use xcp_lab::interrupt;
 
-use crate::capacity::Rate;
-use crate::cli::{RouterFeed, RouterSet};
-use crate::failure::{tell, Failure, INTERRUPTED};
-use crate::out::Out;
-use crate::units;
+use xcp_cli::capacity::Rate;
+use xcp_cli::cli::{RouterFeed, RouterSet};
+use xcp_cli::failure::{tell, Failure, INTERRUPTED};
+use xcp_cli::out::Out;
+use xcp_cli::units;
 
 /// How long an interrupt may go unnoticed.
 const PATIENCE: Duration = Duration::from_millis(200);

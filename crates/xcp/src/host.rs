@@ -10,11 +10,11 @@ use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005,
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Cure, Fallback, Fallbacks, Spoken};
 
-use crate::cli::{HostAction, HostOn};
-use crate::failure::Failure;
-use crate::out::{Out, Style};
-use crate::table;
-use crate::units;
+use xcp_cli::cli::{HostAction, HostOn};
+use xcp_cli::failure::Failure;
+use xcp_cli::out::{Out, Style};
+use xcp_cli::table;
+use xcp_cli::units;
 
 pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {

@@ -10,11 +10,12 @@ use xcp_datapath::router::{
 };
 use xcp_datapath::{cloud, Term, Warning};
 
-use crate::capacity::Capacity;
-use crate::cli::{RouterAction, RouterAdd};
-use crate::failure::{tell, Failure};
-use crate::out::{Out, Style};
-use crate::{feed, table, trace, units, watch};
+use crate::{feed, trace, watch};
+use xcp_cli::capacity::Capacity;
+use xcp_cli::cli::{RouterAction, RouterAdd};
+use xcp_cli::failure::{tell, Failure};
+use xcp_cli::out::{Out, Style};
+use xcp_cli::{table, units};
 
 pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {

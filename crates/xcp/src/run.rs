@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use xcp_datapath::host::RunGroup;
 
-use crate::failure::{tell, Failure, NOT_EXECUTABLE, NOT_FOUND};
+use xcp_cli::failure::{tell, Failure};
 
 /// Those that end programs, which must not end us first.
 const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
@@ -85,31 +85,9 @@ fn start(
             Ok(())
         });
     }
-    command.spawn().map_err(|e| not_started(program, &e))
-}
-
-/// The failure of a program that cannot be executed.
-pub fn not_started(program: &OsStr, e: &io::Error) -> Failure {
-    let name = program.to_string_lossy();
-    match e.kind() {
-        io::ErrorKind::NotFound if Path::new(program).exists() => Failure::new(
-            name,
-            "the interpreter that its first line names is missing",
-            "install it, or mend the line",
-        )
-        .with_status(NOT_FOUND),
-        io::ErrorKind::NotFound => Failure::new(
-            name,
-            "no such command",
-            "check the name, or give the path of the program",
-        )
-        .with_status(NOT_FOUND),
-        io::ErrorKind::PermissionDenied => {
-            Failure::new(name, "not executable", "name a program, or chmod +x it")
-                .with_status(NOT_EXECUTABLE)
-        }
-        _ => Failure::io(name, e).with_status(NOT_EXECUTABLE),
-    }
+    command
+        .spawn()
+        .map_err(|e| Failure::not_started(program, &e))
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -4,8 +4,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::failure::Failure;
-use crate::out;
+use xcp_cli::failure::Failure;
+use xcp_cli::out;
 
 /// The alternate screen, without cursor and without wrapped lines; back.
 const OPEN: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";

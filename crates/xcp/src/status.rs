@@ -8,9 +8,9 @@ use serde::Serialize;
 use xcp_datapath::{cloud, host, require_access, router};
 use xcp_edged::{desk, status as edge};
 
-use crate::failure::{tell, Failure};
-use crate::out::{Out, Style};
 use crate::router::overview;
+use xcp_cli::failure::{tell, Failure};
+use xcp_cli::out::{Out, Style};
 
 /// Routers that the text lists.
 const ROUTERS_MAX: usize = 5;

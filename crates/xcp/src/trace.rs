@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use xcp_datapath::interrupt;
 use xcp_datapath::router;
 use xcp_datapath::trace::Interval;
-use xcp_lab::interrupt;
 
-use crate::cli::RouterTrace;
-use crate::failure::{Failure, INTERRUPTED};
-use crate::out::Out;
-use crate::units;
+use xcp_cli::cli::RouterTrace;
+use xcp_cli::failure::{Failure, INTERRUPTED};
+use xcp_cli::out::Out;
+use xcp_cli::units;
 
 /// How long the end of a router, or of the time asked for, may go unnoticed.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ fn patience(end: Option<Instant>) -> Duration {
 /// Whether somebody reads it.
 fn out_head(csv: bool) -> Result<bool, Failure> {
     let head = if csv { Interval::csv_head() } else { head() };
-    crate::out::write(format!("{head}\n").as_bytes())
+    xcp_cli::out::write(format!("{head}\n").as_bytes())
 }
 
 /// Columns of the table, their units, and how wide they are: 80 characters with

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xcp_lab::interrupt;
+use xcp_datapath::interrupt;
 
-use crate::failure::{tell, Failure, INTERRUPTED};
-use crate::out::{Out, Style};
 use crate::screen::Screen;
+use xcp_cli::failure::{tell, Failure, INTERRUPTED};
+use xcp_cli::out::{Out, Style};
 
 /// 5 Hz.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@
 //!   file of SOURCES, whole
 //!
 //! and each link target without `://` exists, as seen from docs/. Options are
-//! tested in crates/xcp/src/cli.rs.
+//! tested in crates/xcp-cli/src/cli.rs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 //! prints without touching the system.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -222,6 +223,33 @@ fn doctor_tells_of_headers_what_is_lost_without() {
     assert_eq!(
         headers["cost"],
         "the wire formats header and header-2004 are not possible here"
+    );
+}
+
+/// `xcp` runs as root: what experiments need is in the program that it executes.
+#[test]
+fn lab_is_a_program_of_its_own() {
+    let program = fs::read(XCP).unwrap();
+    for foreign in ["plotters", "qemu-system", "rates_step_ms ="] {
+        let has = |w: &[u8]| w == foreign.as_bytes();
+        assert!(!program.windows(foreign.len()).any(has), "{foreign}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let alone = dir.path().join("xcp");
+    fs::copy(XCP, &alone).unwrap();
+    let lab = |args: &[&str]| Ran::of(Command::new(&alone).args(args).env("PATH", "/nonexistent"));
+    lab(&["lab", "list"]).failed(
+        127,
+        "xcp: xcp-lab: not installed, neither beside xcp nor on the PATH\n  \
+         help: install the package xcp-lab, or build it: ./x build\n",
+    );
+    let beside = dir.path().join("xcp-lab");
+    fs::write(&beside, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = lab(&["--json", "lab", "run", "lab", "--seed", "3"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (Some(7), "--json run lab --seed 3\n")
     );
 }
 

@@ -31,14 +31,36 @@ Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 bad usage;
 130 interrupted. `xcp run` and `xcp lab exec` exit as their command does, 127 if
 there is none.")]
 pub struct Cli {
+    #[command(flatten)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// How all commands say what they have to say.
+#[derive(Args)]
+pub struct Output {
     /// Print JSON, for programs; errors too
     #[arg(long, global = true)]
     pub json: bool,
     /// Show what libbpf and the kernel's verifier say
     #[arg(long, global = true)]
     pub verbose: bool,
+}
+
+/// Run experiments
+#[derive(Parser)]
+#[command(
+    name = "xcp-lab",
+    bin_name = "xcp lab",
+    version,
+    arg_required_else_help = true
+)]
+pub struct Lab {
+    #[command(flatten)]
+    pub output: Output,
     #[command(subcommand)]
-    pub action: Action,
+    pub action: LabAction,
 }
 
 #[derive(Subcommand)]
@@ -74,7 +96,7 @@ pub enum Action {
         #[arg(long, value_name = "RATE,RTT", allow_hyphen_values = true)]
         path: Option<NetworkPath>,
     },
-    /// Run experiments
+    /// Run experiments, by the program xcp-lab
     #[command(subcommand)]
     Lab(LabAction),
     /// Print completions for a shell
@@ -388,6 +410,8 @@ pub struct EdgedRun {
 
 #[derive(Subcommand)]
 pub enum LabAction {
+    /// Tell whether experiments can be run here, and what is missing
+    Doctor,
     /// List the experiments
     List,
     /// Run an experiment and check what it must show

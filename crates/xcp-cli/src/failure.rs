@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! How the command fails: what it tells on standard error, and its status.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,7 +15,7 @@ use crate::value::BadValue;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
-pub const NOT_EXECUTABLE: u8 = 126;
+const NOT_EXECUTABLE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 pub const INTERRUPTED: u8 = 130;
 
@@ -76,6 +78,30 @@ impl Failure {
     /// An operating system error on a thing.
     pub fn io(thing: impl Into<String>, e: &io::Error) -> Self {
         xcp_datapath::Error::io(thing, e).into()
+    }
+
+    /// The failure of a program that cannot be executed.
+    pub fn not_started(program: &OsStr, e: &io::Error) -> Self {
+        let name = program.to_string_lossy();
+        match e.kind() {
+            io::ErrorKind::NotFound if Path::new(program).exists() => Self::new(
+                name,
+                "the interpreter that its first line names is missing",
+                "install it, or mend the line",
+            )
+            .with_status(NOT_FOUND),
+            io::ErrorKind::NotFound => Self::new(
+                name,
+                "no such command",
+                "check the name, or give the path of the program",
+            )
+            .with_status(NOT_FOUND),
+            io::ErrorKind::PermissionDenied => {
+                Self::new(name, "not executable", "name a program, or chmod +x it")
+                    .with_status(NOT_EXECUTABLE)
+            }
+            _ => Self::io(name, e).with_status(NOT_EXECUTABLE),
+        }
     }
 
     /// Standard output took nothing more.

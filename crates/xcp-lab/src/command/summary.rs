@@ -3,8 +3,8 @@
 
 use xcp_lab::result::{CheckResult, RunResult, VariantResult, Verdict};
 
-use crate::out::Style;
-use crate::table;
+use xcp_cli::out::Style;
+use xcp_cli::table;
 
 /// One row per variant, then the checks.
 pub fn render(result: &RunResult, style: &Style) -> String {

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use xcp_lab::kept::{self, Entry, Listing};
 
-use crate::cli::LabKept;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
-use crate::{table, units};
+use xcp_cli::cli::LabKept;
+use xcp_cli::failure::Failure;
+use xcp_cli::out::{Out, Style};
+use xcp_cli::{table, units};
 
 pub fn act(asked: &LabKept, out: &Out) -> Result<ExitCode, Failure> {
     if asked.clear {

@@ -12,17 +12,17 @@ use std::process::ExitCode;
 use xcp_lab::{ExecOptions, Stream};
 
 use super::interruptible;
-use crate::cli::LabExec;
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::{out, run};
+use super::progress::Progress;
+use xcp_cli::cli::LabExec;
+use xcp_cli::failure::Failure;
+use xcp_cli::out;
 
 pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     let mut command = asked.command.into_iter();
     let name = command.next().unwrap_or_default();
     let options = ExecOptions {
         kernel: asked.kernel,
-        program: find(&name).map_err(|e| run::not_started(OsStr::new(&name), &e))?,
+        program: find(&name).map_err(|e| Failure::not_started(OsStr::new(&name), &e))?,
         arguments: command.collect(),
         files: asked.files,
     };

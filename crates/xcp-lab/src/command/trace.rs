@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use xcp_lab::{Error, TraceSummary};
 
-use crate::cli::LabTrace;
-use crate::failure::Failure;
-use crate::out::Out;
-use crate::units;
+use xcp_cli::cli::LabTrace;
+use xcp_cli::failure::Failure;
+use xcp_cli::out::Out;
+use xcp_cli::units;
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 8;

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use xcp_lab::all::{self, All, Case, Options, Row, State};
 use xcp_lab::verify::{self, Verified};
 
+use super::progress::Progress;
+use super::summary;
 use super::{count, interruptible, judged};
-use crate::cli::{LabAll, LabVerify};
-use crate::failure::Failure;
-use crate::out::{Out, Style};
-use crate::progress::Progress;
-use crate::{summary, table};
+use xcp_cli::cli::{LabAll, LabVerify};
+use xcp_cli::failure::Failure;
+use xcp_cli::out::{Out, Style};
+use xcp_cli::table;
 
 pub fn act(asked: LabAll, out: &Out) -> Result<ExitCode, Failure> {
     let options = Options {

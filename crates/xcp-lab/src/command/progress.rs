@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use xcp_lab::Progress as News;
 
-use crate::out;
+use xcp_cli::out;
 
 const BAR_WIDTH: usize = 30;
 /// Plain lines come at every such part.
