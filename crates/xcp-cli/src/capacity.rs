@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A link's capacity as it is written: a number and a unit of bits per second.
 
+use std::fmt;
 use std::str::FromStr;
 
 use xcp_datapath::router::CAPACITY_RANGE_BPS as RANGE_BYTES_PER_S;
@@ -33,6 +34,15 @@ impl Capacity {
     }
 }
 
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Rate(rate) => rate.fmt(f),
+        }
+    }
+}
+
 impl FromStr for Capacity {
     type Err = BadValue;
 
@@ -48,6 +58,16 @@ impl FromStr for Capacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub bytes_per_s: u64,
+}
+
+/// In the largest unit of which it is a whole number: exact, and parsed to the same.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bps = self.bytes_per_s * 8;
+        let fits = |(_, factor): &&(&str, f64)| bps % *factor as u64 == 0;
+        let (unit, factor) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+        write!(f, "{}{unit}", bps / *factor as u64)
+    }
 }
 
 impl FromStr for Rate {
@@ -141,6 +161,19 @@ mod tests {
             ("1000gbit", 125_000_000_000),
         ] {
             assert_eq!(parse(text), Ok(bytes_per_s), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_written_as_they_are_parsed() {
+        for (bytes_per_s, text) in [
+            (1_250_000, "10mbit"),
+            (312_500_000, "2500mbit"),
+            (125_000_000_000, "1tbit"),
+            (1_262_501, "10100008bit"),
+        ] {
+            assert_eq!(Rate { bytes_per_s }.to_string(), text);
+            assert_eq!(parse(text), Ok(bytes_per_s));
         }
     }
 

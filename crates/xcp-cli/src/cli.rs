@@ -87,6 +87,15 @@ pub enum Action {
     /// `xcp router show` lists.
     #[command(subcommand)]
     Edged(EdgedAction),
+    /// Bring hosts and routers to the state in a file, xcp.toml(5)
+    ///
+    /// Adds what is missing, changes what differs and removes what is not in the
+    /// file. A device is changed completely or not at all. If the file has an error,
+    /// nothing is changed.
+    Apply(Apply),
+    /// Print the configuration that is in force, or what a file of it can contain
+    #[command(subcommand)]
+    Config(ConfigAction),
     /// Show hosts, routers and edges on one screen
     Status,
     /// Tell what this kernel can do, what it cannot, and what that costs
@@ -107,6 +116,33 @@ pub enum Action {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+}
+
+/// The configuration file of this system.
+pub const CONFIG_PATH: &str = "/etc/xcp/xcp.toml";
+
+#[derive(Args)]
+pub struct Apply {
+    #[arg(value_name = "FILE", default_value = CONFIG_PATH)]
+    pub file: PathBuf,
+    /// Only check the file; change nothing
+    #[arg(long)]
+    pub check: bool,
+    /// Print each setting that differs, before and after
+    #[arg(long)]
+    pub diff: bool,
+    /// Leave out devices that are not there (yet)
+    #[arg(long)]
+    pub ignore_missing: bool,
+}
+
+#[derive(Subcommand)]
+pub enum ConfigAction {
+    /// Print the configuration in force in this network namespace, as `xcp apply`
+    /// reads it
+    Show,
+    /// Print the JSON schema of the file
+    Schema,
 }
 
 #[derive(Subcommand)]

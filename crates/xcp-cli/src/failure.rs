@@ -113,6 +113,10 @@ impl Failure {
         )
     }
 
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
     /// The user asked for the end.
     pub fn interrupted(self) -> Self {
         self.with_status(INTERRUPTED)

@@ -20,8 +20,12 @@ pub fn completions(shell: Shell, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the command's page, or writes those of all subcommands to a folder.
-pub fn man(dir: Option<&Path>, out: &Out) -> Result<ExitCode, Failure> {
+/// A page of a file's format, with its name.
+pub type Page = (&'static str, Vec<u8>);
+
+/// Prints the command's page, or writes those of all subcommands and a further one
+/// to a folder.
+pub fn man(dir: Option<&Path>, further: &Page, out: &Out) -> Result<ExitCode, Failure> {
     match dir {
         None => {
             let mut page = Vec::new();
@@ -31,7 +35,8 @@ pub fn man(dir: Option<&Path>, out: &Out) -> Result<ExitCode, Failure> {
             out.raw(&page)?;
         }
         Some(dir) => {
-            let paths = write_all(dir).map_err(|e| Failure::io(dir.display().to_string(), &e))?;
+            let paths =
+                write_all(dir, further).map_err(|e| Failure::io(dir.display().to_string(), &e))?;
             out.print(&paths, |_| {
                 let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
                 names.join("\n")
@@ -41,7 +46,7 @@ pub fn man(dir: Option<&Path>, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_all(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn write_all(dir: &Path, (name, page): &Page) -> std::io::Result<Vec<PathBuf>> {
     fs::create_dir_all(dir)?;
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
@@ -51,6 +56,8 @@ fn write_all(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
         todo.extend(command.get_subcommands().cloned());
         written.push(Man::new(command).generate_to(dir)?);
     }
+    fs::write(dir.join(name), page)?;
+    written.push(dir.join(name));
     written.sort();
     Ok(written)
 }

@@ -83,6 +83,14 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The IP protocol of headers on this namespace's devices, if there are any.
+pub fn ip_proto() -> Result<Option<u8>> {
+    let here = netns::cookie()?;
+    let mut all = all()?.into_iter();
+    let found = all.find(|(key, _)| key.netns == here);
+    Ok(found.map(|(_, record)| record.ip_proto as u8))
+}
+
 /// Attaches to these devices of this namespace and to no others; `header`
 /// says whether they carry headers. Returns whether anything was different.
 /// If one device will not have it, those before are taken off again.

@@ -42,7 +42,7 @@ const SHARED: [&str; 8] = [
 const RUN_PREFIX: &str = "xcp-run-";
 
 /// What `xcp host on` asks for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The control group whose sockets may speak; all if absent.
     pub cgroup: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub struct Options {
 }
 
 /// How the hosts of one network namespace speak.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speech {
     pub spoken: Vec<Spoken>,
     /// Devices that carry headers, or whose crowded ACKs make room.
@@ -464,6 +464,60 @@ pub fn status() -> Result<Status> {
         socket_protocol: socket::number(&dir)?,
         counters: counters()?,
     })
+}
+
+/// What [`on`] has set for this network namespace, in the form in which
+/// [`settled`] tells it; None if XCP is not on here.
+///
+/// # Errors
+/// The records cannot be read.
+pub fn options() -> Result<Option<Options>> {
+    bpffs::require("the configuration", Access::Read)?;
+    let dir = bpffs::dir(PART);
+    if !is_on() || attached_group()?.is_none() || reach()? == Reach::Another {
+        return Ok(None);
+    }
+    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
+    let cgroup = attached_group()?.and_then(cgroup::path_of);
+    let asked = Options {
+        cgroup,
+        this_netns: config.netns != 0,
+        make_default: config.make_default != 0,
+        speech: Speech {
+            spoken: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
+            devices: device::names()?,
+            ip_proto: device::ip_proto()?.unwrap_or(IP_PROTO),
+        },
+        whole_feedback: config.whole_feedback != 0,
+        without: Cure::of_bits(config.without),
+        socket_protocol: match socket::number(&dir)? {
+            Some(number) => socket::Wanted::Number(number),
+            None => socket::Wanted::Off,
+        },
+    };
+    settled(asked).map(Some)
+}
+
+/// Where two ways of asking come to the same on this system, one of them.
+///
+/// # Errors
+/// There is no such control group.
+pub fn settled(asked: Options) -> Result<Options> {
+    let root = cgroup::mount_point()?;
+    let mut settled = asked;
+    settled.cgroup = settled.cgroup.filter(|path| *path != root);
+    settled.without = Cure::of_bits(Cure::bits(&settled.without));
+    settled.speech.devices.sort();
+    if settled.speech.devices.is_empty() {
+        settled.speech.ip_proto = IP_PROTO; // kept with devices only
+    }
+    let permitted = || socket::probe().is_ok();
+    settled.socket_protocol = match settled.socket_protocol {
+        socket::Wanted::Number(socket::DEFAULT_NUMBER) => socket::Wanted::IfPermitted,
+        socket::Wanted::Off if !permitted() => socket::Wanted::IfPermitted,
+        other => other,
+    };
+    Ok(settled)
 }
 
 /// Whose sockets may speak.

@@ -228,6 +228,20 @@ pub(crate) fn rate(index: u32) -> Result<Option<u64>> {
     Ok((config.rate_Bps > 0).then_some(config.rate_Bps))
 }
 
+/// How the queue discipline with the record at this index works.
+pub(crate) fn options(index: u32) -> Result<Options> {
+    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    Ok(Options {
+        rate_bytes_per_s: config.rate_Bps,
+        limits: Limits {
+            bytes: config.limit_B,
+            packets: config.limit_packets,
+            medium: config.medium,
+        },
+        framing: Framing::of(&config.frame),
+    })
+}
+
 /// Gives it another rate, bytes per second; 0 to send what the device takes.
 pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
     let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;

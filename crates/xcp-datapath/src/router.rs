@@ -103,6 +103,14 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// One by one.
+    #[must_use]
+    pub fn names(self) -> Vec<Term> {
+        Term::of_bits(self.0)
+    }
+}
+
 impl From<&[Term]> for Terms {
     fn from(terms: &[Term]) -> Self {
         Self(Term::bits(terms))
@@ -162,7 +170,7 @@ pub enum Cells {
 }
 
 impl Framing {
-    fn of(frame: &Frame) -> Self {
+    pub(crate) fn of(frame: &Frame) -> Self {
         Self {
             overhead_bytes: frame.overhead_B,
             mpu_bytes: frame.mpu_B,
@@ -565,6 +573,104 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
         let _ = bpffs::remove(&part);
     })?;
     Ok(Change::Added)
+}
+
+/// What [`add`] would have set with these options, in the form in which
+/// [`options`] tells it: where two ways of asking come to the same on this device
+/// and this kernel, one of them.
+///
+/// # Errors
+/// There is no such device.
+pub fn settled(dev: &str, asked: Options) -> Result<Options> {
+    let asked = asked.over(&Device::find(dev)?);
+    let max_rtt_ticks = asked.record().params.max_rtt;
+    Ok(Options {
+        queueing: queueing(asked.capacity_bytes_per_s, asked.qdisc(), asked.shape()),
+        max_rtt: duration(max_rtt_ticks),
+        ..asked
+    })
+}
+
+/// What the router of a device is set to; None if it has none. One of another
+/// build, whose records are laid out otherwise, has none that can be read.
+///
+/// # Errors
+/// There is no such device, or its records cannot be read.
+pub fn options(dev: &str) -> Result<Option<Options>> {
+    bpffs::require("the configuration", Access::Read)?;
+    let device = Device::find(dev)?;
+    let Some(dir) = find(&device)?.filter(|dir| object::exists(&dir.join(COMPLETE))) else {
+        return Ok(None);
+    };
+    ours(&dir, dev)?;
+    let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let params = &config.params;
+    let framing = Framing::of(&config.frame);
+    let qdisc = match config.queue {
+        0 => None,
+        behind => Some(qdisc::options(behind - 1)?),
+    };
+    let shape = shape::set(&dir).map(|(rate_bytes_per_s, limit_packets)| Shape {
+        rate_bytes_per_s,
+        limit_packets,
+        framing,
+    });
+    Ok(Some(Options {
+        capacity_bytes_per_s: params.capacity_Bps,
+        measure: config.measure != 0,
+        by_departures: config.by_departures != 0,
+        without: Terms(params.without),
+        max_rtt: duration(params.max_rtt),
+        xcp_share_percent: percent(config.share),
+        framing,
+        queueing: queueing(params.capacity_Bps, qdisc, shape),
+        ip_proto: config.ip_proto as u8,
+        whole_feedback: config.whole_feedback != 0,
+    }))
+}
+
+/// Ticks as a time, to the microsecond.
+fn duration(ticks: u32) -> Duration {
+    let us = f64::from(ticks) / TICKS_PER_SEC * 1e6;
+    Duration::from_micros(us.round() as u64)
+}
+
+/// Who queues a router's packets, by what is there.
+fn queueing(capacity_Bps: u64, qdisc: Option<qdisc::Options>, shape: Option<Shape>) -> Queueing {
+    match (qdisc, shape) {
+        (Some(qdisc), _) if qdisc.rate_bytes_per_s == capacity_Bps => Queueing::Auto(qdisc.limits),
+        (Some(qdisc), _) => Queueing::Shape {
+            rate_bytes_per_s: qdisc.rate_bytes_per_s,
+            limit_packets: qdisc.limits.packets,
+        },
+        (None, Some(shape)) => {
+            let limit_packets = shape.limit_packets();
+            let default = Shape {
+                limit_packets: 0,
+                ..shape
+            };
+            Queueing::Shape {
+                rate_bytes_per_s: shape.rate_bytes_per_s,
+                limit_packets: match limit_packets == default.limit_packets() {
+                    true => 0,
+                    false => limit_packets,
+                },
+            }
+        }
+        (None, None) => Queueing::Keep,
+    }
+}
+
+/// The devices of this network namespace that are XCP routers, by name.
+///
+/// # Errors
+/// This process may not see what is pinned.
+pub fn devices() -> Result<Vec<String>> {
+    bpffs::require("the configuration", Access::Read)?;
+    let complete = of_here().filter(|(_, dir)| object::exists(&dir.join(COMPLETE)));
+    let mut names: Vec<String> = complete.filter_map(|(i, _)| rtnl::name_of(i)).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Fails where only measuring is to tell the capacity, and nothing can be

@@ -10,7 +10,7 @@ use netlink_packet_core::{
     NLM_F_ECHO, NLM_F_REPLACE, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{
-    InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
+    InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, Prop, XdpAttached,
 };
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -102,11 +102,14 @@ pub fn netns() -> Result<u64> {
         .map_err(|e| Error::io(path, &e))
 }
 
-/// A device of a network namespace, as far as it matters to routers on others.
+/// A device of a network namespace, as far as it matters to configuration and to
+/// routers on others.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub index: u32,
     pub name: String,
+    /// Its alternative names (`ip link property add dev DEV altname NAME`).
+    pub alternative_names: Vec<String>,
     pub is_bridge: bool,
     /// An XDP program is attached.
     pub has_xdp: bool,
@@ -117,12 +120,20 @@ impl Link {
         let mut link = Self {
             index: message.header.index,
             name: String::new(),
+            alternative_names: Vec::new(),
             is_bridge: false,
             has_xdp: false,
         };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::PropList(properties) => {
+                    let names = properties.iter().filter_map(|property| match property {
+                        Prop::AltIfName(name) => Some(name.clone()),
+                        _ => None,
+                    });
+                    link.alternative_names.extend(names);
+                }
                 LinkAttribute::LinkInfo(info) => {
                     link.is_bridge = info.contains(&LinkInfo::Kind(InfoKind::Bridge));
                 }

@@ -39,7 +39,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn limit_packets(&self) -> u32 {
+    pub(crate) fn limit_packets(&self) -> u32 {
         if self.limit_packets > 0 {
             return self.limit_packets;
         }
@@ -211,8 +211,14 @@ pub(crate) fn rate(device: &Device, dir: &Path) -> Option<u64> {
     if !is_ours(device) {
         return None;
     }
+    set(dir).map(|(rate_Bps, _)| rate_Bps)
+}
+
+/// The rate, bytes per second, and the limit, packets, that were set for it.
+pub(crate) fn set(dir: &Path) -> Option<(u64, u32)> {
     let name = mark(dir)?.file_name()?.to_str()?.to_owned();
-    name.split('-').next()?.parse().ok()
+    let mut parts = name.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn mark(dir: &Path) -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
+mod config;
 mod doctor;
 mod edged;
 mod feed;
@@ -39,10 +40,12 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Run { command } => run::act(&command),
         Action::Router(action) => router::act(action, out),
         Action::Edged(action) => edged::act(action, out),
+        Action::Apply(asked) => config::apply(&asked, out),
+        Action::Config(action) => config::act(&action, out),
         Action::Status => status::act(out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(_) => Err(lab::execute()),
         Action::Completions { shell } => manual::completions(shell, out),
-        Action::Man { out: dir } => manual::man(dir.as_deref(), out),
+        Action::Man { out: dir } => manual::man(dir.as_deref(), &config::page(), out),
     }
 }

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp apply`: brings hosts and routers to the state in a file.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use xcp_cli::cli::Apply;
+use xcp_cli::failure::{tell, Failure};
+use xcp_cli::out::{Out, Style};
+use xcp_datapath::router::Change;
+use xcp_datapath::{host, links, router};
+
+use super::difference::{between, Difference};
+use super::file::{File, Table};
+use super::pattern::assign;
+use super::running::{self, Running};
+use super::types::{Host, Router};
+
+/// What is to become of the host or of one device.
+#[derive(Debug)]
+struct Step {
+    /// None: the host.
+    device: Option<String>,
+    differences: Vec<Difference>,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    TurnOn {
+        options: host::Options,
+        before: Option<host::Options>,
+    },
+    TurnOff,
+    Add {
+        options: router::Options,
+        before: Option<router::Options>,
+        fresh: bool,
+    },
+    Remove,
+}
+
+/// What a step has done, or would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Done {
+    Added,
+    Changed,
+    Removed,
+    Unchanged,
+    Failed,
+}
+
+impl From<Change> for Done {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::Added => Self::Added,
+            Change::Changed => Self::Changed,
+            Change::Unchanged => Self::Unchanged,
+        }
+    }
+}
+
+/// For programs.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    file: &'a str,
+    /// Only what would be done.
+    check: bool,
+    host: Option<Item<'a>>,
+    routers: Vec<Item<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Item<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a str>,
+    change: Done,
+    differences: &'a [Difference],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+}
+
+pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
+    let file = File::read(&asked.file)?;
+    let steps = plan(&file, &running::read()?, asked.ignore_missing)?;
+    let outcomes: Vec<(Done, Option<Failure>)> = steps
+        .iter()
+        .map(|step| match asked.check {
+            true => (step.would(), None),
+            false => step.take(),
+        })
+        .collect();
+    let failed = outcomes.iter().any(|(done, _)| *done == Done::Failed);
+    let mut report = Report {
+        file: file.name(),
+        check: asked.check,
+        host: None,
+        routers: Vec::new(),
+    };
+    for (step, (change, error)) in steps.iter().zip(outcomes) {
+        if let (Some(failure), false) = (&error, out.is_json()) {
+            let help = failure.remedy();
+            tell(&format!("xcp: {failure}\n  help: {help}"));
+        }
+        let item = Item {
+            device: step.device.as_deref(),
+            change,
+            differences: &step.differences,
+            error,
+        };
+        match step.device {
+            None => report.host = Some(item),
+            Some(_) => report.routers.push(item),
+        }
+    }
+    out.print(&report, |style| describe(&report, asked.diff, style))?;
+    Ok(match failed {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// The steps from what is there to what the file says; fails for what the file cannot
+/// mean on this system.
+fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step>, Failure> {
+    let links = links()?;
+    let assigned = assign(file, &links, ignore_missing)?;
+    let mut steps = Vec::new();
+    steps.extend(host_step(file, running, ignore_missing)?);
+    for (device, options) in &running.routers {
+        if !assigned.iter().any(|(name, ..)| name == device) {
+            let before = options.map(|o| Router::of(device.clone(), &o));
+            steps.push(Step {
+                device: Some(device.clone()),
+                differences: between(before.as_ref(), None),
+                work: Work::Remove,
+            });
+        }
+    }
+    for (device, table, asked) in assigned {
+        let asked = asked
+            .options()
+            .map_err(|c| file.wrong(table, c.key, c.reason, c.remedy))?;
+        let options = router::settled(&device, asked)?;
+        let there = running.routers.get(&device);
+        let before = there.copied().flatten();
+        let of = |options: &router::Options| Router::of(device.clone(), options);
+        steps.push(Step {
+            differences: between(before.as_ref().map(of).as_ref(), Some(&of(&options))),
+            work: Work::Add {
+                options: asked,
+                before,
+                fresh: there.is_none(),
+            },
+            device: Some(device),
+        });
+    }
+    Ok(steps)
+}
+
+fn host_step(
+    file: &File,
+    running: &Running,
+    ignore_missing: bool,
+) -> Result<Option<Step>, Failure> {
+    let before = running.host.as_ref();
+    let step = |differences, work| {
+        Ok(Some(Step {
+            device: None,
+            differences,
+            work,
+        }))
+    };
+    let Some(asked) = &file.config.host else {
+        let differences = between(before.map(Host::of).as_ref(), None);
+        return match before {
+            Some(_) => step(differences, Work::TurnOff),
+            None => Ok(None),
+        };
+    };
+    let wrong =
+        |key: &str, reason: String, remedy: &str| file.wrong(Table::Host, key, reason, remedy);
+    let mut asked = asked.clone();
+    let links = links()?;
+    let is_here = |device: &String| links.iter().any(|link| link.name == *device);
+    if ignore_missing {
+        asked.devices.retain(is_here);
+    } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d)) {
+        let reason = format!("no such network device here: {missing}");
+        return Err(wrong("devices", reason, "list the devices with `ip link`"));
+    }
+    if let Some(group) = asked.cgroup.as_ref().filter(|path| !path.is_dir()) {
+        let reason = format!("no such control group: {}", group.display());
+        return Err(wrong("cgroup", reason, "list them with `systemd-cgls`"));
+    }
+    let options = asked
+        .options()
+        .map_err(|c| file.wrong(Table::Host, c.key, c.reason, c.remedy))?;
+    let after = Host::of(&host::settled(options.clone())?);
+    let differences = between(before.map(Host::of).as_ref(), Some(&after));
+    let before = before.cloned();
+    step(differences, Work::TurnOn { options, before })
+}
+
+impl Step {
+    /// What it would do.
+    fn would(&self) -> Done {
+        match &self.work {
+            Work::TurnOff | Work::Remove => Done::Removed,
+            Work::TurnOn { before: None, .. } | Work::Add { fresh: true, .. } => Done::Added,
+            _ if self.differences.is_empty() => Done::Unchanged,
+            _ => Done::Changed,
+        }
+    }
+
+    /// Takes it: completely or not at all.
+    fn take(&self) -> (Done, Option<Failure>) {
+        let device = self.device.as_deref().unwrap_or_default();
+        let done = match &self.work {
+            Work::TurnOff => host::off().map(|()| Done::Removed),
+            Work::Remove => router::del(device).map(|()| Done::Removed),
+            Work::TurnOn { options, before } => host::on(options)
+                .map(|on| on.change.into())
+                .inspect_err(|_| {
+                    if let Some(before) = before {
+                        let _ = host::on(before);
+                    }
+                }),
+            Work::Add {
+                options, before, ..
+            } => router::add(device, *options)
+                .map(Done::from)
+                .inspect_err(|_| {
+                    if let Some(before) = before {
+                        let _ = router::add(device, *before);
+                    }
+                }),
+        };
+        match done {
+            Ok(done) => (done, None),
+            Err(e) => (Done::Failed, Some(e.into())),
+        }
+    }
+}
+
+fn describe(report: &Report, diff: bool, style: &Style) -> String {
+    let items = report.host.iter().chain(&report.routers);
+    let mut text = String::new();
+    let mut unchanged = 0;
+    for item in items {
+        let what = match item.device {
+            None => "host".to_owned(),
+            Some(device) => format!("router {device}"),
+        };
+        let (mark, word) = match item.change {
+            Done::Unchanged => {
+                unchanged += 1;
+                continue;
+            }
+            Done::Added => (style.good("+"), "added"),
+            Done::Changed => (style.weak("~"), "changed"),
+            Done::Removed => (style.bad("-"), "removed"),
+            Done::Failed => (style.bad("!"), "failed, as it was before"),
+        };
+        let would = if report.check { "to be " } else { "" };
+        text += &format!("{mark} {what}: {would}{word}\n");
+        if diff {
+            for difference in item.differences {
+                text += &format!("    {}\n", difference.line());
+            }
+        }
+    }
+    let rest = match (text.is_empty(), unchanged) {
+        (true, 0) => "Nothing to configure, and nothing is configured".to_owned(),
+        (true, n) => format!("Nothing to change: {n} as in the file"),
+        (false, n) => format!("{n} unchanged"),
+    };
+    let valid = match report.check {
+        true => format!("{}: valid\n", report.file),
+        false => String::new(),
+    };
+    format!("{valid}{text}{rest}")
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The configuration of this system as a file, xcp.toml(5): what can be in it, how
+//! it is read and applied, and the one that is in force.
+
+mod apply;
+mod difference;
+mod file;
+mod pattern;
+mod reference;
+mod running;
+mod types;
+
+use std::process::ExitCode;
+
+use xcp_cli::cli::ConfigAction;
+use xcp_cli::failure::Failure;
+use xcp_cli::out::Out;
+
+pub use apply::apply;
+pub use reference::page;
+
+pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
+    match action {
+        ConfigAction::Show => {
+            let config = running::read()?.config();
+            let text = toml::to_string(&config).map_err(|e| bug(&e.to_string()))?;
+            out.print(&config, |_| running::commented(&text))?;
+        }
+        ConfigAction::Schema => {
+            let schema = reference::schema();
+            let text = serde_json::to_string_pretty(&schema).map_err(|e| bug(&e.to_string()))?;
+            out.print(&schema, |_| text)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bug(reason: &str) -> Failure {
+    Failure::new("configuration", reason, "report it as a bug")
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Which devices the tables of a configuration are for.
+
+use glob::Pattern;
+use xcp_cli::failure::Failure;
+use xcp_datapath::Link;
+
+use super::file::{File, Table};
+use super::types::Router;
+
+/// What marks a pattern: device names may have other characters of it, but no kernel
+/// takes a name with a slash or a space.
+const WILD: [char; 3] = ['*', '?', '['];
+const LOOPBACK: &str = "lo";
+
+/// The table for each device that one is for, by name.
+pub fn assign<'a>(
+    file: &'a File,
+    links: &[Link],
+    ignore_missing: bool,
+) -> Result<Vec<(String, Table, &'a Router)>, Failure> {
+    let mut assigned: Vec<(String, Table, &Router)> = Vec::new();
+    for (i, router) in file.config.router.iter().enumerate() {
+        let table = Table::Router(i);
+        let name = router.device.as_str();
+        let wrong = |reason, remedy| file.wrong(table, "device", reason, remedy);
+        let known = |assigned: &[(String, Table, &Router)], link: &Link| {
+            assigned.iter().any(|(name, ..)| *name == link.name)
+        };
+        if name.contains(WILD) {
+            let pattern = Pattern::new(name).map_err(|e| {
+                let reason = format!("not a pattern: {}", e.msg);
+                wrong(reason, "write one such as \"eth*\"")
+            })?;
+            for link in links.iter().filter(|link| link.name != LOOPBACK) {
+                if names(link).any(|n| pattern.matches(n)) && !known(&assigned, link) {
+                    assigned.push((link.name.clone(), table, router));
+                }
+            }
+            continue;
+        }
+        match links.iter().find(|link| names(link).any(|n| n == name)) {
+            Some(link) if known(&assigned, link) => {
+                let reason = format!("{} has a table above already", link.name);
+                return Err(wrong(reason, "leave one of them out"));
+            }
+            Some(link) => assigned.push((link.name.clone(), table, router)),
+            None if ignore_missing => {}
+            None => {
+                return Err(wrong(
+                    format!("no such network device here: {name}"),
+                    "list the devices with `ip link`; --ignore-missing leaves out those that \
+                     are not there yet",
+                ))
+            }
+        }
+    }
+    assigned.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    Ok(assigned)
+}
+
+fn names(link: &Link) -> impl Iterator<Item = &str> {
+    let alternative = link.alternative_names.iter().map(String::as_str);
+    std::iter::once(link.name.as_str()).chain(alternative)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, alternative: &[&str]) -> Link {
+        Link {
+            index: 1,
+            name: name.into(),
+            alternative_names: alternative.iter().map(|n| (*n).into()).collect(),
+            is_bridge: false,
+            has_xdp: false,
+        }
+    }
+
+    fn file(devices: &[&str]) -> File {
+        let table = |d: &&str| format!("[[router]]\ndevice = \"{d}\"\ncapacity = \"1mbit\"\n");
+        let text: String = devices.iter().map(table).collect();
+        File::parse("f".into(), text).expect("valid")
+    }
+
+    fn assigned(devices: &[&str], ignore_missing: bool) -> Result<Vec<String>, String> {
+        let links = [
+            link("lo", &[]),
+            link("eth0", &["uplink", "enp1s0"]),
+            link("eth1", &[]),
+            link("wlan0", &[]),
+        ];
+        let file = file(devices);
+        let found = assign(&file, &links, ignore_missing).map_err(|e| e.to_string())?;
+        let told = |(name, table, _): &(String, Table, &Router)| match table {
+            Table::Router(i) => format!("{name} {i}"),
+            Table::Host => unreachable!("a router"),
+        };
+        Ok(found.iter().map(told).collect())
+    }
+
+    #[test]
+    fn devices_are_found_by_name_alternative_name_and_pattern() {
+        let all = |devices: &[&str]| assigned(devices, false).expect("all there");
+        assert_eq!(all(&["eth1", "uplink"]), ["eth0 1", "eth1 0"]);
+        assert_eq!(all(&["eth1", "*"]), ["eth0 1", "eth1 0", "wlan0 1"]);
+        assert_eq!(all(&["enp*"]), ["eth0 0"]);
+        assert_eq!(all(&["eth[12]", "lo"]), ["eth1 0", "lo 1"]);
+        assert!(all(&["ppp*"]).is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_missing_or_named_twice_is_refused() {
+        let refused = |devices: &[&str]| assigned(devices, false).expect_err("refused");
+        assert_eq!(
+            refused(&["eth1", "eth2"]),
+            "f:5:10: no such network device here: eth2"
+        );
+        assert_eq!(
+            refused(&["enp1s0", "uplink"]),
+            "f:5:10: eth0 has a table above already"
+        );
+        assert!(refused(&["a[b"]).starts_with("f:2:10: not a pattern: "));
+        assert_eq!(assigned(&["eth1", "eth2"], true), Ok(vec!["eth1 0".into()]));
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The configuration that is in force in this network namespace.
+
+use std::collections::BTreeMap;
+
+use xcp_datapath::{host, router, Result};
+
+use super::types::{Config, Host, Router};
+
+/// What is there now.
+#[derive(Debug)]
+pub struct Running {
+    pub host: Option<host::Options>,
+    /// By device. None: of another version of xcp, which this one cannot read.
+    pub routers: BTreeMap<String, Option<router::Options>>,
+}
+
+/// Reads it from what is pinned.
+pub fn read() -> Result<Running> {
+    let mut routers = BTreeMap::new();
+    for device in router::devices()? {
+        // one that is taken off meanwhile, or cannot be read
+        let options = router::options(&device).unwrap_or_default();
+        routers.insert(device, options);
+    }
+    Ok(Running {
+        host: host::options()?,
+        routers,
+    })
+}
+
+impl Running {
+    /// The same as a file would have it.
+    pub fn config(&self) -> Config {
+        let of = |(device, options): (&String, &Option<router::Options>)| {
+            options.as_ref().map(|o| Router::of(device.clone(), o))
+        };
+        Config {
+            host: self.host.as_ref().map(Host::of),
+            router: self.routers.iter().filter_map(of).collect(),
+        }
+    }
+}
+
+/// A file's text with a line on what it is.
+pub fn commented(text: &str) -> String {
+    let head = "# The configuration in force, as `xcp apply` reads it: xcp.toml(5)\n";
+    match text.is_empty() {
+        true => format!("{head}# XCP is not on, and no device is a router\n"),
+        false => format!("{head}\n{text}"),
+    }
+}

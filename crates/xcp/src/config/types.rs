@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What a configuration file can contain. The comments of the fields are printed in
+//! xcp.toml(5) and in the JSON schema.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use xcp_cli::capacity::{Capacity, Rate};
+use xcp_cli::value::{self, BadValue};
+use xcp_datapath::host::{self, Speech};
+use xcp_datapath::router::{self, Cells, Framing, Limits, Queueing, Terms};
+use xcp_datapath::socket::Wanted;
+use xcp_datapath::{wire, Cure, Prefix, Term, Wire};
+
+/// The state of XCP on a system. What is not in the file is taken down by xcp apply.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Sockets of this host can use XCP. Without this table they cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// Devices that are XCP routers, one table for each name or pattern. If several
+    /// match a device, the first one counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub router: Vec<Router>,
+}
+
+/// How this host uses XCP.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Host {
+    /// New sockets use XCP unless they choose another congestion control. Otherwise
+    /// they use it if they choose it: setsockopt(TCP_CONGESTION, "xcp").
+    #[serde(skip_serializing_if = "is_default")]
+    pub default: bool,
+    /// The path of a control group: only its sockets, and those of groups below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// Only sockets of this network namespace; else those of containers in the
+    /// control group too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub this_netns: bool,
+    /// The wire format of connections from here: option, option-2005, header or
+    /// header-2004.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "wire_format")]
+    #[schemars(with = "String")]
+    pub wire: Wire,
+    /// Use XCP only with these addresses, such as "10.0.0.0/8".
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "prefixes")]
+    #[schemars(with = "Vec<String>")]
+    pub peers: Vec<Prefix>,
+    /// Devices that carry XCP headers, or on which ACKs full of SACK blocks make room
+    /// for feedback.
+    #[serde(skip_serializing_if = "is_default")]
+    pub devices: Vec<String>,
+    /// The IP protocol of the wire formats header and header-2004.
+    #[serde(skip_serializing_if = "is_ip_proto", deserialize_with = "ip_proto")]
+    #[schemars(with = "u8")]
+    pub ip_proto: IpProto,
+    /// The protocol number that opens a TCP socket with XCP, or "off"; if it is not
+    /// set, 200 if the kernel permits it.
+    #[serde(
+        skip_serializing_if = "is_default",
+        deserialize_with = "socket_protocol",
+        serialize_with = "write_socket_protocol"
+    )]
+    #[schemars(with = "NumberOrText")]
+    pub socket_protocol: Wanted,
+    /// Behaviours of senders that are switched off, for tests: losses, idle, use,
+    /// totals.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "cures")]
+    #[schemars(with = "Vec<String>")]
+    pub without: Vec<Cure>,
+}
+
+/// A device, or several, whose capacity is handed out to XCP traffic.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Router {
+    /// The name or an alternative name of the device, or a pattern: * stands for any
+    /// characters, ? for one, [abc] for one of these. A pattern never matches lo.
+    pub device: String,
+    /// The capacity of the link, such as "10mbit" or "2.5gbit"; "auto" on a device that
+    /// holds packets back when its link is busy.
+    #[serde(deserialize_with = "parsed", serialize_with = "written")]
+    #[schemars(with = "String")]
+    pub capacity: Capacity,
+    /// Hand out less where the link is found to carry less.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub measure: bool,
+    /// Compare with the capacity what left, not what arrived.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub by_departures: bool,
+    /// Parts of the control law that are left out, for tests: gains, granted, before,
+    /// expect, pass-on, shuffle. All of them: the law as it was published.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "terms"
+    )]
+    #[schemars(with = "Vec<String>")]
+    pub without: Vec<Term>,
+    /// RTTs in headers count at most this, such as "500ms".
+    #[serde(
+        default = "one_second",
+        skip_serializing_if = "is_one_second",
+        deserialize_with = "max_rtt",
+        serialize_with = "write_time"
+    )]
+    #[schemars(with = "String")]
+    pub max_rtt: Duration,
+    /// Percent of the link for XCP when other traffic wants it too; if it is not set,
+    /// by the numbers of flows.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "percent"
+    )]
+    pub xcp_share: Option<u8>,
+    /// Use the queue discipline xcp where the kernel can have it; else the device keeps
+    /// the one that it has.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub qdisc: bool,
+    /// Hold the device to this rate, such as "10mbit", or to its "capacity": by the
+    /// queue discipline xcp or, where the kernel cannot have that, a token bucket.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shape: Option<Shape>,
+    /// Packets that may wait for shape; if it is not set, twice what 100 ms at its rate
+    /// hold, at least 100.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "packets"
+    )]
+    pub limit: Option<u32>,
+    /// Bytes that the link adds to every packet; negative if it leaves some out.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "overhead"
+    )]
+    pub overhead: i32,
+    /// Fewest bytes of a packet on the link.
+    #[serde(default, skip_serializing_if = "is_default", deserialize_with = "mpu")]
+    pub mpu: u32,
+    /// How the link cuts packets up: "atm" (ADSL) or "ptm" (VDSL2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<Cut>,
+    /// The IP protocol of the wire formats header and header-2004.
+    #[serde(
+        default,
+        skip_serializing_if = "is_ip_proto",
+        deserialize_with = "ip_proto"
+    )]
+    #[schemars(with = "u8")]
+    pub ip_proto: IpProto,
+}
+
+/// The number of XCP's header; 253 unless it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct IpProto(pub u8);
+
+impl Default for IpProto {
+    fn default() -> Self {
+        Self(wire::IP_PROTO)
+    }
+}
+
+/// The rate that a device is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Capacity,
+    Rate(Rate),
+}
+
+/// How a link cuts packets up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Cut {
+    Atm,
+    Ptm,
+}
+
+/// A value that makes no sense beside others.
+#[derive(Debug)]
+pub struct Conflict {
+    /// The key whose value it is.
+    pub key: &'static str,
+    pub reason: String,
+    pub remedy: String,
+}
+
+impl Conflict {
+    fn new(key: &'static str, reason: &str, remedy: &str) -> Self {
+        Self {
+            key,
+            reason: reason.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+impl Router {
+    /// What the data path is asked for.
+    pub fn options(&self) -> Result<router::Options, Conflict> {
+        if self.capacity == Capacity::Auto && !self.measure {
+            return Err(Conflict::new(
+                "measure",
+                "with capacity \"auto\" nothing else tells what the link carries",
+                "give the capacity, or leave measure out",
+            ));
+        }
+        if self.by_departures && !self.measure {
+            return Err(Conflict::new(
+                "by_departures",
+                "what leaves is not measured",
+                "leave measure out",
+            ));
+        }
+        Ok(router::Options {
+            capacity_bytes_per_s: self.capacity.bytes_per_s(),
+            measure: self.measure,
+            by_departures: self.by_departures,
+            without: Terms::from(&self.without[..]),
+            max_rtt: self.max_rtt,
+            xcp_share_percent: self.xcp_share,
+            framing: Framing {
+                overhead_bytes: self.overhead,
+                mpu_bytes: self.mpu,
+                cells: match self.cells {
+                    None => Cells::None,
+                    Some(Cut::Atm) => Cells::Atm,
+                    Some(Cut::Ptm) => Cells::Ptm,
+                },
+            },
+            queueing: self.queueing()?,
+            ip_proto: self.ip_proto.0,
+            ..Default::default()
+        })
+    }
+
+    fn queueing(&self) -> Result<Queueing, Conflict> {
+        let rate = match (self.shape, self.capacity) {
+            (None, _) if self.limit.is_some() => {
+                return Err(Conflict::new(
+                    "limit",
+                    "nothing waits without shape",
+                    "add shape, or leave limit out",
+                ))
+            }
+            (None, _) if self.qdisc => return Ok(Queueing::Auto(Limits::default())),
+            (None, _) => return Ok(Queueing::Keep),
+            (Some(_), _) if !self.qdisc => {
+                return Err(Conflict::new(
+                    "qdisc",
+                    "false, but shape needs a queue discipline of XCP's",
+                    "leave one of them out",
+                ))
+            }
+            (Some(Shape::Rate(rate)), _) | (Some(Shape::Capacity), Capacity::Rate(rate)) => rate,
+            (Some(Shape::Capacity), Capacity::Auto) => {
+                return Err(Conflict::new(
+                    "shape",
+                    "the capacity is \"auto\": not a rate",
+                    "give a rate, such as \"10mbit\"",
+                ))
+            }
+        };
+        Ok(Queueing::Shape {
+            rate_bytes_per_s: rate.bytes_per_s,
+            limit_packets: self.limit.unwrap_or(0),
+        })
+    }
+
+    /// The table that asks for these options.
+    pub fn of(device: String, options: &router::Options) -> Self {
+        let capacity = match options.capacity_bytes_per_s {
+            0 => Capacity::Auto,
+            bytes_per_s => Capacity::Rate(Rate { bytes_per_s }),
+        };
+        let (qdisc, shape, limit) = match options.queueing {
+            Queueing::Auto(_) => (true, None, None),
+            // on kernels without the queue discipline this is what it comes to
+            Queueing::Keep => (!xcp_datapath::features::has_qdisc(), None, None),
+            Queueing::Shape {
+                rate_bytes_per_s,
+                limit_packets,
+            } => {
+                let shape = match rate_bytes_per_s == options.capacity_bytes_per_s {
+                    true => Shape::Capacity,
+                    false => Shape::Rate(Rate {
+                        bytes_per_s: rate_bytes_per_s,
+                    }),
+                };
+                (
+                    true,
+                    Some(shape),
+                    (limit_packets > 0).then_some(limit_packets),
+                )
+            }
+        };
+        Self {
+            device,
+            capacity,
+            measure: options.measure,
+            by_departures: options.by_departures,
+            without: options.without.names(),
+            max_rtt: options.max_rtt,
+            xcp_share: options.xcp_share_percent,
+            qdisc,
+            shape,
+            limit,
+            overhead: options.framing.overhead_bytes,
+            mpu: options.framing.mpu_bytes,
+            cells: match options.framing.cells {
+                Cells::None => None,
+                Cells::Atm => Some(Cut::Atm),
+                Cells::Ptm => Some(Cut::Ptm),
+            },
+            ip_proto: IpProto(options.ip_proto),
+        }
+    }
+}
+
+impl Host {
+    /// What the data path is asked for.
+    pub fn options(&self) -> Result<host::Options, Conflict> {
+        let speech = Speech::new(self.wire, &self.devices, &self.peers, self.ip_proto.0)
+            .map_err(|e| Conflict::new("wire", &e.reason, "add devices and peers"))?;
+        Ok(host::Options {
+            cgroup: self.cgroup.clone(),
+            this_netns: self.this_netns,
+            make_default: self.default,
+            speech,
+            socket_protocol: self.socket_protocol,
+            without: self.without.clone(),
+            ..Default::default()
+        })
+    }
+
+    /// The table that asks for these options.
+    pub fn of(options: &host::Options) -> Self {
+        let spoken = &options.speech.spoken;
+        let wire = spoken.iter().find_map(|s| s.wire).unwrap_or_default();
+        let mut peers: Vec<Prefix> = spoken
+            .iter()
+            .filter(|s| s.wire.is_some())
+            .filter_map(|s| s.peers)
+            .collect();
+        peers.sort_by_key(ToString::to_string);
+        Self {
+            default: options.make_default,
+            cgroup: options.cgroup.clone(),
+            this_netns: options.this_netns,
+            wire,
+            peers,
+            devices: options.speech.devices.clone(),
+            ip_proto: IpProto(options.speech.ip_proto),
+            socket_protocol: options.socket_protocol,
+            without: options.without.clone(),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_ip_proto(number: &IpProto) -> bool {
+    is_default(number)
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn one_second() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn is_one_second(value: &Duration) -> bool {
+    *value == one_second()
+}
+
+/// A value that our own parsers turned down, as the TOML parser passes it on:
+/// reason and remedy, a line each.
+fn refused<E: serde::de::Error>(bad: &BadValue) -> E {
+    E::custom(format!("{}\n{}", bad.reason, bad.remedy))
+}
+
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, BadValue>,
+) -> Result<T, D::Error> {
+    parse(&String::deserialize(deserializer)?).map_err(|bad| refused(&bad))
+}
+
+fn number<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, BadValue>,
+) -> Result<T, D::Error> {
+    parse(&i64::deserialize(deserializer)?.to_string()).map_err(|bad| refused(&bad))
+}
+
+fn texts<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, BadValue>,
+) -> Result<Vec<T>, D::Error> {
+    let all = Vec::<String>::deserialize(deserializer)?;
+    let parsed: Result<Vec<T>, BadValue> = all.iter().map(|text| parse(text)).collect();
+    parsed.map_err(|bad| refused(&bad))
+}
+
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = BadValue>>(d: D) -> Result<T, D::Error> {
+    text(d, T::from_str)
+}
+
+fn written<S: Serializer>(value: &Capacity, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn wire_format<'de, D: Deserializer<'de>>(d: D) -> Result<Wire, D::Error> {
+    text(d, value::wire)
+}
+
+fn prefixes<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Prefix>, D::Error> {
+    let mut all = texts(d, value::prefix)?;
+    all.sort_by_key(ToString::to_string);
+    Ok(all)
+}
+
+fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Cure>, D::Error> {
+    let mut all = texts(d, value::cure)?;
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+fn terms<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Term>, D::Error> {
+    let mut all = texts(d, value::term)?;
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+fn max_rtt<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    text(d, value::max_rtt)
+}
+
+fn write_time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{}us", time.as_micros()))
+}
+
+fn percent<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
+    number(d, value::percent).map(Some)
+}
+
+fn packets<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, value::packets).map(Some)
+}
+
+fn overhead<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
+    number(d, value::overhead)
+}
+
+fn mpu<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+    number(d, value::mpu)
+}
+
+fn ip_proto<'de, D: Deserializer<'de>>(d: D) -> Result<IpProto, D::Error> {
+    number(d, value::ip_proto).map(IpProto)
+}
+
+/// As the field socket_protocol is written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+fn socket_protocol<'de, D: Deserializer<'de>>(d: D) -> Result<Wanted, D::Error> {
+    let text = match NumberOrText::deserialize(d)? {
+        NumberOrText::Number(number) => number.to_string(),
+        NumberOrText::Text(text) => text,
+    };
+    value::socket_protocol(&text).map_err(|bad| refused(&bad))
+}
+
+fn write_socket_protocol<S: Serializer>(wanted: &Wanted, serializer: S) -> Result<S::Ok, S::Error> {
+    match wanted {
+        Wanted::IfPermitted => serializer.serialize_none(),
+        Wanted::Number(number) => serializer.serialize_u8(*number),
+        Wanted::Off => serializer.serialize_str("off"),
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.as_str() {
+            "capacity" => Ok(Self::Capacity),
+            rate => rate.parse().map(Self::Rate).map_err(|bad| refused(&bad)),
+        }
+    }
+}
+
+impl Serialize for Shape {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Capacity => serializer.serialize_str("capacity"),
+            Self::Rate(rate) => serializer.collect_str(rate),
+        }
+    }
+}
+
+impl JsonSchema for Shape {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Shape".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::json_schema(generator)
+    }
+}
