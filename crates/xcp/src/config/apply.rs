@@ -272,8 +272,9 @@ fn describe(report: &Report, diff: bool, style: &Style) -> String {
         }
     }
     let rest = match (text.is_empty(), unchanged) {
-        (true, 0) => "Nothing to configure, and nothing is configured".to_owned(),
+        (true, 0) => "Nothing is configured, as the file says".to_owned(),
         (true, n) => format!("Nothing to change: {n} as in the file"),
+        (false, 0) => String::new(),
         (false, n) => format!("{n} unchanged"),
     };
     let valid = match report.check {

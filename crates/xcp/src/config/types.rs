@@ -455,7 +455,11 @@ fn max_rtt<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
 }
 
 fn write_time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{}us", time.as_micros()))
+    let (us, ms) = (time.as_micros(), time.as_millis());
+    match us == 1000 * ms {
+        true => serializer.collect_str(&format_args!("{ms}ms")),
+        false => serializer.collect_str(&format_args!("{us}us")),
+    }
 }
 
 fn percent<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {

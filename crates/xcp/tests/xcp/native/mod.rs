@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 mod capacity_hint;
 mod cases;
 mod clouds;
+mod config;
 mod conservation;
 mod devices;
 mod edged;

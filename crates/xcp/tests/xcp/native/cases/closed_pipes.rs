@@ -75,7 +75,7 @@ fn a_command_does_not_abort_when_its_output_cannot_be_written() {
         "host on --without care",
         "--help",
         "completions bash",
-        "lab list",
+        "config schema",
         "no-such-command",
     ] {
         let usual = status(args, None);

@@ -4,6 +4,7 @@
 
 mod cgroups;
 mod closed_pipes;
+mod configuration;
 mod cubic_by_name;
 mod deleted_namespaces;
 mod fraglist_gro;

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp apply` and `xcp config show`, with and without the queue discipline `xcp`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::command::{Ran, Space, Traces};
+use crate::common::turn;
+use serde_json::{json, Value};
+use tempfile::TempDir;
+use xcp_datapath::testing::can_run;
+
+/// A file beside a network namespace.
+struct Site {
+    space: Space,
+    dir: TempDir,
+}
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let space = Space::new(name);
+        for action in [
+            "set v0 up",
+            "set v1 up",
+            "add v2 type veth peer name v3",
+            "property add dev v0 altname uplink",
+        ] {
+            space.device(action);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        Self { space, dir }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("xcp.toml")
+    }
+
+    fn apply(&self, text: &str, options: &str) -> Ran {
+        fs::write(self.path(), text).unwrap();
+        let line = format!("apply {} {options}", self.path().display());
+        self.space.xcp(&line)
+    }
+
+    fn changes(&self, text: &str) -> Value {
+        let report = self.apply(text, "--json").ok().json();
+        let routers = report["routers"].as_array().unwrap().iter();
+        let told = |r: &Value| json!([r["device"], r["change"]]);
+        let routers: Vec<Value> = routers.map(told).collect();
+        json!([report["host"]["change"], routers])
+    }
+
+    fn shown(&self) -> Value {
+        self.space.xcp("config show --json").ok().json()
+    }
+}
+
+const FILE: &str = r#"
+[host]
+default = true
+this_netns = true
+
+[[router]]
+device = "uplink"
+capacity = "20mbit"
+xcp_share = 70
+
+[[router]]
+device = "v[23]"
+capacity = "0.1gbit"
+shape = "capacity"
+max_rtt = "250ms"
+"#;
+
+#[test]
+fn a_file_is_applied_and_shown_as_such() {
+    let _turn = turn();
+    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+        return;
+    };
+    let site = Site::new("apply");
+    let checked = site.apply(FILE, "--check --diff").ok();
+    assert!(
+        checked.out.contains("+ router v0: to be added\n"),
+        "{checked:?}"
+    );
+    assert!(checked.out.contains("    xcp_share = 70\n"), "{checked:?}");
+    assert_eq!(site.shown(), json!({}), "--check has changed something");
+    let all = |change: &str| json!([change, [["v0", change], ["v2", change], ["v3", change]]]);
+    assert_eq!(site.changes(FILE), all("added"));
+    assert_eq!(site.changes(FILE), all("unchanged"));
+    let like_v2 = |device: &str| {
+        json!({ "device": device, "capacity": "100mbit", "shape": "capacity",
+                "max_rtt": "250ms" })
+    };
+    let mut v2 = like_v2("v2");
+    let mut v3 = like_v2("v3");
+    if xcp_datapath::features::has_qdisc() {
+        // which shapes to the capacity as it is
+        for router in [&mut v2, &mut v3] {
+            router.as_object_mut().unwrap().remove("shape");
+        }
+    }
+    let v0 = json!({ "device": "v0", "capacity": "20mbit", "xcp_share": 70 });
+    let host = json!({ "default": true, "this_netns": true });
+    assert_eq!(
+        site.shown(),
+        json!({ "host": host, "router": [v0, v2, v3] })
+    );
+    let shown = site.space.xcp("config show").ok().out;
+    assert_eq!(site.changes(&shown), all("unchanged"), "{shown}");
+    // one changes, one goes, the host stays
+    let other = "[host]\ndefault = true\nthis_netns = true\n[[router]]\ndevice = \"v0\"\n\
+                 capacity = \"5mbit\"\n[[router]]\ndevice = \"v3\"\ncapacity = \"0.1gbit\"\n\
+                 shape = \"capacity\"\nmax_rtt = \"250ms\"\n";
+    let ran = site.apply(other, "--diff").ok().out;
+    assert!(
+        ran.contains("~ router v0: changed\n    capacity = \"20mbit\" -> \"5mbit\"\n"),
+        "{ran}"
+    );
+    assert!(
+        ran.contains("- router v2: removed\n") && ran.ends_with("2 unchanged\n"),
+        "{ran}"
+    );
+    let gone = site.changes("");
+    assert_eq!(
+        gone,
+        json!(["removed", [["v0", "removed"], ["v3", "removed"]]])
+    );
+    assert_eq!(site.shown(), json!({}));
+    traces.gone();
+}
+
+#[test]
+fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
+    let _turn = turn();
+    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+        return;
+    };
+    let site = Site::new("partly");
+    let file = |capacity: &str, more: &str| {
+        let router = |dev: &str, more: &str| {
+            format!("[[router]]\ndevice = \"{dev}\"\ncapacity = \"{capacity}\"\n{more}\n")
+        };
+        router("v0", more) + &router("v2", "qdisc = false")
+    };
+    site.apply(&file("10mbit", "qdisc = false"), "").ok();
+    // somebody's own, which xcp does not replace
+    site.space.tc("qdisc add dev v0 root pfifo");
+    let ran = site.apply(&file("20mbit", "shape = \"capacity\""), "");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.starts_with("xcp: v0: "), "{ran:?}");
+    assert!(
+        ran.out
+            .contains("! router v0: failed, as it was before\n~ router v2: changed\n"),
+        "{ran:?}"
+    );
+    let shown = site.shown();
+    assert_eq!(shown["router"][0]["capacity"], "10mbit");
+    assert_eq!(shown["router"][1]["capacity"], "20mbit");
+    site.apply("", "").ok();
+    traces.gone();
+}
+
+#[test]
+fn devices_that_are_not_there_are_an_error_or_left_out() {
+    let _turn = turn();
+    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+        return;
+    };
+    let site = Site::new("missing");
+    let file = "[[router]]\ndevice = \"v0\"\ncapacity = \"10mbit\"\n\n[[router]]\n\
+                device = \"eth7\"\ncapacity = \"10mbit\"\n";
+    site.apply(file, "").failed(
+        1,
+        &format!(
+            "xcp: {}:6:10: no such network device here: eth7\n  help: list the devices with \
+             `ip link`; --ignore-missing leaves out those that are not there yet\n",
+            site.path().display()
+        ),
+    );
+    assert_eq!(site.shown(), json!({}));
+    site.apply(file, "--ignore-missing").ok();
+    assert_eq!(site.shown()["router"].as_array().unwrap().len(), 1);
+    site.apply("", "").ok();
+    traces.gone();
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Random configuration files: what a valid one describes is there after `xcp apply`,
+//! and a broken one changes nothing.
+
+use std::fs;
+use std::path::Path;
+
+use crate::command::{Ran, Space, Traces};
+use crate::common::turn;
+use serde_json::{json, Map, Value};
+use xcp_datapath::features::has_qdisc;
+use xcp_datapath::testing::can_run;
+
+const FILES: u32 = 1_000;
+
+/// SplitMix64 (Steele et al. 2014): the same files each time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// A table of a file as it is written, and as it is shown.
+#[derive(Default)]
+struct Table {
+    written: Vec<String>,
+    shown: Map<String, Value>,
+}
+
+impl Table {
+    /// A key that is shown as it is written.
+    fn set(&mut self, key: &str, value: Value) {
+        self.written.push(format!("{key} = {value}"));
+        self.shown.insert(key.into(), value);
+    }
+
+    /// A key that is shown otherwise, or, if that is what holds without it, not at all.
+    fn set_as(&mut self, key: &str, value: Value, shown: Option<Value>) {
+        self.written.push(format!("{key} = {value}"));
+        self.shown.extend(shown.map(|shown| (key.into(), shown)));
+    }
+
+    /// Its lines in any order.
+    fn text(&mut self, head: &str, random: &mut Random) -> String {
+        for i in (1..self.written.len()).rev() {
+            self.written.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        let gap = random.of(&["", "\n", "# a comment\n"]);
+        format!("{gap}{head}\n{}\n", self.written.join("\n"))
+    }
+}
+
+fn random_host(random: &mut Random) -> Table {
+    let mut host = Table::default();
+    host.set("this_netns", json!(true));
+    if random.one_in(2) {
+        host.set("default", json!(true));
+    }
+    let has_device = random.one_in(3);
+    if has_device {
+        host.set("devices", json!(["v1"]));
+    }
+    let has_peers = random.one_in(2);
+    if has_peers {
+        let peers = random.of(&[&["10.0.0.0/8"][..], &["192.0.2.1/32", "2001:db8::/32"][..]]);
+        host.set("peers", json!(peers));
+    }
+    match random.below(4) {
+        0 => host.set("wire", json!("option-2005")),
+        1 if has_device && has_peers => host.set("wire", json!("header")),
+        _ => {}
+    }
+    if random.one_in(4) {
+        host.set_as("ip_proto", json!(200), has_device.then(|| json!(200)));
+    }
+    if random.one_in(4) {
+        host.set_as(
+            "without",
+            json!(["use", "losses"]),
+            Some(json!(["losses", "use"])),
+        );
+    }
+    host
+}
+
+fn random_router(device: &str, random: &mut Random) -> Table {
+    let mut router = Table::default();
+    let written = match (device, random.below(3)) {
+        ("v0", 0) => "uplink".to_owned(),
+        (_, 1) => format!("v[{}]", &device[1..]),
+        _ => device.to_owned(),
+    };
+    router.set_as("device", json!(written), Some(json!(device)));
+    let (capacity, as_shown) = random.of(&[
+        ("10mbit", "10mbit"),
+        ("2.5gbit", "2500mbit"),
+        ("0.1 Gbit", "100mbit"),
+        ("8kbit", "8kbit"),
+        ("auto", "auto"),
+    ]);
+    router.set_as("capacity", json!(capacity), Some(json!(as_shown)));
+    let is_auto = capacity == "auto";
+    // a device without a queue tells nothing of its capacity
+    if is_auto || random.one_in(3) {
+        let shape = if is_auto {
+            "20mbit"
+        } else {
+            random.of(&["capacity", "20mbit"])
+        };
+        // the queue discipline xcp shapes to the capacity as it is
+        let needless = shape == "capacity" && has_qdisc();
+        let limit = random.one_in(2);
+        router.set_as(
+            "shape",
+            json!(shape),
+            (!needless || limit).then(|| json!(shape)),
+        );
+        if limit {
+            router.set("limit", json!(37));
+        }
+    } else if random.one_in(4) {
+        router.set_as("qdisc", json!(false), has_qdisc().then(|| json!(false)));
+    }
+    if !is_auto && random.one_in(5) {
+        router.set("measure", json!(false));
+    } else if random.one_in(5) {
+        router.set("by_departures", json!(true));
+    }
+    if random.one_in(3) {
+        router.set("xcp_share", json!(1 + random.below(99)));
+    }
+    if random.one_in(3) {
+        router.set("overhead", json!(1 + random.below(64)));
+    }
+    if random.one_in(4) {
+        router.set("mpu", json!(64));
+    }
+    if random.one_in(4) {
+        router.set("cells", json!("atm"));
+    }
+    if random.one_in(3) {
+        let (written, shown) = random.of(&[
+            ("0.25s", Some("250ms")),
+            ("1000ms", None),
+            ("1500us", Some("1500us")),
+        ]);
+        router.set_as("max_rtt", json!(written), shown.map(|s| json!(s)));
+    }
+    if random.one_in(4) {
+        router.set_as(
+            "without",
+            json!(["shuffle", "gains", "gains"]),
+            Some(json!(["gains", "shuffle"])),
+        );
+    }
+    if random.one_in(5) {
+        router.set("ip_proto", json!(200));
+    }
+    router
+}
+
+/// A valid file, and what is shown once it has been applied.
+fn random_file(random: &mut Random) -> (String, Value) {
+    let mut shown = Map::new();
+    let mut tables = Vec::new();
+    if random.below(3) > 0 {
+        let mut host = random_host(random);
+        tables.push(host.text("[host]", random));
+        shown.insert("host".into(), Value::Object(host.shown));
+    }
+    let mut routers = Vec::new();
+    for device in ["v0", "v2", "v3"] {
+        if random.below(3) > 0 {
+            let mut router = random_router(device, random);
+            tables.push(router.text("[[router]]", random));
+            routers.push(Value::Object(router.shown));
+        }
+    }
+    if !routers.is_empty() {
+        shown.insert("router".into(), Value::Array(routers));
+    }
+    if random.one_in(2) {
+        tables.reverse();
+    }
+    (tables.concat(), Value::Object(shown))
+}
+
+/// The same file with an error.
+fn broken(valid: &str, random: &mut Random) -> String {
+    const V0: &str = "[[router]]\ndevice = \"v0\"\ncapacity = \"1mbit\"\n";
+    let more = match random.below(14) {
+        0 => "[[router]]\ndevice = \"nosuch0\"\ncapacity = \"1mbit\"\n".to_owned(),
+        1 => format!("{V0}{V0}"),
+        2 => format!("{V0}speed = \"1mbit\"\n"),
+        3 => format!("{V0}overhead = \"18\"\n"),
+        4 => format!("{V0}xcp_share = {}\n", 100 + random.below(1000)),
+        5 => format!("{V0}max_rtt = \"{}\"\n", random.below(100)),
+        6 => format!("{V0}shape = \"10\"\n"),
+        7 => format!("{V0}limit = 10\n"),
+        8 => "[[router]]\ndevice = \"v2\"\n".to_owned(),
+        9 => "[[router]]\ndevice = \"v2\"\ncapacity = \"10mb\"\n".to_owned(),
+        10 => "[[router]]\ndevice = \"v[2\"\ncapacity = \"10mbit\"\n".to_owned(),
+        11 => "[edge]\n".to_owned(),
+        12 => format!("{V0}without = [\"gain\"]\n"),
+        _ => {
+            // cut off, and a bracket that nothing closes
+            let end = random.below(valid.len() as u64 + 1) as usize;
+            return format!("{}\n[[router\n", &valid[..end]);
+        }
+    };
+    format!("{valid}{more}")
+}
+
+fn apply(space: &Space, file: &Path, text: &str) -> Ran {
+    fs::write(file, text).unwrap();
+    space.xcp(&format!("apply {}", file.display()))
+}
+
+fn shown(space: &Space) -> Value {
+    space.xcp("config show --json").ok().json()
+}
+
+#[test]
+fn random_files_are_applied_and_broken_ones_change_nothing() {
+    let _turn = turn();
+    let Some(traces) = Traces::before("random files").filter(|_| can_run("random files")) else {
+        return;
+    };
+    let space = Space::new("random");
+    for action in [
+        "set v0 up",
+        "set v1 up",
+        "add v2 type veth peer name v3",
+        "property add dev v0 altname uplink",
+    ] {
+        space.device(action);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("xcp.toml");
+    let mut random = Random(1);
+    for i in 0..FILES {
+        let (text, want) = random_file(&mut random);
+        let ran = apply(&space, &path, &text);
+        assert_eq!(ran.code, Some(0), "file {i}: {ran:?}\n{text}");
+        assert_eq!(shown(&space), want, "file {i}:\n{text}");
+        let text = broken(&text, &mut random);
+        let ran = apply(&space, &path, &text);
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (Some(1), ""),
+            "file {i}:\n{text}"
+        );
+        let place = ran.err.strip_prefix(&format!("xcp: {}:", path.display()));
+        let mut numbers = place.unwrap_or_default().splitn(3, ':');
+        for what in ["line", "column"] {
+            let number: Option<u32> = numbers.next().and_then(|n| n.parse().ok());
+            assert!(
+                number.is_some_and(|n| n > 0),
+                "file {i}: {what} of {ran:?}\n{text}"
+            );
+        }
+        assert_eq!(shown(&space), want, "broken file {i}:\n{text}");
+    }
+    apply(&space, &path, "").ok();
+    drop(space);
+    traces.gone();
+}
