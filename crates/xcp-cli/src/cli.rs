@@ -433,12 +433,21 @@ pub enum EdgedAction {
 #[derive(Args)]
 pub struct EdgedRun {
     /// File with the key that all edges share; only its owner may read it
-    #[arg(long, value_name = "FILE")]
-    pub key: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    pub key: Option<PathBuf>,
     /// Ask the edge with this address; may be given several times. Others are
     /// answered with and without it
     #[arg(long, value_name = "ADDRESS", value_parser = value::router)]
     pub upstream: Vec<IpAddr>,
+    /// Take key and addresses from the table edge of a configuration file
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = CONFIG_PATH,
+        conflicts_with_all = ["key", "upstream"]
+    )]
+    pub config: Option<PathBuf>,
     /// Where `xcp edged show` asks
     #[arg(long, value_name = "PATH", default_value = desk::PATH)]
     pub socket: PathBuf,

@@ -15,7 +15,7 @@ use xcp_edge::message::{Key, PORT};
 
 use crate::desk::Desk;
 use crate::socket::{Family, Socket, BUFFER_B};
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
@@ -33,6 +33,8 @@ const BATCH: usize = 64;
 pub struct Options {
     /// The shared key.
     pub key: Key,
+    /// The file that it is from, to be told to those who ask.
+    pub key_file: PathBuf,
     /// The upstream edges to ask.
     pub upstream: Vec<IpAddr>,
     /// Where [`crate::desk`] is.
@@ -101,7 +103,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
     ready();
     loop {
         match next() {
-            Turn::On => daemon.turn(&desk)?,
+            Turn::On => daemon.turn(&desk, options)?,
             Turn::End => break,
             Turn::Fall => return Ok(()),
         }
@@ -114,7 +116,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
 }
 
 impl Daemon {
-    fn turn(&mut self, desk: &Desk) -> Result<()> {
+    fn turn(&mut self, desk: &Desk, options: &Options) -> Result<()> {
         let now = time()?;
         if now.now_ns >= self.routes_ns {
             self.routes_ns = now.now_ns + ROUTES_NS;
@@ -137,6 +139,9 @@ impl Daemon {
         desk.serve(|| Status {
             unreachable: self.unreachable.clone(),
             unsent: self.unsent,
+            key_file: options.key_file.clone(),
+            upstream: options.upstream.clone(),
+            netns: status::netns(),
             failure: self.virtuals.failure(),
             ..Status::of(&self.edge, now_ns)
         });

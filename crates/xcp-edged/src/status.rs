@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What the daemon knows, for people and programs.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use xcp_edge::conversation::{Counters, Ignored};
@@ -29,6 +32,20 @@ pub struct Status {
     /// Why the data path could not be told of a cloud, the last time that it could
     /// not.
     pub failure: Option<String>,
+    /// The file with its key.
+    #[serde(default)]
+    pub key_file: PathBuf,
+    /// The upstream edges that it was told to ask.
+    #[serde(default)]
+    pub upstream: Vec<IpAddr>,
+    /// The number of its network namespace.
+    #[serde(default)]
+    pub netns: u64,
+}
+
+/// The number of this thread's network namespace; 0 if it cannot be read.
+pub fn netns() -> u64 {
+    fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino())
 }
 
 /// A cloud.
@@ -110,6 +127,9 @@ impl Status {
             unasked: edge.unasked(),
             unsent: 0,
             failure: None,
+            key_file: PathBuf::new(),
+            upstream: Vec::new(),
+            netns: 0,
         }
     }
 }

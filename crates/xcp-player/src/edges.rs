@@ -123,6 +123,7 @@ impl Edges {
         };
         let options = Options {
             key: Key::new(&[1; 32]).map_err(|e| Error::new("key", e.to_string(), "report this"))?,
+            key_file: PathBuf::new(),
             upstream: daemon.upstream.clone(),
             socket: PathBuf::from(format!("/run/xcp-edged-{}", stage.space_name(node))),
             trial: self.trial,

@@ -11,6 +11,7 @@ use xcp_edged::daemon::{self, Options, Trial, Turn};
 use xcp_edged::status::{CloudStatus, Status};
 use xcp_edged::{desk, secret};
 
+use crate::config::{self, Edge};
 use crate::watch;
 use xcp_cli::cli::{EdgedAction, EdgedRun};
 use xcp_cli::failure::{tell, Failure};
@@ -35,9 +36,17 @@ pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
 /// A signal that ends the daemon is no failure: systemd sends one.
 fn run(asked: &EdgedRun) -> Result<(), Failure> {
     cloud::require_root()?;
+    let edge = match (&asked.config, &asked.key) {
+        (Some(file), _) => config::edge(file)?,
+        (None, key) => Edge {
+            key: key.clone().unwrap_or_default(),
+            upstream: asked.upstream.clone(),
+        },
+    };
     let options = Options {
-        key: secret::read(&asked.key)?,
-        upstream: asked.upstream.clone(),
+        key: secret::read(&edge.key)?,
+        key_file: edge.key,
+        upstream: edge.upstream,
         socket: asked.socket.clone(),
         trial: Trial::default(),
     };
@@ -145,6 +154,9 @@ mod tests {
             unasked: 3,
             unsent: 0,
             failure: Some("eth0: no such network device here".into()),
+            key_file: "/etc/xcp/edged.key".into(),
+            upstream: Vec::new(),
+            netns: 0,
         };
         let text = describe(&status, &Style(false));
         for line in [

@@ -69,6 +69,9 @@ struct Report<'a> {
     check: bool,
     host: Option<Item<'a>>,
     routers: Vec<Item<'a>>,
+    /// The daemon of the edge does not run as the file says, or runs without a table
+    /// in it: it reads the file when it starts.
+    edge_differs: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,7 +86,8 @@ struct Item<'a> {
 
 pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
-    let steps = plan(&file, &running::read()?, asked.ignore_missing)?;
+    let running = running::read()?;
+    let steps = plan(&file, &running, asked.ignore_missing)?;
     let outcomes: Vec<(Done, Option<Failure>)> = steps
         .iter()
         .map(|step| match asked.check {
@@ -97,6 +101,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
         check: asked.check,
         host: None,
         routers: Vec::new(),
+        edge_differs: running.edge != file.config.edge,
     };
     for (step, (change, error)) in steps.iter().zip(outcomes) {
         if let (Some(failure), false) = (&error, out.is_json()) {
@@ -113,6 +118,21 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
             None => report.host = Some(item),
             Some(_) => report.routers.push(item),
         }
+    }
+    if report.edge_differs && !out.is_json() {
+        let (is, remedy) = match file.config.edge {
+            Some(_) => (
+                "does not run as the file says",
+                "systemctl restart xcp-edged",
+            ),
+            None => (
+                "runs, and the file has no table [edge]",
+                "systemctl stop xcp-edged",
+            ),
+        };
+        tell(&format!(
+            "xcp: warning: edge: the daemon {is}\n  help: {remedy}"
+        ));
     }
     out.print(&report, |style| describe(&report, asked.diff, style))?;
     Ok(match failed {

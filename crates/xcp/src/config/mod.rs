@@ -10,6 +10,7 @@ mod reference;
 mod running;
 mod types;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use xcp_cli::cli::ConfigAction;
@@ -18,6 +19,7 @@ use xcp_cli::out::Out;
 
 pub use apply::apply;
 pub use reference::page;
+pub use types::Edge;
 
 pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
@@ -33,6 +35,18 @@ pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The table `edge` of a file, for the daemon.
+pub fn edge(path: &Path) -> Result<Edge, Failure> {
+    let file = file::File::read(path)?;
+    file.config.edge.ok_or_else(|| {
+        Failure::new(
+            path.display().to_string(),
+            "has no table [edge]",
+            "add one with the key's file and the upstream edges: see xcp.toml(5)",
+        )
+    })
 }
 
 fn bug(reason: &str) -> Failure {

@@ -2,10 +2,12 @@
 //! The configuration that is in force in this network namespace.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use xcp_datapath::{host, router, Result};
+use xcp_edged::{desk, status};
 
-use super::types::{Config, Host, Router};
+use super::types::{Config, Edge, Host, Router};
 
 /// What is there now.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub struct Running {
     pub host: Option<host::Options>,
     /// By device. None: of another version of xcp, which this one cannot read.
     pub routers: BTreeMap<String, Option<router::Options>>,
+    /// Of the daemon that runs here, if one does.
+    pub edge: Option<Edge>,
 }
 
 /// Reads it from what is pinned.
@@ -26,6 +30,16 @@ pub fn read() -> Result<Running> {
     Ok(Running {
         host: host::options()?,
         routers,
+        edge: edge(),
+    })
+}
+
+/// What the daemon says that it was told.
+fn edge() -> Option<Edge> {
+    let status = desk::ask(Path::new(desk::PATH)).ok()?;
+    (status.netns == status::netns()).then_some(Edge {
+        key: status.key_file,
+        upstream: status.upstream,
     })
 }
 
@@ -38,6 +52,7 @@ impl Running {
         Config {
             host: self.host.as_ref().map(Host::of),
             router: self.routers.iter().filter_map(of).collect(),
+            edge: self.edge.clone(),
         }
     }
 }

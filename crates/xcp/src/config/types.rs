@@ -2,6 +2,7 @@
 //! What a configuration file can contain. The comments of the fields are printed in
 //! xcp.toml(5) and in the JSON schema.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,6 +27,27 @@ pub struct Config {
     /// match a device, the first one counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub router: Vec<Router>,
+    /// This system joins XCP routers across a network without XCP (XCP-i). The daemon
+    /// reads this table when it starts: xcp edged run --config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<Edge>,
+}
+
+/// An edge of a network without XCP.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    /// The file with the key that all edges share: xcp edged key FILE makes one.
+    pub key: PathBuf,
+    /// The addresses of upstream edges that are asked. Others are answered with and
+    /// without it.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "addresses"
+    )]
+    #[schemars(with = "Vec<String>")]
+    pub upstream: Vec<IpAddr>,
 }
 
 /// How this host uses XCP.
@@ -282,7 +304,8 @@ impl Router {
             bytes_per_s => Capacity::Rate(Rate { bytes_per_s }),
         };
         let (qdisc, shape, limit) = match options.queueing {
-            Queueing::Auto(_) => (true, None, None),
+            Queueing::Auto(Limits { packets: 0, .. }) => (true, None, None),
+            Queueing::Auto(limits) => (true, Some(Shape::Capacity), Some(limits.packets)),
             // on kernels without the queue discipline this is what it comes to
             Queueing::Keep => (!xcp_datapath::features::has_qdisc(), None, None),
             Queueing::Shape {
@@ -434,6 +457,10 @@ fn prefixes<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Prefix>, D::Error> {
     let mut all = texts(d, value::prefix)?;
     all.sort_by_key(ToString::to_string);
     Ok(all)
+}
+
+fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<IpAddr>, D::Error> {
+    texts(d, value::router)
 }
 
 fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Cure>, D::Error> {

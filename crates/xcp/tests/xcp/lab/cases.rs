@@ -11,6 +11,7 @@ use xcp_datapath::testing::skipped;
 const MODULES: &[&str] = &[
     "native::cases::",
     "native::clouds::",
+    "native::config::",
     "native::fallback::",
     "native::hops::",
     "native::host::",
@@ -21,8 +22,10 @@ const MODULES: &[&str] = &[
 
 fn pass_on(kernel: &str) {
     let mut command = Command::new(XCP);
-    command.args(["lab", "exec", "--kernel", kernel, "--file", XCP, "--"]);
-    command.arg(env::current_exe().unwrap());
+    let tests = env::current_exe().unwrap();
+    command.args(["lab", "exec", "--kernel", kernel, "--file", XCP]);
+    command.arg("--file").arg(&tests).arg("--");
+    command.args(["env", "XCP_TEST_FILES=40"]).arg(&tests);
     let ran = Ran::of(command.args(["--test-threads", "1"]).args(MODULES));
     let skips = ran.err.lines().filter_map(|l| l.strip_prefix("SKIPPED "));
     for (test, reason) in skips.filter_map(|s| s.split_once(": ")) {

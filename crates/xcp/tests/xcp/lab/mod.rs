@@ -2,6 +2,7 @@
 //! `xcp lab` in the virtual-time machine: nothing here loads a program into
 //! this host's kernel.
 
+mod boot;
 mod captures;
 mod cases;
 mod checks;

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+# Run by systemd in a virtual machine once it has booted with xcp.service enabled:
+# a line "ok: ..." or "FAILED: ..." for each thing that boot.rs wants to know.
+PATH=$PATH:/usr/local/bin
+CONFIG=/etc/xcp/xcp.toml
+
+result() { # WHAT, as test(1) has it
+	what=$1
+	shift
+	if [ "$@" ]; then echo "ok: $what"; else echo "FAILED: $what: $*"; fi
+}
+
+in_force() {
+	xcp config show --json | tr -d ' \n'
+}
+
+# Waits until this configuration is in force, 10 s at most.
+becomes() { # WHAT, JSON
+	for _ in $(seq 100); do
+		[ "$(in_force)" = "$2" ] && break
+		sleep 0.1
+	done
+	result "$1" "$(in_force)" = "$2"
+}
+
+now_ms() {
+	read -r seconds _ </proc/uptime
+	echo "${seconds/./}0"
+}
+
+host='{"host":{"default":true}}'
+router() { # DEVICE CAPACITY
+	echo '{"host":{"default":true},"router":[{"device":"'"$1"'","capacity":"'"$2"'"}]}'
+}
+
+result "active after boot" "$(systemctl is-active xcp)" = active
+result "configured after boot" "$(in_force)" = "$host"
+
+ip link add eth7 type dummy
+began_ms=$(now_ms)
+until xcp router show eth7 >/dev/null 2>&1 || [ $(($(now_ms) - began_ms)) -gt 10000 ]; do
+	sleep 0.02
+done
+took_ms=$(($(now_ms) - began_ms))
+becomes "a device that appears is a router" "$(router eth7 10mbit)"
+result "within a second" "$took_ms" -lt 1000
+
+ip link set eth7 name wan3
+becomes "renamed, it is configured by its other name" "$(router wan3 20mbit)"
+ip link del wan3
+becomes "a device that disappears" "$host"
+ip link add eth7 type dummy
+becomes "a device that comes back" "$(router eth7 10mbit)"
+
+printf '[host]\ndefault = true\n[[router]]\ndevice = "eth7"\ncapacity = "5mbit"\n' >$CONFIG
+systemctl reload xcp
+result "reload" "$?" = 0
+result "reloaded" "$(in_force)" = "$(router eth7 5mbit)"
+systemctl restart systemd-networkd
+becomes "systemd-networkd restarted" "$(router eth7 5mbit)"
+
+echo 'speed = 1' >>$CONFIG
+systemctl reload xcp 2>/dev/null
+result "a file with an error is refused" "$?" = 1
+result "and changes nothing" "$(in_force)" = "$(router eth7 5mbit)"
+result "the journal has the place" "$(journalctl -u xcp -o cat | grep -c 'xcp.toml:6:1: unknown')" = 1
+
+systemctl stop xcp
+result "stopped" "$?" = 0
+result "nothing configured is left" "$(in_force)" = '{}'
+result "nothing pinned is left" -z "$(ls /sys/fs/bpf)"
+echo "done"
+systemctl poweroff -f
