@@ -651,8 +651,11 @@ mod tests {
             .filter_map(|b| b.strip_prefix("sh\n"))
             .flat_map(str::lines);
         let mut seen = 0;
-        for line in lines {
-            let line = line.split('#').next().unwrap_or_default().trim();
+        let commands = lines
+            .filter_map(|line| line.split('#').next())
+            .flat_map(|line| line.split([';', '|']));
+        for line in commands {
+            let line = line.trim();
             let line = line.strip_prefix("sudo ").unwrap_or(line);
             if !line.starts_with("xcp ") {
                 continue;
