@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use libbpf_rs::Btf;
 use serde::Serialize;
@@ -45,11 +46,15 @@ pub fn has_qdisc() -> bool {
     if std::env::var_os(NO_QDISC).is_some() {
         return false;
     }
-    qdisc::is_registered()
-        || Btf::from_vmlinux().is_ok_and(|btf| {
+    /// Reading all of the kernel's types takes milliseconds, and they stay as they are.
+    static IN_TYPES: OnceLock<bool> = OnceLock::new();
+    let in_types = || {
+        Btf::from_vmlinux().is_ok_and(|btf| {
             btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
                 .is_some()
         })
+    };
+    qdisc::is_registered() || *IN_TYPES.get_or_init(in_types)
 }
 
 /// Whether the kernel segments a chain of packets (fraglist GRO) by its first

@@ -55,6 +55,21 @@ pub use turn::Turn;
 pub use warning::Warning;
 pub use wire::Wire;
 
+/// Waits until no other command changes anything: for a command that changes several
+/// things, as long as what is returned lives.
+///
+/// # Errors
+/// This process may not change anything; `what` names the command.
+pub fn turn(what: &str) -> Result<Turn> {
+    bpffs::require(what, bpffs::Access::Change)?;
+    Turn::take()
+}
+
+/// The same for one that only reads, unless another command changes something now.
+pub fn turn_if_free() -> Option<Turn> {
+    Turn::at_once().ok().flatten()
+}
+
 /// Fails unless this process is root and sees what XCP has pinned.
 ///
 /// # Errors

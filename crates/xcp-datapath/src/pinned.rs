@@ -59,10 +59,12 @@ pub fn left(part: &str) -> impl Iterator<Item = PathBuf> {
 /// changes something now. The kernel removes no pins: a network namespace that
 /// is deleted leaves those of its devices to the next command, whatever it is.
 pub fn sweep_if_free() {
-    if let Ok(Some(_turn)) = Turn::at_once() {
-        router::sweep();
-        device::sweep();
-        #[cfg(feature = "clouds")]
-        cloud::sweep();
+    if let Ok(Some(turn)) = Turn::at_once() {
+        if turn.is_first_sweep() {
+            router::sweep();
+            device::sweep();
+            #[cfg(feature = "clouds")]
+            cloud::sweep();
+        }
     }
 }

@@ -550,7 +550,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     bpffs::require("xcp router add", Access::Change)?;
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
-    sweep();
+    pinned::sweep_if_free();
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     refuse_unmeasurable(&device, options)?;
@@ -811,7 +811,7 @@ pub fn del(dev: &str) -> Result<()> {
     bpffs::require("xcp router del", Access::Change)?;
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
-    sweep();
+    pinned::sweep_if_free();
     settle(&device)?;
     if !object::exists(&bpffs::dir(&part(device.index)?)) {
         return Err(no_router(dev));

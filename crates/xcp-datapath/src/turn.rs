@@ -2,7 +2,7 @@
 //! One command at a time changes something: a lock, which the kernel opens
 //! when its holder ends, however that ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -19,12 +19,18 @@ const PATH: &str = "/run/xcp.lock";
 const PATIENCE: Duration = Duration::from_secs(3);
 
 thread_local! {
-    static HELD: RefCell<Weak<File>> = const { RefCell::new(Weak::new()) };
+    static HELD: RefCell<Weak<Lock>> = const { RefCell::new(Weak::new()) };
 }
 
 /// This thread's turn, as long as it lives. Within it, it may be taken again.
 pub struct Turn {
-    _lock: Rc<File>,
+    lock: Rc<Lock>,
+}
+
+struct Lock {
+    _file: File,
+    /// What devices that are gone have left pinned was removed in this turn.
+    swept: Cell<bool>,
 }
 
 impl Turn {
@@ -62,14 +68,23 @@ impl Turn {
     /// The one that this thread has.
     fn within() -> Option<Self> {
         let lock = HELD.with_borrow(Weak::upgrade)?;
-        Some(Self { _lock: lock })
+        Some(Self { lock })
     }
 
     /// That of who has locked the file.
     fn of(file: File) -> Self {
-        let lock = Rc::new(file);
+        let lock = Rc::new(Lock {
+            _file: file,
+            swept: Cell::new(false),
+        });
         HELD.set(Rc::downgrade(&lock));
-        Self { _lock: lock }
+        Self { lock }
+    }
+
+    /// Whether this is the first call in this turn: once is enough for a command that
+    /// changes many devices.
+    pub(crate) fn is_first_sweep(&self) -> bool {
+        !self.lock.swept.replace(true)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use xcp_datapath::{host, router, Result};
+use xcp_datapath::{host, router, turn_if_free, Result};
 use xcp_edged::{desk, status};
 
 use super::types::{Config, Edge, Host, Router};
@@ -21,6 +21,7 @@ pub struct Running {
 
 /// Reads it from what is pinned.
 pub fn read() -> Result<Running> {
+    let _turn = turn_if_free();
     let mut routers = BTreeMap::new();
     for device in router::devices()? {
         // one that is taken off meanwhile, or cannot be read
