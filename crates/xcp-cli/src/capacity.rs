@@ -64,7 +64,7 @@ pub struct Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bps = self.bytes_per_s * 8;
-        let fits = |(_, factor): &&(&str, f64)| bps % *factor as u64 == 0;
+        let fits = |(_, factor): &&(&str, f64)| bps.is_multiple_of(*factor as u64);
         let (unit, factor) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
         write!(f, "{}{unit}", bps / *factor as u64)
     }

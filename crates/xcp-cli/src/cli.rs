@@ -2,7 +2,7 @@
 //! What can be said on the command line.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,6 +96,11 @@ pub enum Action {
     /// Print the configuration that is in force, or what a file of it can contain
     #[command(subcommand)]
     Config(ConfigAction),
+    /// Export counters and gauges for Prometheus, in OpenMetrics
+    ///
+    /// For the network namespace that it runs in. Serves http://ADDR/metrics until
+    /// Ctrl-C, or writes a file once, for node_exporter's textfile collector.
+    Metrics(Metrics),
     /// Show hosts, routers and edges on one screen
     Status,
     /// Tell what this kernel can do, what it cannot, and what that costs
@@ -134,6 +139,22 @@ pub struct Apply {
     /// Leave out devices that are not there (yet)
     #[arg(long)]
     pub ignore_missing: bool,
+}
+
+#[derive(Args)]
+#[group(required = true)]
+pub struct Metrics {
+    /// Listen on this address and port
+    #[arg(
+        long,
+        value_name = "ADDR",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:9920"
+    )]
+    pub listen: Option<SocketAddr>,
+    /// Write them to this file, which is replaced at once
+    #[arg(long, value_name = "PATH")]
+    pub textfile: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]

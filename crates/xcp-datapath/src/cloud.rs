@@ -235,6 +235,11 @@ fn take_down(dir: &Path) -> Result<()> {
     bpffs::remove(&format!("cloud/{}", name_of(dir)))
 }
 
+/// Whether any edge has virtual routers on this system.
+pub fn are_there() -> bool {
+    pinned::folders("cloud").next().is_some()
+}
+
 /// Removes what devices that are gone have left pinned.
 pub(crate) fn sweep() {
     for dir in pinned::left("cloud") {

@@ -23,6 +23,7 @@ pub mod intf;
 mod layout;
 mod link;
 pub mod medium;
+pub mod meter;
 mod mounts;
 mod named_bits;
 pub mod netem;

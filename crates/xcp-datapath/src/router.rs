@@ -661,6 +661,11 @@ fn queueing(capacity_Bps: u64, qdisc: Option<qdisc::Options>, shape: Option<Shap
     }
 }
 
+/// Whether all of a router is in a folder, laid out as in this build.
+pub(crate) fn is_readable(dir: &Path) -> Result<bool> {
+    Ok(object::exists(&dir.join(COMPLETE)) && layout::is_ours(dir, &object::ROUTER, &RECORDS)?)
+}
+
 /// The devices of this network namespace that are XCP routers, by name.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Network devices and namespaces, as far as attaching needs them.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -212,6 +213,25 @@ pub struct Qdisc {
     pub major: u16,
     /// Packets that it has dropped.
     pub drops: u32,
+}
+
+/// What the root queue disciplines of all devices have dropped, by device number.
+pub fn root_drops() -> Result<BTreeMap<u32, u64>> {
+    let all = request(
+        RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()),
+        NLM_F_DUMP,
+    )?;
+    let root = |message| match message {
+        RouteNetlinkMessage::NewQueueDiscipline(q) if q.header.parent == TcHandle::ROOT => {
+            let stats = q.attributes.iter().find_map(|a| match a {
+                TcAttribute::Stats(stats) => Some(stats.drops),
+                _ => None,
+            });
+            Some((q.header.index as u32, stats.unwrap_or(0).into()))
+        }
+        _ => None,
+    };
+    Ok(all.into_iter().filter_map(root).collect())
 }
 
 /// The root queue discipline of a device, if it has one.

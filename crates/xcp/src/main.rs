@@ -9,6 +9,7 @@ mod edged;
 mod feed;
 mod host;
 mod lab;
+mod metrics;
 mod router;
 mod run;
 mod screen;
@@ -42,6 +43,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Edged(action) => edged::act(action, out),
         Action::Apply(asked) => config::apply(&asked, out),
         Action::Config(action) => config::act(&action, out),
+        Action::Metrics(asked) => metrics::act(&asked, out),
         Action::Status => status::act(out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(_) => Err(lab::execute()),

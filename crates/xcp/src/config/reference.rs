@@ -116,7 +116,7 @@ fn is_told(default: &Value) -> bool {
     !default.is_null() && default.as_array().is_none_or(|all| !all.is_empty())
 }
 
-fn text<'a>(object: &'a Value, key: &str) -> String {
+fn text(object: &Value, key: &str) -> String {
     object[key].as_str().unwrap_or_default().replace('\n', " ")
 }
 

@@ -140,7 +140,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
             router.set("limit", json!(37));
         }
     } else if random.one_in(4) {
-        router.set_as("qdisc", json!(false), has_qdisc().then(|| json!(false)));
+        router.set_as("qdisc", json!(false), has_qdisc().then_some(json!(false)));
     }
     if !is_auto && random.one_in(5) {
         router.set("measure", json!(false));

@@ -19,6 +19,7 @@ mod formats;
 mod hops;
 mod host;
 mod kills;
+mod metrics;
 mod moves;
 mod neighbours;
 mod queues;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The endpoint that Prometheus asks.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tiny_http::{Header, Method, Request, Response, Server};
+use xcp_cli::failure::{tell, Failure};
+use xcp_datapath::interrupt;
+use xcp_datapath::meter::Meter;
+
+use super::families::Snapshot;
+
+/// How long an interrupt may go unnoticed.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PATH: &str = "/metrics";
+const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers one request after the other until a signal comes, which is no failure:
+/// systemd sends one.
+pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure> {
+    interrupt::watch();
+    let server = Server::http(address).map_err(|e| {
+        Failure::new(
+            format!("--listen {address}"),
+            e.to_string(),
+            "is another program there? Give another address or port",
+        )
+    })?;
+    tell(&format!(
+        "xcp: http://{}{PATH}; Ctrl-C ends it",
+        server.server_addr()
+    ));
+    while !interrupt::requested() {
+        let next = server.recv_timeout(PATIENCE);
+        // a client that is gone, or sends no HTTP, is no reason to end
+        if let Ok(Some(request)) = next {
+            answer(request, meter);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(request: Request, meter: &mut Meter) {
+    let path = request.url().split('?').next().unwrap_or_default();
+    let is_asked = matches!(request.method(), Method::Get | Method::Head);
+    let (status, text) = match path {
+        PATH if is_asked => match Snapshot::read(meter) {
+            Ok(snapshot) => (200, snapshot.text()),
+            Err(e) => (500, format!("{e}\n")),
+        },
+        _ => (404, format!("{PATH} is here\n")),
+    };
+    let format = match status {
+        200 => FORMAT,
+        _ => "text/plain; charset=utf-8",
+    };
+    let mut response = Response::from_string(text).with_status_code(status);
+    if let Ok(header) = Header::from_bytes("Content-Type", format) {
+        response.add_header(header);
+    }
+    let _ = request.respond(response); // whether or not it waits for it
+}
