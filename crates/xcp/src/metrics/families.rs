@@ -259,7 +259,8 @@ impl Collector for Snapshot {
     }
 }
 
-fn upstream(cloud: &cloud::Status) -> String {
+/// The address of the upstream edge.
+pub fn upstream(cloud: &cloud::Status) -> String {
     cloud.upstream.map_or("?".into(), |ip| ip.to_string())
 }
 

@@ -2,6 +2,7 @@
 //! `xcp metrics`: counters and gauges in OpenMetrics.
 
 mod families;
+mod journal;
 mod serve;
 
 use std::fs::Permissions;

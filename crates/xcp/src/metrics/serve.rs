@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiny_http::{Header, Method, Request, Response, Server};
 use xcp_cli::failure::{tell, Failure};
@@ -11,9 +11,12 @@ use xcp_datapath::interrupt;
 use xcp_datapath::meter::Meter;
 
 use super::families::Snapshot;
+use super::journal::Journal;
 
 /// How long an interrupt may go unnoticed.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How often changes are looked for, which are told in the journal.
+const LOOK: Duration = Duration::from_secs(5);
 const PATH: &str = "/metrics";
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -32,7 +35,19 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
         "xcp: http://{}{PATH}; Ctrl-C ends it",
         server.server_addr()
     ));
+    let (begun, mut journal, mut looked) = (Instant::now(), Journal::default(), None);
     while !interrupt::requested() {
+        let now = begun.elapsed();
+        if looked.is_none_or(|then| now.saturating_sub(then) >= LOOK) {
+            looked = Some(now);
+            // what cannot be read now may be at the next look
+            for line in Snapshot::read(meter)
+                .map(|snapshot| journal.look(now, &snapshot))
+                .unwrap_or_default()
+            {
+                tell(&format!("xcp: {line}"));
+            }
+        }
         let next = server.recv_timeout(PATIENCE);
         // a client that is gone, or sends no HTTP, is no reason to end
         if let Ok(Some(request)) = next {
