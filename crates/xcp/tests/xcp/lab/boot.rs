@@ -17,7 +17,7 @@ const SUITE: &str = "trixie";
 const PACKAGES: &str = "systemd,systemd-sysv,udev,iproute2,kmod,dbus";
 const SCRIPT: &str = include_str!("boot.sh");
 /// As many lines `ok: ` as the script writes.
-const RESULTS: usize = 16;
+const RESULTS: usize = 17;
 /// Virtual time, as for experiments; longer than any boot has taken.
 const LIMIT_S: &str = "1200";
 
@@ -98,12 +98,9 @@ fn write(root: &Path, path: &str, text: &str, mode: u32) {
 fn overlay(root: &Path, kernel: &Path) {
     let unit = |name: &str| fs::read_to_string(format!("{SOURCE}/systemd/{name}")).unwrap();
     let units = "usr/local/lib/systemd/system";
-    write(
-        root,
-        &format!("{units}/xcp.service"),
-        &unit("xcp.service"),
-        0o644,
-    );
+    for name in ["xcp.service", "xcp-metrics.service"] {
+        write(root, &format!("{units}/{name}"), &unit(name), 0o644);
+    }
     let rules = "usr/local/lib/udev/rules.d/80-xcp.rules";
     write(root, rules, &unit("80-xcp.rules"), 0o644);
     write(root, "etc/xcp/xcp.toml", CONFIG, 0o644);

@@ -46,6 +46,17 @@ took_ms=$(($(now_ms) - began_ms))
 becomes "a device that appears is a router" "$(router eth7 10mbit)"
 result "within a second" "$took_ms" -lt 1000
 
+exported() { # METRIC
+	exec 3<>/dev/tcp/127.0.0.1/9920 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 &&
+		grep -c "^$1" <&3
+}
+systemctl start xcp-metrics
+for _ in $(seq 100); do
+	exported xcp_build_info >/dev/null 2>&1 && break
+	sleep 0.1
+done
+result "the metrics unit exports routers" "$(exported 'xcp_router_flows{device="eth7"}')" = 1
+
 ip link set eth7 name wan3
 becomes "renamed, it is configured by its other name" "$(router wan3 20mbit)"
 ip link del wan3
