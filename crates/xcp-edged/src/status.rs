@@ -35,7 +35,7 @@ pub struct Status {
     /// The file with its key.
     #[serde(default)]
     pub key_file: PathBuf,
-    /// The upstream edges that it was told to ask.
+    /// The upstream edges that it was configured to ask.
     #[serde(default)]
     pub upstream: Vec<IpAddr>,
     /// The number of its network namespace.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Reading a configuration file: what is wrong with it is told with line and column.
+//! Reads a configuration file. Errors have the line and the column.
 
 use std::fs;
 use std::io::{self, Read};

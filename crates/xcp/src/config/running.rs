@@ -35,7 +35,7 @@ pub fn read() -> Result<Running> {
     })
 }
 
-/// What the daemon says that it was told.
+/// The settings of the daemon of XCP-i, from its socket.
 fn edge() -> Option<Edge> {
     let status = desk::ask(Path::new(desk::PATH)).ok()?;
     (status.netns == status::netns()).then_some(Edge {

@@ -113,7 +113,7 @@ pub struct Router {
     /// Hand out less where the link is found to carry less.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
-    /// Compare with the capacity what left, not what arrived.
+    /// Compare the capacity with the traffic that left, not with what arrived.
     #[serde(default, skip_serializing_if = "is_default")]
     pub by_departures: bool,
     /// Parts of the control law that are left out, for tests: gains, granted, before,
@@ -135,7 +135,7 @@ pub struct Router {
     #[schemars(with = "String")]
     pub max_rtt: Duration,
     /// Percent of the link for XCP when other traffic wants it too; if it is not set,
-    /// by the numbers of flows.
+    /// in proportion to the numbers of flows.
     #[serde(
         default,
         skip_serializing_if = "is_default",

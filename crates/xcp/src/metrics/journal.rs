@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Important changes, for the journal of the unit: each is told once, and of one
-//! device seldom.
+//! Important changes, logged to the journal of the unit: each once, and for one device
+//! at most once a minute.
 
 #![allow(non_snake_case)] // units in names: Bps are bytes per second
 
@@ -18,7 +18,7 @@ const SELDOM: Duration = Duration::from_secs(60);
 /// link that is slow for long becomes what is usual.
 const FORGOTTEN_PARTS: u64 = 512;
 
-/// What was told, and what is usual.
+/// What was logged, and the state that changes are compared with.
 #[derive(Debug, Default)]
 pub struct Journal {
     routers: BTreeMap<String, Known>,
@@ -62,7 +62,7 @@ impl Journal {
     }
 }
 
-/// Whether it is time to tell something again; notes that it is told.
+/// Whether something may be logged again now; if so, it counts as logged.
 fn may_tell(told: &mut Option<Duration>, now: Duration) -> bool {
     let may = told.is_none_or(|then| now.saturating_sub(then) >= SELDOM);
     if may {

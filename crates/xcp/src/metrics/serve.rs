@@ -15,7 +15,7 @@ use super::journal::Journal;
 
 /// How long an interrupt may go unnoticed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often changes are looked for, which are told in the journal.
+/// How often changes are looked for, to be logged.
 const LOOK: Duration = Duration::from_secs(5);
 const PATH: &str = "/metrics";
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

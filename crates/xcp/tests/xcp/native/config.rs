@@ -121,7 +121,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
     ]);
     router.set_as("capacity", json!(capacity), Some(json!(as_shown)));
     let is_auto = capacity == "auto";
-    // a device without a queue tells nothing of its capacity
+    // on a device without a queue the capacity cannot be measured
     if is_auto || random.one_in(3) {
         let shape = if is_auto {
             "20mbit"

@@ -79,7 +79,7 @@ fn prometheus_reads_routers_and_hosts() {
     assert!(get(&space, &address, "/")
         .unwrap()
         .starts_with("HTTP/1.0 404 "));
-    // what comes, goes and is put in anew is followed
+    // routers that are added, removed and added again
     space.xcp("router add v1 --capacity 20mbit").ok();
     space.xcp("router del v0").ok();
     space.xcp("router add v0 --capacity 30mbit").ok();
