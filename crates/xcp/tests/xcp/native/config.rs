@@ -3,10 +3,9 @@
 //! and a broken one changes nothing.
 
 use std::env;
-use std::fs;
-use std::path::Path;
 
-use crate::command::{Ran, Space, Traces};
+use super::cases::configuration::Site;
+use crate::command::Traces;
 use crate::common::turn;
 use serde_json::{json, Map, Value};
 use xcp_datapath::features::has_qdisc;
@@ -232,47 +231,30 @@ fn broken(valid: &str, random: &mut Random) -> String {
     format!("{valid}{more}")
 }
 
-fn apply(space: &Space, file: &Path, text: &str) -> Ran {
-    fs::write(file, text).unwrap();
-    space.xcp(&format!("apply {}", file.display()))
-}
-
-fn shown(space: &Space) -> Value {
-    space.xcp("config show --json").ok().json()
-}
-
 #[test]
 fn random_files_are_applied_and_broken_ones_change_nothing() {
     let _turn = turn();
     let Some(traces) = Traces::before("random files").filter(|_| can_run("random files")) else {
         return;
     };
-    let space = Space::new("random");
-    for action in [
-        "set v0 up",
-        "set v1 up",
-        "add v2 type veth peer name v3",
-        "property add dev v0 altname uplink",
-    ] {
-        space.device(action);
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("xcp.toml");
+    let site = Site::new("random");
     let mut random = Random(1);
     let files = env::var(FILES_VARIABLE).map_or(FILES, |n| n.parse().unwrap());
     for i in 0..files {
         let (text, want) = random_file(&mut random);
-        let ran = apply(&space, &path, &text);
+        let ran = site.apply(&text, "");
         assert_eq!(ran.code, Some(0), "file {i}: {ran:?}\n{text}");
-        assert_eq!(shown(&space), want, "file {i}:\n{text}");
+        assert_eq!(site.shown(), want, "file {i}:\n{text}");
         let text = broken(&text, &mut random);
-        let ran = apply(&space, &path, &text);
+        let ran = site.apply(&text, "");
         assert_eq!(
             (ran.code, ran.out.as_str()),
             (Some(1), ""),
             "file {i}:\n{text}"
         );
-        let place = ran.err.strip_prefix(&format!("xcp: {}:", path.display()));
+        let place = ran
+            .err
+            .strip_prefix(&format!("xcp: {}:", site.path().display()));
         let mut numbers = place.unwrap_or_default().splitn(3, ':');
         for what in ["line", "column"] {
             let number: Option<u32> = numbers.next().and_then(|n| n.parse().ok());
@@ -281,9 +263,9 @@ fn random_files_are_applied_and_broken_ones_change_nothing() {
                 "file {i}: {what} of {ran:?}\n{text}"
             );
         }
-        assert_eq!(shown(&space), want, "broken file {i}:\n{text}");
+        assert_eq!(site.shown(), want, "broken file {i}:\n{text}");
     }
-    apply(&space, &path, "").ok();
-    drop(space);
+    site.apply("", "").ok();
+    drop(site);
     traces.gone();
 }

@@ -10,14 +10,14 @@ use serde_json::{json, Value};
 use tempfile::TempDir;
 use xcp_datapath::testing::can_run;
 
-/// A file beside a network namespace.
-struct Site {
-    space: Space,
+/// A network namespace with devices and a configuration file.
+pub struct Site {
+    pub space: Space,
     dir: TempDir,
 }
 
 impl Site {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let space = Space::new(name);
         for action in [
             "set v0 up",
@@ -31,11 +31,11 @@ impl Site {
         Self { space, dir }
     }
 
-    fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.dir.path().join("xcp.toml")
     }
 
-    fn apply(&self, text: &str, options: &str) -> Ran {
+    pub fn apply(&self, text: &str, options: &str) -> Ran {
         fs::write(self.path(), text).unwrap();
         let line = format!("apply {} {options}", self.path().display());
         self.space.xcp(&line)
@@ -49,7 +49,7 @@ impl Site {
         json!([report["host"]["change"], routers])
     }
 
-    fn shown(&self) -> Value {
+    pub fn shown(&self) -> Value {
         self.space.xcp("config show --json").ok().json()
     }
 }

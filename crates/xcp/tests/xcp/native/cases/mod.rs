@@ -4,7 +4,7 @@
 
 mod cgroups;
 mod closed_pipes;
-mod configuration;
+pub mod configuration;
 mod cubic_by_name;
 mod deleted_namespaces;
 mod fraglist_gro;
