@@ -20,13 +20,13 @@
  *
  *              left >= L - L/64            left >= tried + 3/4 s
  *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
- *      ^     L += s                |     L = 2 left, up to P n left   ^  |   |
- *      +------- busy: L = left ----+--------------------------------- | -+   |
- *   s = min(L / 8, 20 KB / d)                                         +------+
- *   n = 1 + 1 s / d, at first 2            again if 3/2 tried has left, or P
- *
- * What n lets in too much leaves in a second. Intervals of less than 12 KB are
- * joined, up to a second; while L grows, as after a stop, two packets do.
+ *    ^ ^     L += s                |     L = 2 left, up to P n left   ^  |   |
+ *    | +------- busy: L = left ----+--------------------------------- | -+   |
+ *    +--------------- L reaches P ------------------------------------+------+
+ *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
+ *   n = 1 + 1 s / d, at first 2: what is let in too much leaves in a second
+ * Intervals of less than 12 KB are joined, up to a second; while L grows, as
+ * after a stop, two packets are enough.
  *
  * A device that never holds packets back: L and what left count up to M only.
  *
@@ -106,7 +106,7 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 				xcp_min(times * c->left_Bps, c->most_Bps));
 		if (c->most_Bps > c->left_Bps && c->link_Bps >= c->most_Bps) {
 			c->link_Bps = c->most_Bps;
-			c->tried_Bps = c->most_Bps / 3 * 2;
+			c->state = XCP_LINK_KNOWN;
 		}
 	}
 	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
