@@ -12,8 +12,8 @@
  *   C        what is handed out, min(configured, L + e)          B/s
  *   e        min(L / 64, 3 KB / d)                               B/s
  *
- * Busy: every packet of the interval found a backlog, so what left is what the
- * link carries: L = sent / elapsed. e keeps a short queue, and the link busy.
+ * Busy: every packet of the interval found a backlog, so the link always had
+ * something to send: L = sent / elapsed. e keeps a short queue, to stay busy.
  *
  * Free: some packet found none. If about L left, L grows. A link that was
  * merely between two packets is busy again before the second step.
@@ -28,7 +28,7 @@
  * Intervals of less than 12 KB are joined, up to a second; while L grows, as
  * after a stop, two packets are enough.
  *
- * A device that never holds packets back: L and what left count up to M only.
+ * A device that never queues is never busy; there M bounds L and what left.
  *
  * A control interval ends at once if a quarter of it proves L wrong: L is what
  * was measured if it has fallen, the state is GROWING if it has risen.

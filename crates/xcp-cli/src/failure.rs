@@ -87,7 +87,7 @@ impl Failure {
             io::ErrorKind::NotFound if Path::new(program).exists() => Self::new(
                 name,
                 "the interpreter that its first line names is missing",
-                "install it, or mend the line",
+                "install it, or correct the line",
             )
             .with_status(NOT_FOUND),
             io::ErrorKind::NotFound => Self::new(
