@@ -239,7 +239,7 @@ struct xcp_host_counters {
 	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };
 
-/* One connection. User space reads what comes before `sender`. */
+/* One connection. User space reads what comes before `feedback`. */
 struct xcp_socket {
 	uint8_t wire; /* enum xcp_wire */
 	uint8_t speaks; /* the handshake said so */

@@ -101,6 +101,17 @@ pub enum Action {
     /// For the network namespace that it runs in. Serves http://ADDR/metrics until
     /// Ctrl-C, or writes a file once, for node_exporter's textfile collector.
     Metrics(Metrics),
+    /// Show links and connections live, on a terminal
+    ///
+    /// Links are those of this network namespace's routers: capacity, how much of it
+    /// is used, queueing delay, XCP flows and XCP's share, each with its last seconds
+    /// as bars. Connections are those that use XCP, look for a router (probing) or fell
+    /// back, and why. A long list of connections is read less often.
+    ///
+    /// Keys: Tab to the other table; s sort by the next column, r in the other order;
+    /// / show only rows that contain a text, Esc all again; arrows, Page Up and Down,
+    /// Home and End scroll; p pause; q quit.
+    Top(Top),
     /// Show hosts, routers and edges on one screen
     Status,
     /// Tell what this kernel can do, what it cannot, and what that costs
@@ -155,6 +166,22 @@ pub struct Metrics {
     /// Write them to this file, which is replaced at once
     #[arg(long, value_name = "PATH")]
     pub textfile: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Top {
+    /// Time between two refreshes
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0.2",
+        value_parser = value::duration,
+        allow_hyphen_values = true
+    )]
+    pub interval: Duration,
+    /// Show only rows that contain this text
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -273,7 +300,7 @@ pub enum RouterAction {
     Show {
         #[arg(value_name = "DEV")]
         device: Option<String>,
-        /// Again and again, 5 times a second, until Ctrl-C
+        /// A line for each router, 5 times a second, until Ctrl-C
         #[arg(long)]
         watch: bool,
     },
@@ -440,7 +467,7 @@ pub enum EdgedAction {
         /// The daemon's --socket
         #[arg(long, value_name = "PATH", default_value = desk::PATH)]
         socket: PathBuf,
-        /// Again and again, 5 times a second, until Ctrl-C
+        /// A line for each upstream edge, 5 times a second, until Ctrl-C
         #[arg(long)]
         watch: bool,
     },

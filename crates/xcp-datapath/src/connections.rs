@@ -1,40 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The TCP connections of this network namespace that use `xcp` or fell back
-//! from it. The kernel lists sockets, and what BPF programs keep with them, by
-//! netlink (sock_diag(7), linux/inet_diag.h).
+//! The TCP connections of this network namespace, and what the BPF programs know of
+//! those that use `xcp` or fell back from it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapHandle};
-use netlink_sys::{protocols::NETLINK_SOCK_DIAG, Socket};
 use serde::Serialize;
 
 use crate::bpffs::{self, Access};
 use crate::fallback::Fallback;
-use crate::intf::{Record, SocketHead};
-use crate::{host, object, Error, Result, Wire};
+use crate::intf::{Record, SocketRecord};
+use crate::sock_diag::{self, attributes, number};
+use crate::{host, object, Result, Wire};
 
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const NLA_F_NESTED: u16 = 1 << 15;
-const NLA_TYPE_MASK: u16 = 0x3fff;
-/// Of a request: which maps to list; of an answer: the congestion control, and
-/// what the maps hold.
-const INET_DIAG_REQ_SK_BPF_STORAGES: u16 = 2;
-const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
-const INET_DIAG_CONG: u16 = 4;
-const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
-const SK_DIAG_BPF_STORAGE_MAP_ID: u16 = 2;
-const SK_DIAG_BPF_STORAGE_MAP_VALUE: u16 = 3;
-/// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING.
-const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
-const HEADER_LEN: usize = 16;
-/// `struct inet_diag_msg`.
-const MESSAGE_LEN: usize = 72;
+pub use crate::sock_diag::TcpInfo;
+
 const HOPS_UNKNOWN: u8 = 255;
+/// `XCP_LOSS_TRUSTED` of core/xcp_loss.h.
+const TRUSTED: u8 = 0;
+/// `CROWDED_SEGMENTS_MAX` of bpf/host.h.
+const CROWDED_SEGMENTS_MAX: u8 = 3;
 
 /// A TCP connection of this network namespace.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +29,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Its congestion control now.
     pub control: String,
+    pub state: State,
     /// The wire format, if both ends agreed on one.
     pub wire: Option<Wire>,
     /// XCP routers on the way to the peer, as the peer last reported.
@@ -51,6 +38,29 @@ pub struct Connection {
     pub other_hops: Option<u8>,
     /// Why it does not use `xcp`, if it does not.
     pub fallback: Option<Fallback>,
+    /// Losses or delays were found that XCP's routers do not explain: the window
+    /// follows CUBIC's rules meanwhile (core/xcp_loss.h).
+    pub distrusts_path: bool,
+    /// TCP-MD5 or TCP-AO signs its packets.
+    pub is_signed: bool,
+    /// It is a part of a connection of MPTCP.
+    pub is_mptcp: bool,
+    #[serde(flatten)]
+    pub tcp: TcpInfo,
+}
+
+/// Whether a connection uses XCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Feedback of XCP routers moves its window.
+    Xcp,
+    /// It has found no XCP router (yet), and looks for one with a packet in each RTT.
+    Probing,
+    /// It was left to the default congestion control, and stays there.
+    FellBack,
+    /// It has never had to do with XCP.
+    NotXcp,
 }
 
 /// Lists the connections that use `xcp`, and those that fell back from it.
@@ -62,20 +72,40 @@ pub fn list() -> Result<Vec<Connection>> {
     if !host::is_on() {
         return Err(host::not_on());
     }
-    let maps = Maps::open()?;
-    let mut found = Vec::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        dump(&request(family as u8, &maps), |message| {
-            found.extend(maps.read(message).filter(Connection::concerns_xcp));
-        })?;
+    of_xcp()
+}
+
+/// The same, for who asks again and again: without a check whether it may, and none
+/// where XCP is not on.
+///
+/// # Errors
+/// As [`list`].
+pub fn of_xcp() -> Result<Vec<Connection>> {
+    if !host::is_on() {
+        return Ok(Vec::new());
     }
+    let mut found = all()?;
+    found.retain(|connection| connection.state != State::NotXcp);
     Ok(found)
 }
 
-impl Connection {
-    fn concerns_xcp(&self) -> bool {
-        self.control == "xcp" || self.fallback.is_some()
+/// Lists all TCP connections, also where XCP is not on.
+///
+/// # Errors
+/// No root, or the kernel does not list sockets (sock_diag).
+pub fn all() -> Result<Vec<Connection>> {
+    let maps = match host::is_on() {
+        true => Some(Maps::open()?),
+        false => None,
+    };
+    let fds = maps.as_ref().map_or(Vec::new(), Maps::fds);
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        sock_diag::dump(&sock_diag::request(family as u8, &fds), |message| {
+            found.extend(Connection::read(message, maps.as_ref()));
+        })?;
     }
+    Ok(found)
 }
 
 /// The maps with what is kept per socket.
@@ -97,191 +127,90 @@ impl Maps {
         })
     }
 
+    fn fds(&self) -> Vec<u32> {
+        let maps = [&self.sockets.0, &self.reasons.0];
+        maps.map(|map| map.as_fd().as_raw_fd() as u32).to_vec()
+    }
+}
+
+impl Connection {
     /// One `struct inet_diag_msg` with its attributes.
-    fn read(&self, message: &[u8]) -> Option<Connection> {
-        let (local, peer) = addresses(message)?;
-        let mut connection = Connection {
+    fn read(message: &[u8], maps: Option<&Maps>) -> Option<Self> {
+        let (local, peer) = sock_diag::addresses(message)?;
+        let mut connection = Self {
             local,
             peer,
             control: String::new(),
+            state: State::NotXcp,
             wire: None,
             xcp_hops: None,
             other_hops: None,
             fallback: None,
+            distrusts_path: false,
+            is_signed: false,
+            is_mptcp: false,
+            tcp: TcpInfo::default(),
         };
-        for (kind, value) in attributes(message.get(MESSAGE_LEN..)?) {
+        let mut record = SocketRecord::default();
+        for (kind, value) in sock_diag::attributes_of(message) {
             match kind {
-                INET_DIAG_CONG => connection.control = text(value),
-                INET_DIAG_SK_BPF_STORAGES => {
+                sock_diag::INET_DIAG_CONG => connection.control = sock_diag::text(value),
+                sock_diag::INET_DIAG_INFO => connection.tcp = TcpInfo::from_bytes(value),
+                sock_diag::INET_DIAG_MD5SIG => connection.is_signed = true,
+                sock_diag::INET_DIAG_ULP_INFO => {
+                    let mut parts = attributes(value);
+                    connection.is_mptcp =
+                        parts.any(|(kind, _)| kind == sock_diag::INET_ULP_INFO_MPTCP);
+                }
+                sock_diag::INET_DIAG_SK_BPF_STORAGES => {
                     for (_, storage) in attributes(value) {
-                        self.read_storage(storage, &mut connection);
+                        connection.read_storage(storage, maps?, &mut record);
                     }
                 }
                 _ => {}
             }
         }
-        if connection.control == "xcp" {
-            connection.fallback = None; // it came back
-        }
+        connection.conclude(&record);
         Some(connection)
     }
 
-    fn read_storage(&self, storage: &[u8], connection: &mut Connection) {
+    fn read_storage(&mut self, storage: &[u8], maps: &Maps, record: &mut SocketRecord) {
         let find = |wanted| attributes(storage).find(|(kind, _)| *kind == wanted);
         let (Some((_, id)), Some((_, value))) = (
-            find(SK_DIAG_BPF_STORAGE_MAP_ID),
-            find(SK_DIAG_BPF_STORAGE_MAP_VALUE),
+            find(sock_diag::SK_DIAG_BPF_STORAGE_MAP_ID),
+            find(sock_diag::SK_DIAG_BPF_STORAGE_MAP_VALUE),
         ) else {
             return;
         };
         let id = number(id);
-        if id == Some(self.reasons.1) {
-            connection.fallback = number(value).and_then(Fallback::of_number);
-        } else if id == Some(self.sockets.1) {
-            let head = value.get(..size_of::<SocketHead>());
-            if let Some(head) = head.and_then(SocketHead::from_bytes) {
-                connection.take(&head);
-            }
+        if id == Some(maps.reasons.1) {
+            self.fallback = number(value).and_then(Fallback::of_number);
+        } else if id == Some(maps.sockets.1) {
+            let bytes = value.get(..size_of::<SocketRecord>());
+            *record = bytes.and_then(SocketRecord::from_bytes).unwrap_or_default();
         }
     }
-}
 
-impl Connection {
-    fn take(&mut self, head: &SocketHead) {
+    /// What the kernel and the programs know, together.
+    fn conclude(&mut self, record: &SocketRecord) {
         let known = |hops: u8| (hops != HOPS_UNKNOWN).then_some(hops);
-        if head.speaks != 0 {
-            self.wire = Wire::of_number(head.wire);
-            self.xcp_hops = known(head.xcp_hops);
-            self.other_hops = self.xcp_hops.and(known(head.other_hops));
+        if record.speaks != 0 {
+            self.wire = Wire::of_number(record.wire);
+            self.xcp_hops = known(record.xcp_hops);
+            self.other_hops = self.xcp_hops.and(known(record.other_hops));
+            self.distrusts_path = record.loss.state != TRUSTED;
         }
-    }
-}
-
-fn request(family: u8, maps: &Maps) -> Vec<u8> {
-    // struct inet_diag_req_v2: no socket in particular
-    let mut body = vec![
-        family,
-        libc::IPPROTO_TCP as u8,
-        1 << (INET_DIAG_CONG - 1),
-        0,
-    ];
-    body.extend(STATES.to_ne_bytes());
-    body.resize(body.len() + 48, 0);
-    let fds = [&maps.sockets.0, &maps.reasons.0].map(|map| {
-        let fd = map.as_fd().as_raw_fd() as u32;
-        attribute(SK_DIAG_BPF_STORAGE_REQ_MAP_FD, &fd.to_ne_bytes())
-    });
-    let kind = INET_DIAG_REQ_SK_BPF_STORAGES | NLA_F_NESTED;
-    body.extend(attribute(kind, &fds.concat()));
-    let mut message = ((HEADER_LEN + body.len()) as u32).to_ne_bytes().to_vec();
-    message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    message.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend(body);
-    message
-}
-
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-/// Asks the kernel, and hands out the body of each message of its answer.
-fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> Result<()> {
-    let failed = |e: std::io::Error| Error::io("list of sockets (sock_diag)", &e);
-    let socket = Socket::new(NETLINK_SOCK_DIAG).map_err(failed)?;
-    socket.send(request, 0).map_err(failed)?;
-    loop {
-        let (datagram, _) = socket.recv_from_full().map_err(failed)?;
-        let mut rest = datagram.as_slice();
-        while let Some((kind, body, after)) = message(rest) {
-            match kind {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => {
-                    let code = number(body.get(..4).unwrap_or_default()).unwrap_or_default();
-                    let e = std::io::Error::from_raw_os_error((code as i32).wrapping_neg());
-                    return Err(failed(e));
-                }
-                _ => each(body),
-            }
-            rest = after;
+        let uses_xcp = self.control == "xcp";
+        if uses_xcp {
+            self.fallback = None; // it came back
         }
-    }
-}
-
-/// The first message: its type, its body, and what follows it.
-fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = number(bytes.get(..4)?)? as usize;
-    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
-    let body = bytes.get(HEADER_LEN..length)?;
-    let after = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some((kind, body, after))
-}
-
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) as usize;
-        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
-        let value = bytes.get(4..length)?;
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & NLA_TYPE_MASK, value))
-    })
-}
-
-fn number(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
-/// Local address and peer of a `struct inet_diag_msg`.
-fn addresses(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
-    let is_v4 = i32::from(*message.first()?) == libc::AF_INET;
-    let port = |at: usize| {
-        let bytes = message.get(at..at + 2)?;
-        Some(u16::from_be_bytes(bytes.try_into().ok()?))
-    };
-    let ip = |at: usize| {
-        let bytes: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
-        let [a, b, c, d, ..] = bytes;
-        Some(match is_v4 {
-            true => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            false => IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical(),
-        })
-    };
-    Some((
-        SocketAddr::new(ip(8)?, port(4)?),
-        SocketAddr::new(ip(24)?, port(6)?),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_end_where_the_bytes_do() {
-        let mut bytes = attribute(4, b"xcp\0");
-        bytes.extend(attribute(7 | NLA_F_NESTED, &[1, 2, 3]));
-        bytes.extend([9, 0]); // cut off
-        let all: Vec<_> = attributes(&bytes).collect();
-        assert_eq!(all, [(4, &b"xcp\0"[..]), (7, &[1, 2, 3][..])]);
-        assert_eq!(
-            attributes(&[2, 0, 1, 0]).count(),
-            0,
-            "shorter than its head"
-        );
-    }
-
-    #[test]
-    fn a_short_message_is_ignored() {
-        assert!(addresses(&[2; 30]).is_none());
-        assert!(message(&[16, 0, 0]).is_none());
+        let looks = record.speaks != 0 && record.crowded < CROWDED_SEGMENTS_MAX;
+        self.state = match (uses_xcp, self.fallback) {
+            (true, _) if self.xcp_hops.is_some_and(|hops| hops > 0) => State::Xcp,
+            (true, _) => State::Probing,
+            (false, None) => State::NotXcp,
+            (false, Some(_)) if record.fell_back != 0 && looks => State::Probing,
+            (false, Some(_)) => State::FellBack,
+        };
     }
 }

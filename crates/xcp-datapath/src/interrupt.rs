@@ -12,11 +12,21 @@ static REQUESTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Notices interrupts from now on.
 pub fn watch() {
+    notice(&[SIGINT, SIGTERM, SIGHUP]);
+}
+
+/// The same for a command that reads keys: when its terminal goes, it ends at once
+/// (crossterm 0.29 reads on from a terminal that is gone, for ever).
+pub fn watch_on_terminal() {
+    notice(&[SIGINT, SIGTERM]);
+}
+
+fn notice(signals: &[i32]) {
     REQUESTED.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in signals {
             // a signal that cannot be watched ends the process as it always does
-            let _ = signal_hook::flag::register(signal, flag.clone());
+            let _ = signal_hook::flag::register(*signal, flag.clone());
         }
         flag
     });

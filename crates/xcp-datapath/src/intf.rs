@@ -337,8 +337,58 @@ record! {
     /// `struct xcp_protocol_config`.
     struct ProtocolConfig { number: u32, unused: u32, }
 
+    /// `struct xcp_sender`.
+    struct Sender {
+        cwnd_B: u64,
+        cwnd_frac: u32,
+        wire_B: u32,
+        limit_B: u64,
+        used_B: u64,
+        rtt: u64,
+        rtt_base: u64,
+        window_B: u64,
+        x: u64,
+        x_rem: u64,
+        x_acc: u64,
+        pacing_Bps: u64,
+        request_Bps: i32,
+        arrived: u32,
+        ends: u32,
+    }
+
+    /// `struct xcp_receiver`.
+    struct Receiver {
+        pending: i64,
+        total: u32,
+        xcp_hops: u8,
+        other_hops: u8,
+        totals: u8,
+    }
+
+    /// `struct xcp_cubic`.
+    struct Cubic { max_B: u64, epoch_B: u64, epoch_us: u64, rounds: u64, }
+
+    /// `struct xcp_loss`.
+    struct Loss {
+        cubic: Cubic,
+        ceiling_B: u64,
+        threshold_B: u64,
+        rtt: u64,
+        base: u64,
+        taken_B: u64,
+        given_B: u64,
+        run_lost: u32,
+        run_sent: u32,
+        run: u16,
+        clean: u16,
+        wait: u16,
+        answered: u8,
+        lifted: u8,
+        state: u8,
+    }
+
     /// The beginning of `struct xcp_socket`.
-    struct SocketHead {
+    struct SocketRecord {
         wire: u8,
         speaks: u8,
         fell_back: u8,
@@ -347,6 +397,9 @@ record! {
         crowded: u8,
         started: u8,
         ttl: u8,
+        sender: Sender,
+        receiver: Receiver,
+        loss: Loss,
     }
 
     /// `struct xcp_host_counters`.

@@ -37,6 +37,7 @@ mod refusal;
 pub mod router;
 mod rtnl;
 pub mod shape;
+mod sock_diag;
 pub mod socket;
 pub mod testing;
 pub mod trace;

@@ -13,6 +13,7 @@ use libbpf_rs::MapHandle;
 use crate::intf::{RouterConfig, RouterLink};
 use crate::link::Direction;
 use crate::router::{self, TICKS_PER_SEC};
+use crate::rtnl::RootQueue;
 use crate::{bpffs, object, pinned, qdisc, rtnl, Result};
 
 /// What a router knows and has done.
@@ -41,13 +42,34 @@ pub struct Reading {
     pub qdisc_replaced: bool,
 }
 
+/// The part of a [`Reading`] that takes two reads of maps: for views that are refreshed
+/// several times a second.
+#[derive(Clone, Debug, Default)]
+pub struct LinkReading {
+    pub device: String,
+    /// The least of what was set and what was measured; None if neither is known.
+    pub capacity_Bps: Option<u64>,
+    /// Sum of all bytes that have left, on the link.
+    pub sent_B: u64,
+    /// Backlog a moment before the last packet.
+    pub queue_B: u64,
+    pub flows: f64,
+    /// XCP's share of the link, 0 to 1; None if all traffic has one queue.
+    pub xcp_share: Option<f64>,
+    /// The device's root queue discipline, at the last [`Meter::refresh`].
+    pub root: RootQueue,
+}
+
 /// A router's maps.
 #[derive(Debug)]
 struct Open {
     ifindex: u32,
+    device: String,
+    root: RootQueue,
+    config: RouterConfig,
     /// Of the pin, which another build of the router replaces.
     inode: u64,
-    config: MapHandle,
+    config_map: MapHandle,
     state: MapHandle,
     cpus: MapHandle,
 }
@@ -60,30 +82,42 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Fails unless this process may read them.
-    pub fn new() -> Result<Self> {
-        bpffs::require("xcp metrics", bpffs::Access::Read)?;
+    /// Fails, in the name of a command, unless this process may read them.
+    pub fn new(command: &str) -> Result<Self> {
+        bpffs::require(command, bpffs::Access::Read)?;
         Ok(Self::default())
     }
 
     /// The routers by device.
     pub fn read(&mut self) -> Result<Vec<Reading>> {
+        self.refresh()?;
+        self.by_device().map(Open::read).collect()
+    }
+
+    /// Looks for routers that are new or gone, and reads what is set for them and their
+    /// devices' names and queues. It costs more than [`Self::links`], and need not be done as often.
+    pub fn refresh(&mut self) -> Result<()> {
         self.look()?;
-        let names: BTreeMap<u32, String> = rtnl::links()?
-            .into_iter()
-            .map(|link| (link.index, link.name))
-            .collect();
-        let drops = rtnl::root_drops()?;
-        let mut readings = Vec::new();
-        for open in self.open.values() {
-            // the device may have gone meanwhile
-            if let Some(name) = names.get(&open.ifindex) {
-                let dropped = drops.get(&open.ifindex).copied().unwrap_or(0);
-                readings.push(open.read(name, dropped)?);
-            }
+        let roots = rtnl::root_queues()?;
+        for open in self.open.values_mut() {
+            open.config = object::read_record(&open.config_map, 0)?;
+            open.root = roots.get(&open.ifindex).copied().unwrap_or_default();
+            // none if the device has gone meanwhile
+            open.device = rtnl::name_of(open.ifindex).unwrap_or_default();
         }
-        readings.sort_by(|a, b| a.device.cmp(&b.device));
-        Ok(readings)
+        self.open.retain(|_, open| !open.device.is_empty());
+        Ok(())
+    }
+
+    /// The links of the routers that the last [`Self::refresh`] found, by device.
+    pub fn links(&self) -> Result<Vec<LinkReading>> {
+        self.by_device().map(Open::link).collect()
+    }
+
+    fn by_device(&self) -> impl Iterator<Item = &Open> {
+        let mut all: Vec<&Open> = self.open.values().collect();
+        all.sort_by(|a, b| a.device.cmp(&b.device));
+        all.into_iter()
     }
 
     /// Opens what is new, and closes what is gone.
@@ -118,15 +152,33 @@ impl Open {
         let map = |pin: &str| object::pinned_map(&dir.join(pin));
         Ok(Some(Self {
             ifindex,
+            device: String::new(),
+            root: RootQueue::default(),
+            config: RouterConfig::default(),
             inode,
-            config: map("config")?,
+            config_map: map("config")?,
             state: map("state")?,
             cpus: map("cpus")?,
         }))
     }
 
-    fn read(&self, device: &str, root_drops: u64) -> Result<Reading> {
-        let config: RouterConfig = object::read_record(&self.config, 0)?;
+    fn link(&self) -> Result<LinkReading> {
+        let config = &self.config;
+        let link: RouterLink = object::read_record(&self.state, 0)?;
+        let known = [config.params.capacity_Bps, measured_Bps(config, &link)];
+        Ok(LinkReading {
+            device: self.device.clone(),
+            capacity_Bps: known.into_iter().filter(|Bps| *Bps > 0).min(),
+            sent_B: link.seen.sent_B,
+            queue_B: link.seen.backlog_B,
+            flows: flows(&link),
+            xcp_share: known_share(config, &link),
+            root: self.root,
+        })
+    }
+
+    fn read(&self) -> Result<Reading> {
+        let config = &self.config;
         let link: RouterLink = object::read_record(&self.state, 0)?;
         let total = router::sum_counters(&self.cpus)?;
         let has_queue = config.queue > 0;
@@ -134,14 +186,14 @@ impl Open {
         let known = |value: u64| (value > 0).then_some(value);
         let d = &link.state.d;
         Ok(Reading {
-            device: device.to_owned(),
+            device: self.device.clone(),
             configured_Bps: known(config.params.capacity_Bps),
             capacity_Bps: known(link.state.capacity_Bps),
-            measured_Bps: known(link.state.capacity.link_Bps).filter(|_| config.measure != 0),
+            measured_Bps: known(measured_Bps(config, &link)),
             input_Bps: link.state.y_Bps,
             queue_B: link.seen.backlog_B,
             persistent_queue_B: link.state.queue_B,
-            flows: f64::from(link.state.flows.mean) / crate::trace::FLOW,
+            flows: flows(&link),
             average_rtt_s: d.m as f64 * f64::from(d.e).exp2() / TICKS_PER_SEC,
             control_intervals: link.state.intervals,
             xcp_packets: total.xcp_packets,
@@ -149,9 +201,27 @@ impl Open {
             malformed: total.malformed,
             drops: match is_shared {
                 true => qdisc::drops(config.queue - 1)?,
-                false => root_drops,
+                false => self.root.dropped_packets.into(),
             },
             qdisc_replaced: has_queue && !is_shared,
         })
     }
+}
+
+/// What the link was found to carry; 0 if it is not measured.
+fn measured_Bps(config: &RouterConfig, link: &RouterLink) -> u64 {
+    match config.measure {
+        0 => 0,
+        _ => link.state.capacity.link_Bps,
+    }
+}
+
+/// None too before the first control interval has ended.
+fn known_share(config: &RouterConfig, link: &RouterLink) -> Option<f64> {
+    let share = link.state.sharing.share;
+    (config.queue > 0 && share > 0).then(|| f64::from(share) / 65536.0)
+}
+
+fn flows(link: &RouterLink) -> f64 {
+    f64::from(link.state.flows.mean) / crate::trace::FLOW
 }

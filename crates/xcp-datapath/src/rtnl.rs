@@ -215,19 +215,29 @@ pub struct Qdisc {
     pub drops: u32,
 }
 
-/// What the root queue disciplines of all devices have dropped, by device number.
-pub fn root_drops() -> Result<BTreeMap<u32, u64>> {
+/// The counters of a device's root queue discipline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RootQueue {
+    pub backlog_B: u32,
+    pub dropped_packets: u32,
+}
+
+/// The root queue disciplines of all devices, by device number.
+pub fn root_queues() -> Result<BTreeMap<u32, RootQueue>> {
     let all = request(
         RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()),
         NLM_F_DUMP,
     )?;
     let root = |message| match message {
         RouteNetlinkMessage::NewQueueDiscipline(q) if q.header.parent == TcHandle::ROOT => {
-            let stats = q.attributes.iter().find_map(|a| match a {
-                TcAttribute::Stats(stats) => Some(stats.drops),
+            let queue = q.attributes.iter().find_map(|a| match a {
+                TcAttribute::Stats(stats) => Some(RootQueue {
+                    backlog_B: stats.backlog,
+                    dropped_packets: stats.drops,
+                }),
                 _ => None,
             });
-            Some((q.header.index as u32, stats.unwrap_or(0).into()))
+            Some((q.header.index as u32, queue.unwrap_or_default()))
         }
         _ => None,
     };

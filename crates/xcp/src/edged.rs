@@ -61,11 +61,46 @@ fn run(asked: &EdgedRun) -> Result<(), Failure> {
 
 fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
     if again {
-        return watch::watch(out, || Ok(desk::ask(socket)?), describe);
+        return watch::watch(out, || Ok(desk::ask(socket)?), &watch_head(), watch_lines);
     }
     let status = desk::ask(socket)?;
     out.print(&status, |style| describe(&status, style))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line of `--watch`.
+fn watch_line(cells: [&str; 6]) -> String {
+    let [upstream, state, free, error, queue, trains] = cells;
+    format!("{upstream:<24} {state:<8} {free:>11} {error:>11} {queue:>10} {trains:>8}")
+}
+
+fn watch_head() -> String {
+    watch_line(["upstream", "state", "free", "error", "delay", "trains"])
+}
+
+fn watch_lines(status: &Status) -> Vec<String> {
+    let rate = |bps: Option<f64>| bps.map_or_else(|| "-".into(), units::rate);
+    let cloud = |cloud: &CloudStatus| {
+        let delay = cloud
+            .queue_ms
+            .map_or_else(|| "-".into(), units::milliseconds);
+        watch_line([
+            &cloud.upstream.to_string(),
+            &cloud.state,
+            &rate(cloud.free_bps),
+            &rate(cloud.error_bps),
+            &delay,
+            &cloud.trains.to_string(),
+        ])
+    };
+    let clouds = status.clouds.iter().map(cloud);
+    let unreachable = status.unreachable.iter();
+    let unreachable = unreachable.map(|upstream| format!("{upstream:<24} no route"));
+    let lines: Vec<String> = clouds.chain(unreachable).collect();
+    match lines.is_empty() {
+        true => vec!["no upstream edge".into()],
+        false => lines,
+    }
 }
 
 fn describe(status: &Status, style: &Style) -> String {

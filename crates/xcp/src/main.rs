@@ -12,8 +12,8 @@ mod lab;
 mod metrics;
 mod router;
 mod run;
-mod screen;
 mod status;
+mod top;
 mod trace;
 mod watch;
 
@@ -44,6 +44,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Apply(asked) => config::apply(&asked, out),
         Action::Config(action) => config::act(&action, out),
         Action::Metrics(asked) => metrics::act(&asked, out),
+        Action::Top(asked) => top::act(&asked, out),
         Action::Status => status::act(out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(_) => Err(lab::execute()),

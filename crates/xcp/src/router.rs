@@ -36,10 +36,20 @@ pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
 fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failure> {
     match device {
         Some(name) if again => {
-            return watch::watch(out, || Ok(One::read(name)?), describe_one);
+            return watch::watch(
+                out,
+                || Ok(One::read(name)?),
+                &watch_head(),
+                |one| watch_lines(one.router.iter(), &one.clouds),
+            );
         }
         None if again => {
-            return watch::watch(out, || Ok(All::read()?), describe_all);
+            return watch::watch(
+                out,
+                || Ok(All::read()?),
+                &watch_head(),
+                |all| watch_lines(all.routers.iter(), &all.clouds),
+            );
         }
         Some(name) => {
             let one = One::read(name)?;
@@ -306,6 +316,62 @@ fn clouds(clouds: &[cloud::Status], style: &Style) -> String {
     headed(&head, clouds.iter().map(row), style)
 }
 
+/// A line of `--watch`, as wide as a terminal is at least.
+fn watch_line(cells: [&str; 8]) -> String {
+    let [device, capacity, input, queue, delay, flows, share, drops] = cells;
+    format!(
+        "{device:<14} {capacity:>10} {input:>10} {queue:>9} {delay:>9} {flows:>6} {share:>6} \
+         {drops:>8}"
+    )
+}
+
+fn watch_head() -> String {
+    watch_line([
+        "device", "capacity", "input", "queue", "delay", "flows", "share", "drops",
+    ])
+}
+
+fn watch_lines<'a>(
+    routers: impl Iterator<Item = &'a Status>,
+    clouds: &[cloud::Status],
+) -> Vec<String> {
+    let router = |status: &Status| {
+        let in_use = status.capacity_in_use_bps.or(status.capacity_bps);
+        let share = status.sharing.as_ref().map(|now| now.xcp_part * 100.0);
+        let delay_ms = in_use.map(|bps| status.queue_bytes as f64 * 8e3 / bps as f64);
+        watch_line([
+            &status.device,
+            &in_use.map_or_else(|| "-".into(), |bps| units::rate(bps as f64)),
+            &units::rate(status.input_rate_bps as f64),
+            &units::bytes(status.queue_bytes),
+            &delay_ms.map_or_else(|| "-".into(), units::milliseconds),
+            &format!("{:.1}", status.xcp_flows),
+            &share.map_or_else(|| "-".into(), |percent| format!("{percent:.0}%")),
+            &status.drops.to_string(),
+        ])
+    };
+    let cloud = |cloud: &cloud::Status| {
+        watch_line([
+            &format!("{}->{}", upstream(cloud), cloud.device),
+            &units::rate(cloud.link_bps as f64),
+            &units::rate(cloud.input_rate_bps as f64),
+            "-",
+            &units::milliseconds(cloud.wait_ms),
+            "-",
+            "-",
+            "-",
+        ])
+    };
+    let lines: Vec<String> = routers
+        .map(router)
+        .chain(clouds.iter().map(cloud))
+        .collect();
+    match lines.is_empty() {
+        true => vec!["no XCP router here".into()],
+        false => lines,
+    }
+}
+
 fn warnings(status: &Status) -> impl Iterator<Item = String> + '_ {
     let warning = |w: &Warning| format!("warning: {}: {}; {}", status.device, w.reason, w.remedy);
     status.warnings.iter().map(warning)
@@ -562,6 +628,17 @@ pub mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn watching_gives_a_line_for_each_router() {
+        let lines = watch_lines([status()].iter(), &[cloud()]);
+        assert_eq!(
+            format!("{}\n{}", watch_head(), lines.join("\n")),
+            "device           capacity      input     queue     delay  flows  share    drops\n\
+             eth0             8.2 Mb/s   9.8 Mb/s    4.5 kB    4.4 ms    4.0      -        3\n\
+             192.0.2.1->eth1  50.0 Mb/s  49.0 Mb/s         -    3.5 ms      -      -        -"
+        );
     }
 
     #[test]

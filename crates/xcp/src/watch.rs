@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What repeats until Ctrl-C: a page that redraws itself on a terminal, else
-//! one block or line of JSON after the other.
+//! What repeats until Ctrl-C: a line of text for each thing, or a line of JSON, at each
+//! refresh.
 
 use std::process::ExitCode;
 use std::thread;
@@ -9,31 +9,38 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use xcp_datapath::interrupt;
 
-use crate::screen::Screen;
-use xcp_cli::failure::{tell, Failure, INTERRUPTED};
-use xcp_cli::out::{Out, Style};
+use xcp_cli::failure::{Failure, INTERRUPTED};
+use xcp_cli::out::Out;
 
 /// 5 Hz.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Lines between two heads.
+const HEAD_EVERY: usize = 20;
 
-/// Shows what `read` returns, as `text` describes it, 5 times a second.
+/// Shows what `read` returns 5 times a second: the lines that `lines` makes of it,
+/// under a head.
 pub fn watch<T: Serialize>(
     out: &Out,
     read: impl Fn() -> Result<T, Failure>,
-    text: impl Fn(&T, &Style) -> String,
+    head: &str,
+    lines: impl Fn(&T) -> Vec<String>,
 ) -> Result<ExitCode, Failure> {
     let mut value = read()?;
     interrupt::watch();
-    let screen = if out.is_json() { None } else { Screen::open()? };
-    if screen.is_none() && !out.is_json() {
-        tell("xcp: standard output is no terminal: one block for each update");
-    }
-    let mut next = Instant::now();
+    let (mut next, mut since_head) = (Instant::now(), HEAD_EVERY);
     while !interrupt::requested() {
-        let there = match &screen {
-            Some(screen) => screen.draw(&text(&value, &out.style()))?,
-            None => out.next(&value, |style| format!("{}\n", text(&value, style)))?,
-        };
+        let there = out.next(&value, |style| {
+            let mut text = String::new();
+            for line in lines(&value) {
+                if since_head == HEAD_EVERY {
+                    text += &format!("{}\n", style.bold(head));
+                    since_head = 0;
+                }
+                text += &format!("{line}\n");
+                since_head += 1;
+            }
+            text
+        })?;
         if !there {
             return Ok(ExitCode::SUCCESS);
         }

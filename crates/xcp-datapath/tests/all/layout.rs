@@ -105,10 +105,14 @@ fn host_records() {
     compare!(OPTION:
         "xcp_host_config" = HostConfig,
         "xcp_host_counters" = HostCounters,
+        "xcp_sender" = Sender,
+        "xcp_receiver" = Receiver,
+        "xcp_cubic" = Cubic,
+        "xcp_loss" = Loss,
     );
     let btf = Btf::from_raw("object", OPTION).unwrap().expect("BTF");
     let socket = members(&find(&btf, "xcp_socket"), "xcp_socket");
-    for (field, at) in intf::SocketHead::LAYOUT {
+    for (field, at) in intf::SocketRecord::LAYOUT {
         assert_eq!(
             socket.get(at).map(String::as_str),
             Some(*field),

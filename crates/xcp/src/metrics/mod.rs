@@ -24,7 +24,7 @@ use families::Snapshot;
 const FILE_MODE: u32 = 0o644;
 
 pub fn act(asked: &Metrics, out: &Out) -> Result<ExitCode, Failure> {
-    let mut meter = Meter::new()?;
+    let mut meter = Meter::new("xcp metrics")?;
     if let Some(path) = &asked.textfile {
         let text = Snapshot::read(&mut meter)?.text();
         replace(path, &text).map_err(|e| Failure::io(path.display().to_string(), &e))?;

@@ -28,6 +28,7 @@ mod run;
 mod sockets;
 mod speeds;
 mod status;
+mod top;
 mod trace;
 mod transfer;
 mod trust;

@@ -2,12 +2,11 @@
 //! `xcp router trace` and `xcp router show --watch` as people and programs
 //! use them: what they print, and every way in which they end.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -288,87 +287,17 @@ fn watching_goes_on_until_interrupted() {
         let ran = end(child);
         assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
 
-        let mut plain = space.start("router show --watch");
+        let mut plain = space.start("router show v0 --watch");
         assert!(line(&mut plain).starts_with("device "));
+        let begun = Instant::now();
+        for _ in 0..3 {
+            let line = line(&mut plain);
+            assert!(line.starts_with("v0 ") && line.len() <= 80, "{line}");
+            assert!(line.contains(" 10.0 Mb/s "), "{line}");
+        }
+        assert!(begun.elapsed() >= UPDATE);
         interrupt(&plain);
         let ran = end(plain);
-        assert_eq!(ran.code, Some(130));
-        assert_eq!(
-            ran.err,
-            "xcp: standard output is no terminal: one block for each update\n"
-        );
-    });
-}
-
-/// A terminal: its user's end, and the program's. Neither for what another
-/// thread starts: its end would not be seen.
-fn terminal() -> (File, OwnedFd) {
-    let user = File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOCTTY)
-        .open("/dev/ptmx")
-        .unwrap();
-    let size = libc::winsize {
-        ws_row: 8,
-        ws_col: 80,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: the descriptor is open, and the size lives through the call; the
-    // other end's descriptor is ours.
-    unsafe {
-        let fd = user.as_raw_fd();
-        assert_eq!(libc::unlockpt(fd), 0);
-        assert_eq!(libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size), 0);
-        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-        let program = libc::ioctl(fd, libc::TIOCGPTPEER, flags);
-        assert!(program >= 0, "{}", std::io::Error::last_os_error());
-        (user, OwnedFd::from_raw_fd(program))
-    }
-}
-
-#[test]
-fn a_terminal_is_redrawn_and_restored() {
-    let _turn = turn();
-    if !can_run("watch on a terminal") {
-        return;
-    }
-    with_traffic("term", |space| {
-        const HOME: &[u8] = b"\x1b[H";
-        let begun = Instant::now();
-        let (mut user, program) = terminal();
-        let mut command: Command = space.command("router show v0 --watch");
-        let child = command
-            .env("TERM", "xterm")
-            .stdout(program)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(command); // and with it our copy of the program's end
-        let mut seen = Vec::new();
-        let mut interrupted = false;
-        let mut some = [0; 4096];
-        // the end is an error on a terminal
-        while let Ok(n @ 1..) = user.read(&mut some) {
-            seen.extend(&some[..n]);
-            let pages = seen.windows(HOME.len()).filter(|w| w == &HOME).count();
-            if pages >= 5 && !interrupted {
-                interrupt(&child);
-                interrupted = true;
-            }
-        }
-        let ran = end(child);
         assert_eq!((ran.code, ran.err.as_str()), (Some(130), ""));
-        assert!(begun.elapsed() >= 4 * UPDATE);
-        let seen = String::from_utf8(seen).unwrap();
-        assert!(seen.starts_with("\x1b[?1049h\x1b[?25l"), "{seen:?}");
-        assert!(seen.ends_with("\x1b[?25h\x1b[?1049l"), "{seen:?}");
-        let pages: Vec<&str> = seen.split("\x1b[H").skip(1).collect();
-        assert!(pages.len() >= 5, "{}", pages.len());
-        for page in pages {
-            assert!(page.contains("capacity in use"), "{page:?}");
-            assert_eq!(page.matches('\n').count(), 7, "{page:?}");
-        }
     });
 }

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp top`: links and connections on a terminal, live.
+
+mod connections;
+mod links;
+mod table;
+mod view;
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Frame};
+use xcp_cli::cli::Top;
+use xcp_cli::failure::{Failure, INTERRUPTED};
+use xcp_cli::out::{self, Out};
+use xcp_datapath::meter::Meter;
+use xcp_datapath::{host, interrupt};
+
+use connections::ConnectionRow;
+use links::LinkRow;
+use table::Table;
+
+/// Routers that are new or gone, and the devices' queues, are looked for this often.
+const ROUTERS_EVERY: Duration = Duration::from_secs(1);
+/// The list of connections costs the kernel and this program some microseconds for
+/// each, so it is read again after so much time for each: a small part of a processor.
+const REST_PER_CONNECTION: Duration = Duration::from_micros(500);
+
+pub fn act(asked: &Top, out: &Out) -> Result<ExitCode, Failure> {
+    let is_terminal = io::stdout().is_terminal() && !out::is_dumb();
+    if out.is_json() || !is_terminal {
+        return Err(Failure::new(
+            "xcp top",
+            "it draws on a terminal, and standard output is none that can show it",
+            "for programs: xcp metrics, xcp status --json, xcp router show --watch --json",
+        ));
+    }
+    let mut meter = Meter::new("xcp top")?;
+    let mut live = Live::new(asked.filter.as_deref().unwrap_or_default());
+    live.refresh(&mut meter, Duration::ZERO)?;
+    interrupt::watch_on_terminal();
+    let mut terminal = ratatui::try_init().map_err(|e| Failure::output(&e))?;
+    let done = run(&mut live, &mut meter, asked.interval, &mut terminal);
+    let restored = ratatui::try_restore().map_err(|e| Failure::output(&e));
+    done.and_then(|status| restored.map(|()| status))
+}
+
+/// Shows it until the user quits.
+fn run(
+    live: &mut Live,
+    meter: &mut Meter,
+    interval: Duration,
+    terminal: &mut DefaultTerminal,
+) -> Result<ExitCode, Failure> {
+    let colour = out::wants_colour(&io::stdout());
+    let (begun, mut next) = (Instant::now(), interval);
+    loop {
+        let draw = |frame: &mut Frame| view::draw(live, colour, frame.area(), frame.buffer_mut());
+        let drawn = terminal.draw(draw).map_err(|e| Failure::output(&e))?;
+        let width = drawn.area.width;
+        let rest = next.saturating_sub(begun.elapsed());
+        if interrupt::requested() {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        match key(rest) {
+            Ok(Some(key)) => match live.press(key, width) {
+                Pressed::Quit => return Ok(ExitCode::SUCCESS),
+                Pressed::Interrupt => return Ok(ExitCode::from(INTERRUPTED)),
+                Pressed::Stay => continue,
+            },
+            Ok(None) => {}
+            // a signal; or the terminal has gone, which drawing finds too
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Failure::io("terminal", &e)),
+        }
+        let now = begun.elapsed();
+        if now >= next {
+            next = now + interval;
+            if !live.is_paused {
+                live.problem = live.refresh(meter, now).err().map(|e| format!("xcp: {e}"));
+            }
+        }
+    }
+}
+
+/// Waits for a key; None if another event or none has come.
+fn key(most: Duration) -> io::Result<Option<KeyEvent>> {
+    if !event::poll(most)? {
+        return Ok(None);
+    }
+    Ok(match event::read()? {
+        Event::Key(key) if key.kind == KeyEventKind::Press => Some(key),
+        _ => None,
+    })
+}
+
+/// The table that keys are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Focus {
+    Links,
+    Connections,
+}
+
+/// What becomes of the view after a key.
+#[derive(Debug, PartialEq, Eq)]
+enum Pressed {
+    Stay,
+    Quit,
+    Interrupt,
+}
+
+/// What is shown.
+struct Live {
+    host_name: String,
+    links: Table<LinkRow>,
+    connections: Table<ConnectionRow>,
+    is_host_on: bool,
+    focus: Focus,
+    /// The keys are for the filter.
+    typing: bool,
+    is_paused: bool,
+    /// Why the last refresh failed.
+    problem: Option<String>,
+    routers_at: Option<Duration>,
+    connections_at: Option<Duration>,
+}
+
+impl Live {
+    fn new(filter: &str) -> Self {
+        let host_name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let mut links = Table::new("LINKS", links::COLUMNS, "USE", links::searched);
+        let mut connections = Table::new(
+            "CONNECTIONS",
+            connections::COLUMNS,
+            "RATE",
+            connections::searched,
+        );
+        filter.clone_into(&mut links.filter);
+        filter.clone_into(&mut connections.filter);
+        Self {
+            host_name: host_name.trim().to_owned(),
+            links,
+            connections,
+            is_host_on: false,
+            focus: Focus::Connections,
+            typing: false,
+            is_paused: false,
+            problem: None,
+            routers_at: None,
+            connections_at: None,
+        }
+    }
+
+    /// Reads what is due at this time since the beginning.
+    fn refresh(&mut self, meter: &mut Meter, now: Duration) -> Result<(), Failure> {
+        let since = |then: Option<Duration>| then.map(|then| now.saturating_sub(then));
+        if since(self.routers_at).is_none_or(|age| age >= ROUTERS_EVERY) {
+            meter.refresh()?;
+            self.routers_at = Some(now);
+        }
+        links::update(&mut self.links.rows, now, &meter.links()?);
+        self.links.arrange();
+        self.is_host_on = host::is_on();
+        let rest =
+            REST_PER_CONNECTION * u32::try_from(self.connections.rows.len()).unwrap_or(u32::MAX);
+        let age = since(self.connections_at);
+        if age.is_none_or(|age| age >= rest) {
+            let list = xcp_datapath::connections::of_xcp()?;
+            connections::update(&mut self.connections.rows, age.unwrap_or_default(), list);
+            self.connections.arrange();
+            self.connections_at = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Does what a key means on a terminal of this width.
+    fn press(&mut self, key: KeyEvent, width: u16) -> Pressed {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Pressed::Interrupt;
+        }
+        if self.typing {
+            self.edit_filter(key.code);
+            return Pressed::Stay;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Pressed::Quit,
+            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Tab | KeyCode::BackTab => {
+                self.focus = match self.focus {
+                    Focus::Links => Focus::Connections,
+                    Focus::Connections => Focus::Links,
+                };
+            }
+            code => match self.focus {
+                Focus::Links => move_in(&mut self.links, code, width),
+                Focus::Connections => move_in(&mut self.connections, code, width),
+            },
+        }
+        Pressed::Stay
+    }
+
+    /// The filter of the table that keys are for.
+    fn filter(&self) -> &str {
+        match self.focus {
+            Focus::Links => &self.links.filter,
+            Focus::Connections => &self.connections.filter,
+        }
+    }
+
+    fn edit_filter(&mut self, code: KeyCode) {
+        let filter = match self.focus {
+            Focus::Links => &mut self.links.filter,
+            Focus::Connections => &mut self.connections.filter,
+        };
+        match code {
+            KeyCode::Char(c) => filter.push(c),
+            KeyCode::Backspace => drop(filter.pop()),
+            KeyCode::Esc => {
+                filter.clear();
+                self.typing = false;
+            }
+            KeyCode::Enter => self.typing = false,
+            _ => {}
+        }
+        match self.focus {
+            Focus::Links => self.links.arrange(),
+            Focus::Connections => self.connections.arrange(),
+        }
+    }
+}
+
+/// Keys that mean the same in all tables.
+fn move_in<T>(table: &mut Table<T>, code: KeyCode, width: u16) {
+    const PAGE: isize = 10;
+    match code {
+        KeyCode::Char('s') => table.sort_by_next(width),
+        KeyCode::Char('r') => table.reverse(),
+        KeyCode::Down | KeyCode::Char('j') => table.scroll(1),
+        KeyCode::Up | KeyCode::Char('k') => table.scroll(-1),
+        KeyCode::PageDown => table.scroll(PAGE),
+        KeyCode::PageUp => table.scroll(-PAGE),
+        KeyCode::Home => table.scroll(isize::MIN),
+        KeyCode::End => table.scroll(isize::MAX),
+        KeyCode::Esc => {
+            table.filter.clear();
+            table.arrange();
+        }
+        _ => {}
+    }
+}
