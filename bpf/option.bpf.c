@@ -315,8 +315,11 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 	if (wire == XCP_WIRE_SILENT)
 		return;
 	s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!s)
+	if (!s) {
+		if (uses_xcp(skops))
+			leave(skops, XCP_FALLBACK_MEMORY);
 		return;
+	}
 	s->wire = wire < 0 ? XCP_WIRE_OPTION : (__u8)wire;
 	s->ttl = initial_ttl(kernel_sock(skops));
 	set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);

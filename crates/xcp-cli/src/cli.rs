@@ -112,6 +112,19 @@ pub enum Action {
     /// / show only rows that contain a text, Esc all again; arrows, Page Up and Down,
     /// Home and End scroll; p pause; q quit.
     Top(Top),
+    /// Tell why connections to a host do not use XCP, and what to do about it
+    ///
+    /// Looks at the connections that there are from this network namespace. If there
+    /// is none, it opens one with XCP and, if the peer speaks XCP, sends an empty line on
+    /// it to look for routers. If the peer does not answer with XCP, SYNs with few hops
+    /// to live find out whether the path removes the option.
+    ///
+    /// Exit status: 0 if XCP is used, 1 if not.
+    Why {
+        /// Address or name, with a port to look at, or to open a connection to
+        #[arg(value_name = "HOST[:PORT]")]
+        host: String,
+    },
     /// Show hosts, routers and edges on one screen
     Status,
     /// Tell what this kernel can do, what it cannot, and what that costs

@@ -27,6 +27,8 @@ const CROWDED_SEGMENTS_MAX: u8 = 3;
 pub struct Connection {
     pub local: SocketAddr,
     pub peer: SocketAddr,
+    /// One of the ends has closed it.
+    pub is_closing: bool,
     /// Its congestion control now.
     pub control: String,
     pub state: State,
@@ -45,6 +47,8 @@ pub struct Connection {
     pub is_signed: bool,
     /// It is a part of a connection of MPTCP.
     pub is_mptcp: bool,
+    /// What its packets may take in memory until they are acknowledged.
+    pub send_buffer_bytes: u32,
     #[serde(flatten)]
     pub tcp: TcpInfo,
 }
@@ -140,6 +144,7 @@ impl Connection {
         let mut connection = Self {
             local,
             peer,
+            is_closing: sock_diag::is_closing(message),
             control: String::new(),
             state: State::NotXcp,
             wire: None,
@@ -149,6 +154,7 @@ impl Connection {
             distrusts_path: false,
             is_signed: false,
             is_mptcp: false,
+            send_buffer_bytes: 0,
             tcp: TcpInfo::default(),
         };
         let mut record = SocketRecord::default();
@@ -156,6 +162,9 @@ impl Connection {
             match kind {
                 sock_diag::INET_DIAG_CONG => connection.control = sock_diag::text(value),
                 sock_diag::INET_DIAG_INFO => connection.tcp = TcpInfo::from_bytes(value),
+                sock_diag::INET_DIAG_SKMEMINFO => {
+                    connection.send_buffer_bytes = sock_diag::send_buffer_bytes(value);
+                }
                 sock_diag::INET_DIAG_MD5SIG => connection.is_signed = true,
                 sock_diag::INET_DIAG_ULP_INFO => {
                     let mut parts = attributes(value);
@@ -169,6 +178,9 @@ impl Connection {
                 }
                 _ => {}
             }
+        }
+        if connection.control.is_empty() {
+            return None; // closed here already, what is left is a timer
         }
         connection.conclude(&record);
         Some(connection)

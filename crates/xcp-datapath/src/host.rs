@@ -3,6 +3,7 @@
 //! programs, pinned in `host`.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -464,6 +465,17 @@ pub fn status() -> Result<Status> {
         socket_protocol: socket::number(&dir)?,
         counters: counters()?,
     })
+}
+
+/// The wire format for a peer of this network namespace; None if XCP is not spoken with
+/// it.
+///
+/// # Errors
+/// XCP is not on.
+pub fn wire_for(peer: IpAddr) -> Result<Option<Wire>> {
+    let map = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
+    let all = peers::get(&map, netns::cookie()?);
+    Ok(peers::wire_of(&all, peer))
 }
 
 /// What [`on`] has set for this network namespace, in the form in which

@@ -52,7 +52,7 @@ pub use fallback::{Fallback, Fallbacks};
 pub use named_bits::{Cure, Term};
 pub use object::set_verbose;
 pub use peers::{Prefix, Spoken};
-pub use rtnl::{links, Link};
+pub use rtnl::{links, route_to, Link, Route};
 pub use turn::Turn;
 pub use warning::Warning;
 pub use wire::Wire;

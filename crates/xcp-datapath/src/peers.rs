@@ -40,6 +40,17 @@ impl Prefix {
 }
 
 impl Prefix {
+    /// Whether an address begins with it.
+    fn has(self, address: IpAddr) -> bool {
+        let whole = Self {
+            address,
+            bits: if address.is_ipv4() { 32 } else { 128 },
+        };
+        let ((ours, bits), (theirs, _)) = (self.mapped(), whole.mapped());
+        let differ = u128::from_be_bytes(ours) ^ u128::from_be_bytes(theirs);
+        u64::from(bits) <= u64::from(differ.leading_zeros())
+    }
+
     /// Whether it leaves nobody out, in either family.
     pub fn is_all(&self) -> bool {
         self.mapped().1 == 0
@@ -126,6 +137,15 @@ fn keys(map: &MapHandle, netns: u64) -> Vec<PeerKey> {
         .collect()
 }
 
+/// The wire format for a peer: that of the longest prefix which it has. None if XCP is
+/// not spoken with it.
+pub fn wire_of(all: &[Spoken], peer: IpAddr) -> Option<Wire> {
+    let fits = |s: &&Spoken| s.peers.is_none_or(|prefix| prefix.has(peer));
+    let longest = |s: &&Spoken| s.peers.map_or(0, |prefix| prefix.mapped().1);
+    let best = all.iter().filter(fits).max_by_key(longest);
+    best.map_or(Some(Wire::default()), |spoken| spoken.wire)
+}
+
 /// What is set for a namespace (by its cookie).
 pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
     let mut all: Vec<Spoken> = keys(map, netns)
@@ -196,6 +216,26 @@ mod tests {
             }
         }
         assert_eq!(prefix_of(&key(7, None)), None);
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let spoken = |wire, prefix: Option<&str>| Spoken {
+            wire,
+            peers: prefix.map(|p| p.parse().unwrap()),
+        };
+        let wire = |all: &[Spoken], peer: &str| wire_of(all, peer.parse().unwrap());
+        assert_eq!(wire(&[], "10.1.2.3"), Some(Wire::Option));
+        let all = [
+            spoken(None, None),
+            spoken(Some(Wire::Option2005), Some("10.0.0.0/8")),
+            spoken(None, Some("10.1.2.0/24")),
+            spoken(Some(Wire::Option), Some("2001:db8::/32")),
+        ];
+        assert_eq!(wire(&all, "10.9.2.3"), Some(Wire::Option2005));
+        assert_eq!(wire(&all, "10.1.2.3"), None);
+        assert_eq!(wire(&all, "192.0.2.1"), None);
+        assert_eq!(wire(&all, "2001:db8::1"), Some(Wire::Option));
     }
 
     #[test]

@@ -1017,7 +1017,7 @@ fn warnings(status: &Status) -> Vec<Warning> {
         ));
     }
     if !status.programs_before.is_empty() {
-        found.push(Warning::new(
+        found.push(Warning::hiding(
             format!(
                 "packets may not reach the router: {} runs before it",
                 status.programs_before.join(", ")

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
@@ -13,8 +14,9 @@ use netlink_packet_core::{
 use netlink_packet_route::link::{
     InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, Prop, XdpAttached,
 };
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -161,6 +163,48 @@ pub fn links() -> Result<Vec<Link>> {
         _ => None,
     };
     Ok(all.into_iter().filter_map(link).collect())
+}
+
+/// How packets to an address leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    pub device: Option<String>,
+    /// The congestion control that the route chooses (`ip route ... congctl`).
+    pub control: Option<String>,
+}
+
+/// The route to an address.
+///
+/// # Errors
+/// There is none.
+pub fn route_to(address: IpAddr) -> Result<Route> {
+    let mut message = RouteMessage::default();
+    let (family, bits, to) = match address {
+        IpAddr::V4(v4) => (AddressFamily::Inet, 32, RouteAddress::Inet(v4)),
+        IpAddr::V6(v6) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(v6)),
+    };
+    message.header.address_family = family;
+    message.header.destination_prefix_length = bits;
+    message.attributes.push(RouteAttribute::Destination(to));
+    let answer = request(RouteNetlinkMessage::GetRoute(message), 0)?;
+    let mut route = Route::default();
+    let attributes = answer.into_iter().flat_map(|m| match m {
+        RouteNetlinkMessage::NewRoute(route) => route.attributes,
+        _ => Vec::new(),
+    });
+    for attribute in attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => route.device = name_of(index),
+            RouteAttribute::Metrics(metrics) => {
+                route.control = metrics.into_iter().find_map(|metric| match metric {
+                    RouteMetric::CcAlgo(name) => Some(name),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(route)
 }
 
 /// The most segments that TCP may leave to a device at once.

@@ -21,16 +21,19 @@ const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
 /// Of an answer.
 pub const INET_DIAG_INFO: u16 = 2;
 pub const INET_DIAG_CONG: u16 = 4;
-pub const INET_DIAG_MD5SIG: u16 = 14;
-pub const INET_DIAG_ULP_INFO: u16 = 17;
+pub const INET_DIAG_SKMEMINFO: u16 = 7;
+pub const INET_DIAG_MD5SIG: u16 = 18;
+pub const INET_DIAG_ULP_INFO: u16 = 19;
 pub const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
 /// In `INET_DIAG_ULP_INFO`.
 pub const INET_ULP_INFO_MPTCP: u16 = 3;
 /// In `INET_DIAG_SK_BPF_STORAGES`.
 pub const SK_DIAG_BPF_STORAGE_MAP_ID: u16 = 2;
 pub const SK_DIAG_BPF_STORAGE_MAP_VALUE: u16 = 3;
-/// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING.
-const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// Bits of TCP's states: ESTABLISHED, SYN_SENT; FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK,
+/// CLOSING.
+const OPEN: u32 = 1 << 1 | 1 << 2;
+const CLOSING: u32 = 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 const HEADER_LEN: usize = 16;
 /// The kernel puts as many sockets into a datagram as the last buffer had room for,
 /// but 32 KiB at most.
@@ -53,6 +56,8 @@ pub struct TcpInfo {
     /// buffer.
     pub rwnd_limited_us: u64,
     pub sndbuf_limited_us: u64,
+    /// What the peer has room for.
+    pub peer_window_bytes: u32,
 }
 
 impl TcpInfo {
@@ -74,8 +79,14 @@ impl TcpInfo {
             busy_us: long(168),
             rwnd_limited_us: long(176),
             sndbuf_limited_us: long(184),
+            peer_window_bytes: word(228),
         }
     }
+}
+
+/// The send buffer, of `INET_DIAG_SKMEMINFO`.
+pub fn send_buffer_bytes(memory: &[u8]) -> u32 {
+    number(memory.get(12..16).unwrap_or_default()).unwrap_or(0)
 }
 
 /// The body of a request for all connections of a family (`AF_INET`, `AF_INET6`) and
@@ -83,9 +94,9 @@ impl TcpInfo {
 pub fn request(family: u8, map_fds: &[u32]) -> Vec<u8> {
     // struct inet_diag_req_v2: no socket in particular
     let bit = |extension: u16| 1 << (extension - 1);
-    let wanted = bit(INET_DIAG_CONG) | bit(INET_DIAG_INFO);
+    let wanted = bit(INET_DIAG_CONG) | bit(INET_DIAG_INFO) | bit(INET_DIAG_SKMEMINFO);
     let mut body = vec![family, libc::IPPROTO_TCP as u8, wanted, 0];
-    body.extend(STATES.to_ne_bytes());
+    body.extend((OPEN | CLOSING).to_ne_bytes());
     body.resize(body.len() + 48, 0);
     if !map_fds.is_empty() {
         let fds = map_fds
@@ -181,6 +192,12 @@ pub fn addresses(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
         SocketAddr::new(ip(8)?, port(4)?),
         SocketAddr::new(ip(24)?, port(6)?),
     ))
+}
+
+/// Whether one of the ends of the connection of a `struct inet_diag_msg` has closed it.
+pub fn is_closing(message: &[u8]) -> bool {
+    let state = u32::from(message.get(1).copied().unwrap_or(0));
+    CLOSING.checked_shr(state).is_some_and(|bits| bits & 1 != 0)
 }
 
 /// The attributes of a `struct inet_diag_msg`.

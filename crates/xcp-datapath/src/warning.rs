@@ -15,6 +15,8 @@ pub struct Warning {
     pub reason: String,
     /// What to do.
     pub remedy: String,
+    /// Packets may not get to the router.
+    pub hides_packets: bool,
 }
 
 impl Warning {
@@ -22,6 +24,15 @@ impl Warning {
         Self {
             reason: reason.into(),
             remedy: remedy.into(),
+            hides_packets: false,
+        }
+    }
+
+    /// The same of what keeps packets from the router.
+    pub(crate) fn hiding(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            hides_packets: true,
+            ..Self::new(reason, remedy)
         }
     }
 }
@@ -61,7 +72,7 @@ impl Surroundings {
     pub fn warnings(&self, device: &Device) -> Vec<Warning> {
         let mut found = Vec::new();
         if self.bridges.contains(&device.index) {
-            found.push(Warning::new(
+            found.push(Warning::hiding(
                 "is a bridge: frames that it forwards from port to port do not pass this router",
                 format!(
                     "add routers to its ports instead (`ip link show master {}` lists them)",
@@ -70,7 +81,7 @@ impl Surroundings {
             ));
         }
         if let [first, ..] = &self.xdp[..] {
-            found.push(Warning::new(
+            found.push(Warning::hiding(
                 format!(
                     "packets that an XDP program redirects do not pass this router, and there is \
                      one on {}",
@@ -80,7 +91,7 @@ impl Surroundings {
             ));
         }
         if let [first, ..] = &self.offload[..] {
-            found.push(Warning::new(
+            found.push(Warning::hiding(
                 format!(
                     "packets that hardware forwards do not pass this router, and hw-tc-offload is \
                      on: {}",

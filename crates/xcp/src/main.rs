@@ -16,6 +16,7 @@ mod status;
 mod top;
 mod trace;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Config(action) => config::act(&action, out),
         Action::Metrics(asked) => metrics::act(&asked, out),
         Action::Top(asked) => top::act(&asked, out),
+        Action::Why { host } => why::act(&host, out),
         Action::Status => status::act(out),
         Action::Doctor { path } => doctor::act(path, out),
         Action::Lab(_) => Err(lab::execute()),

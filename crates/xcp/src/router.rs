@@ -196,7 +196,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     };
     if !out.is_json() {
         for warning in &value.warnings {
-            let Warning { reason, remedy } = warning;
+            let Warning { reason, remedy, .. } = warning;
             tell(&format!(
                 "xcp: warning: {device}: {reason}\n  help: {remedy}"
             ));
@@ -650,6 +650,7 @@ pub mod tests {
         all.routers[1].warnings = vec![Warning {
             reason: "is a bridge".into(),
             remedy: "add routers to its ports".into(),
+            hides_packets: true,
         }];
         let text = describe_all(&all, &Style(false));
         assert_eq!(

@@ -18,6 +18,7 @@ const MODULES: &[&str] = &[
     "native::moves::",
     "native::speeds::",
     "native::trust::",
+    "native::why::",
 ];
 
 fn pass_on(kernel: &str) {

@@ -33,6 +33,7 @@ mod trace;
 mod transfer;
 mod trust;
 mod upgrades;
+mod why;
 
 /// Has a test run in a process of its own, for what all threads of a process
 /// share. False there, where it goes on.

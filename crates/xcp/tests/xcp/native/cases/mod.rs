@@ -9,7 +9,7 @@ mod cubic_by_name;
 mod deleted_namespaces;
 mod fraglist_gro;
 mod mount_namespaces;
-mod option_space;
+pub mod option_space;
 mod pacing;
 mod router_show;
 mod run_leftover;

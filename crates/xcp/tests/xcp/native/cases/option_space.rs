@@ -21,6 +21,11 @@ const TCP_MD5SIG: i32 = 14;
 const TCP_AO_ADD_KEY: i32 = 38;
 const TCP_AO_KEYF_EXCLUDE_OPT: u8 = 2;
 const KEY: &[u8] = b"secret";
+/// Of a socket of MPTCP.
+pub const MPTCP: Opening = Opening {
+    protocol: libc::IPPROTO_MPTCP,
+    ..Opening::PLAIN
+};
 
 /// `struct tcp_md5sig`.
 #[repr(C)]
@@ -61,7 +66,7 @@ fn address_of(peer: IpAddr) -> libc::sockaddr_storage {
 }
 
 /// Signs what goes to and comes from a peer by TCP-MD5.
-fn sign_md5(socket: &OwnedFd, peer: IpAddr) -> io::Result<()> {
+pub fn sign_md5(socket: &OwnedFd, peer: IpAddr) -> io::Result<()> {
     let key = Md5Key {
         address: address_of(peer),
         flags: 0,
@@ -196,13 +201,9 @@ fn mptcp_uses_the_default_from_the_handshake_on() {
     }
     let net = Net::new("mp");
     net.add_routers(LINK_BPS);
-    let mptcp = Opening {
-        protocol: libc::IPPROTO_MPTCP,
-        ..Opening::PLAIN
-    };
     for server in [SERVER, SERVER6] {
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(server, &mptcp, &mptcp);
+        let (mut a, mut b) = net.connect_prepared(server, &MPTCP, &MPTCP);
         transfer(&mut a, &mut b, &pattern(BYTES));
         transfer(&mut b, &mut a, &pattern(BYTES));
         assert_eq!(fallbacks(Fallback::NoRoom), 2);
@@ -216,7 +217,7 @@ fn mptcp_uses_the_default_from_the_handshake_on() {
     }
     // Go's listeners speak MPTCP, most clients do not
     let _host = HostOn::by_default();
-    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &mptcp);
+    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &MPTCP);
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "xcp");
 }

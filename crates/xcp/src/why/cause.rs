@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Why XCP is not used, or does less than it could: a sentence and a remedy for each
+//! cause.
+
+use std::net::IpAddr;
+
+use xcp_datapath::{Fallback, Warning, Wire};
+
+/// A cause, in the order in which they are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Features that hosts need, and what is missing of each.
+    KernelLacks(Vec<(String, String)>),
+    Off,
+    OtherNamespace,
+    NotAPeer,
+    /// The route chooses another congestion control.
+    Route(String),
+    /// Nobody has chosen XCP, and it is not the default.
+    NotDefault(String),
+    /// XCP was tried, and works; but it is not the default.
+    OpenedNotDefault(String),
+    Program(String),
+    OlderOrElsewhere(String),
+    /// The last router that got the option, and the first that did not.
+    OptionRemoved {
+        after: Option<IpAddr>,
+        before: IpAddr,
+    },
+    /// The peer did not answer with XCP; the last router that got the option.
+    Peer {
+        wire: Wire,
+        last: Option<IpAddr>,
+    },
+    SynCookie,
+    Signed,
+    Mptcp,
+    NoRoom,
+    /// No router on the path; what keeps packets from routers on this host.
+    NoRouter(Vec<(String, Warning)>),
+    Silent,
+    DeviceStopped,
+    NoMemory,
+    /// Nothing was sent yet, so that nothing is known of routers.
+    NothingSent,
+    Distrusted,
+    SendBuffer,
+    ReceiveBuffer,
+    SackBlocks(u64),
+}
+
+impl Cause {
+    /// What a connection fell back for.
+    pub fn of_fallback(
+        reason: Fallback,
+        wire: Wire,
+        is_mptcp: bool,
+        bypassed: Vec<(String, Warning)>,
+    ) -> Self {
+        match reason {
+            Fallback::Peer => Self::Peer { wire, last: None },
+            Fallback::SynCookie => Self::SynCookie,
+            Fallback::Signed => Self::Signed,
+            Fallback::NoRoom if is_mptcp => Self::Mptcp,
+            Fallback::NoRoom => Self::NoRoom,
+            Fallback::NoRouter => Self::NoRouter(bypassed),
+            Fallback::Silent => Self::Silent,
+            Fallback::Stopped => Self::DeviceStopped,
+            Fallback::Memory => Self::NoMemory,
+        }
+    }
+
+    /// XCP is used all the same.
+    pub fn is_remark(&self) -> bool {
+        matches!(
+            self,
+            Self::Distrusted | Self::SendBuffer | Self::ReceiveBuffer | Self::SackBlocks(_)
+        )
+    }
+
+    /// Its name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::KernelLacks(_) => "kernel_lacks",
+            Self::Off => "off",
+            Self::OtherNamespace => "other_namespace",
+            Self::NotAPeer => "not_a_peer",
+            Self::Route(_) => "route",
+            Self::NotDefault(_) => "not_default",
+            Self::OpenedNotDefault(_) => "opened_not_default",
+            Self::Program(_) => "program",
+            Self::OlderOrElsewhere(_) => "older_or_elsewhere",
+            Self::OptionRemoved { .. } => "option_removed",
+            Self::Peer { .. } => "peer",
+            Self::SynCookie => "syn_cookie",
+            Self::Signed => "signed",
+            Self::Mptcp => "mptcp",
+            Self::NoRoom => "no_room",
+            Self::NoRouter(_) => "no_router",
+            Self::Silent => "silent",
+            Self::DeviceStopped => "stopped",
+            Self::NoMemory => "memory",
+            Self::NothingSent => "nothing_sent",
+            Self::Distrusted => "distrusted",
+            Self::SendBuffer => "send_buffer",
+            Self::ReceiveBuffer => "receive_buffer",
+            Self::SackBlocks(_) => "sack_blocks",
+        }
+    }
+
+    pub fn reason(&self) -> String {
+        match self {
+            Self::KernelLacks(missing) => {
+                let names: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
+                format!("this kernel lacks what XCP needs: {}", names.join(", "))
+            }
+            Self::Off => "XCP is off on this host".into(),
+            Self::OtherNamespace => {
+                "XCP is on for the sockets of another network namespace only".into()
+            }
+            Self::NotAPeer => {
+                "XCP is not to be spoken with this address: it is not among the peers".into()
+            }
+            Self::Route(control) => {
+                format!("the route to the peer chooses the congestion control {control}")
+            }
+            Self::NotDefault(control) => format!(
+                "the program has chosen no congestion control, so it has {control}: XCP is not the \
+                 default"
+            ),
+            Self::OpenedNotDefault(control) => format!(
+                "XCP works with this peer, but programs have {control} unless they choose XCP: it \
+                 is not the default"
+            ),
+            Self::Program(control) => {
+                format!("the program has chosen the congestion control {control}")
+            }
+            Self::OlderOrElsewhere(control) => format!(
+                "the connection uses {control}: it is older than `xcp host on --default`, or its \
+                 program is in a control group without XCP"
+            ),
+            Self::OptionRemoved { after, before } => {
+                let from = after.map_or("this host".into(), |a| a.to_string());
+                format!("the path removes the TCP option of XCP, between {from} and {before}")
+            }
+            Self::Peer { wire, last } if wire.is_header() => {
+                let _ = last;
+                format!(
+                    "the peer does not answer in the wire format {wire}: it does not speak it, or \
+                     the path drops packets of its IP protocol"
+                )
+            }
+            Self::Peer { last, .. } => {
+                let seen = last.map_or(String::new(), |router| {
+                    format!(" ({router} still got the option)")
+                });
+                format!("the peer does not answer with XCP{seen}")
+            }
+            Self::SynCookie => {
+                "the listener here was short of memory and answered with a SYN cookie, which \
+                 remembers no options"
+                    .into()
+            }
+            Self::Signed => "TCP-MD5 or TCP-AO signs the TCP options, so none can be added".into(),
+            Self::Mptcp => "MPTCP's options leave no room for XCP's".into(),
+            Self::NoRoom => {
+                "other TCP options (AccECN, or those of another program) leave no room for XCP's"
+                    .into()
+            }
+            Self::NoRouter(bypassed) => match bypassed.first() {
+                Some((device, warning)) => format!(
+                    "the path has no XCP router: the one on {device} here does not get the \
+                     packets, since {}",
+                    warning.reason
+                ),
+                None => "the path has no XCP router".into(),
+            },
+            Self::Silent => {
+                "feedback stopped coming back: the path removes the option from packets or ACKs"
+                    .into()
+            }
+            Self::DeviceStopped => {
+                "the device makes GSO packets again (offload), which cannot carry XCP's headers: \
+                 another program has raised its gso_max_segs"
+                    .into()
+            }
+            Self::NoMemory => "the kernel had no memory for the connection's state".into(),
+            Self::NothingSent => {
+                "the peer speaks XCP, but nothing was sent yet that could find a router".into()
+            }
+            Self::Distrusted => {
+                "XCP is used, but losses or delays show a bottleneck that is no XCP router, so the \
+                 window follows CUBIC's rules"
+                    .into()
+            }
+            Self::SendBuffer => {
+                "XCP is used, but the send buffer is too small for the window".into()
+            }
+            Self::ReceiveBuffer => {
+                "XCP is used, but the peer's receive buffer is too small for the window".into()
+            }
+            Self::SackBlocks(count) => format!(
+                "XCP is used, but {count} ACKs were so full of SACK blocks that they carried no \
+                 feedback"
+            ),
+        }
+    }
+
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::KernelLacks(missing) => {
+                let what: Vec<&str> = missing.iter().map(|(_, what)| what.as_str()).collect();
+                what.join("; ")
+            }
+            Self::Off => "switch it on: xcp host on --default".into(),
+            Self::OtherNamespace => {
+                "switch it on here: xcp host on, without --netns for all namespaces".into()
+            }
+            Self::NotAPeer => {
+                "add its prefix: xcp host on --peers PREFIX, or peers in xcp.toml".into()
+            }
+            Self::Route(_) => "ip route change ... congctl xcp, or leave congctl out".into(),
+            Self::NotDefault(_) | Self::OpenedNotDefault(_) => {
+                "xcp host on --default, or xcp run -- COMMAND for one program".into()
+            }
+            Self::Program(_) => {
+                "configure the program to leave the congestion control to the system, or to choose \
+                 xcp"
+                .into()
+            }
+            Self::OlderOrElsewhere(_) => {
+                "start the program again; `xcp host show` tells the control group".into()
+            }
+            Self::OptionRemoved { .. } => {
+                "let the firewall or proxy there pass TCP option 254 (option-2005: 14 and 15)"
+                    .into()
+            }
+            Self::Peer { wire, .. } if wire.is_header() => {
+                "switch XCP on there in the same format, or let the path pass the protocol".into()
+            }
+            Self::Peer { .. } => {
+                "switch it on there (xcp host on --default); if it is on, something behind that \
+                 router, or on the way back, removes the option"
+                    .into()
+            }
+            Self::SynCookie => {
+                "give the listener a longer queue: net.core.somaxconn, net.ipv4.tcp_max_syn_backlog"
+                    .into()
+            }
+            Self::Signed | Self::Mptcp => {
+                "none for this connection: it has the default congestion control".into()
+            }
+            Self::NoRoom => {
+                "try the smaller wire format option-2005, or switch the other option off \
+                 (net.ipv4.tcp_ecn)"
+                    .into()
+            }
+            Self::NoRouter(bypassed) => bypassed.first().map_or_else(
+                || "add one at the narrowest link: xcp router add DEV --capacity RATE".into(),
+                |(_, warning)| warning.remedy.clone(),
+            ),
+            Self::Silent => {
+                "find the firewall or proxy that removes it; the connection looks for a router \
+                 again by itself"
+                    .into()
+            }
+            Self::DeviceStopped => {
+                "set the device up again: xcp host on --wire header --dev DEV".into()
+            }
+            Self::NoMemory => {
+                "raise net.core.optmem_max, of which a connection needs some hundred bytes; see \
+                 also free(1)"
+                    .into()
+            }
+            Self::NothingSent => "ask again when the program has sent something".into(),
+            Self::Distrusted => {
+                "make the real bottleneck an XCP router, or give the router the capacity that the \
+                 link has"
+                    .into()
+            }
+            Self::SendBuffer => {
+                "raise net.ipv4.tcp_wmem: xcp doctor --path RATE,RTT tells how far".into()
+            }
+            Self::ReceiveBuffer => {
+                "raise net.ipv4.tcp_rmem there (xcp doctor --path RATE,RTT), unless the program \
+                 there reads slowly"
+                    .into()
+            }
+            Self::SackBlocks(_) => {
+                "make room for it: xcp host on --dev DEV, the device of the ACKs".into()
+            }
+        }
+    }
+}

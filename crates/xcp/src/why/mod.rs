@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp why`: why a connection does not use XCP, and what to do about it.
+
+mod cause;
+mod hops;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use xcp_cli::failure::{tell, Failure};
+use xcp_cli::out::Out;
+use xcp_datapath::connections::{self, Connection, State};
+use xcp_datapath::host::{self, Reach};
+use xcp_datapath::{features, require_access, route_to, router, Fallback, Route, Warning, Wire};
+
+use cause::Cause;
+
+/// Within which a connection that is opened must be there.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Within which feedback must have come back.
+const FEEDBACK: Duration = Duration::from_secs(2);
+/// Most protocols ignore an empty line.
+const EMPTY_LINE: &[u8] = b"\r\n";
+/// A buffer that is smaller than the window, or holds the connection back for so much of
+/// the time that it has data to send, is the cause.
+const MOST_OF_THE_TIME: f64 = 0.5;
+
+/// What was found out.
+struct Finding {
+    peer: String,
+    cause: Option<Cause>,
+    /// The connection that it is about, if there is one.
+    connection: Option<Connection>,
+    /// How many there are to that peer.
+    connections: usize,
+}
+
+pub fn act(asked: &str, out: &Out) -> Result<ExitCode, Failure> {
+    require_access("xcp why")?;
+    let target = Target::resolve(asked)?;
+    let finding = find(&target)?;
+    let is_used = finding.cause.as_ref().is_none_or(Cause::is_remark);
+    let value = json!({
+        "peer": finding.peer,
+        "uses_xcp": is_used,
+        "cause": finding.cause.as_ref().map(Cause::name),
+        "reason": finding.cause.as_ref().map(Cause::reason),
+        "remedy": finding.cause.as_ref().map(Cause::remedy),
+        "connections": finding.connections,
+        "connection": finding.connection,
+    });
+    out.print(&value, |style| {
+        let peer = style.bold(&finding.peer);
+        match &finding.cause {
+            None => format!("{peer}: {}", style.good("XCP is used")),
+            Some(cause) => format!("{peer}: {}\n  help: {}", cause.reason(), cause.remedy()),
+        }
+    })?;
+    Ok(ExitCode::from(u8::from(!is_used)))
+}
+
+/// Whom it is about.
+struct Target {
+    name: String,
+    addresses: Vec<IpAddr>,
+    port: Option<u16>,
+}
+
+impl Target {
+    /// An address, with or without a port, or a name.
+    fn resolve(asked: &str) -> Result<Self, Failure> {
+        let of = |addresses: Vec<IpAddr>, port| Self {
+            name: asked.to_owned(),
+            addresses,
+            port,
+        };
+        let inner = asked.strip_prefix('[').and_then(|a| a.strip_suffix(']'));
+        if let Ok(address) = inner.unwrap_or(asked).parse::<IpAddr>() {
+            return Ok(of(vec![address], None));
+        }
+        if let Ok(address) = asked.parse::<SocketAddr>() {
+            return Ok(of(vec![address.ip()], Some(address.port())));
+        }
+        let (name, port) = match asked.rsplit_once(':') {
+            Some((name, port)) => {
+                let port = port.parse().map_err(|_| {
+                    let reason = "not a port number after the colon";
+                    Failure::new(asked, reason, "give HOST or HOST:PORT").bad_usage()
+                })?;
+                (name, Some(port))
+            }
+            None => (asked, None),
+        };
+        let found = (name, port.unwrap_or(0)).to_socket_addrs().map_err(|e| {
+            let reason = format!("no address is known for this name: {e}");
+            Failure::new(name, reason, "check the name, or give an address")
+        })?;
+        Ok(of(found.map(|a| a.ip()).collect(), port))
+    }
+
+    fn is(&self, peer: SocketAddr) -> bool {
+        self.addresses.contains(&peer.ip()) && self.port.is_none_or(|port| port == peer.port())
+    }
+}
+
+fn find(target: &Target) -> Result<Finding, Failure> {
+    let about = |cause: Option<Cause>| Finding {
+        peer: target.name.clone(),
+        cause,
+        connection: None,
+        connections: 0,
+    };
+    if !host::is_on() {
+        return Ok(about(Some(why_off())));
+    }
+    let host = host::status()?;
+    if host.netns == Reach::Another {
+        return Ok(about(Some(Cause::OtherNamespace)));
+    }
+    let mut present = connections::all()?;
+    present.retain(|c| target.is(c.peer) && !c.is_closing);
+    // the one that is farthest from XCP
+    present.sort_by_key(|c| std::cmp::Reverse(c.state));
+    let connections = present.len();
+    let (connection, is_opened) = match present.into_iter().next() {
+        Some(connection) => (connection, false),
+        None => (open(target)?, true),
+    };
+    let peer = connection.peer;
+    let host = Here {
+        route: route_to(peer.ip()).unwrap_or_default(),
+        wire: host::wire_for(peer.ip())?,
+        status: host,
+    };
+    let cause = host.cause(&connection, is_opened)?;
+    Ok(Finding {
+        peer: peer.to_string(),
+        cause,
+        connection: Some(connection),
+        connections,
+    })
+}
+
+/// XCP is off: because it cannot be on, or because nobody has switched it on.
+fn why_off() -> Cause {
+    let missing = features::probe()
+        .into_iter()
+        .filter(|feature| feature.required && !feature.present);
+    let missing: Vec<_> = missing.map(|f| (f.name.to_owned(), f.cost)).collect();
+    match missing.is_empty() {
+        true => Cause::Off,
+        false => Cause::KernelLacks(missing),
+    }
+}
+
+/// Opens a connection that uses XCP if it can, and has it look for routers.
+fn open(target: &Target) -> Result<Connection, Failure> {
+    let Some(port) = target.port else {
+        return Err(Failure::new(
+            &target.name,
+            "there is no connection to this host from here",
+            format!(
+                "name a port that one can be opened to: xcp why {}:PORT",
+                target.name
+            ),
+        ));
+    };
+    let mut failed = None;
+    for address in &target.addresses {
+        let peer = SocketAddr::new(*address, port);
+        match connect(peer) {
+            Ok(tcp) => return watch(tcp, peer),
+            Err(e) => failed = Some((peer, e)),
+        }
+    }
+    let (peer, e) = failed.map_or((target.name.clone(), None), |(p, e)| {
+        (p.to_string(), Some(e))
+    });
+    let reason = e.map_or("no address".into(), |e| e.to_string());
+    Err(Failure::new(
+        peer,
+        format!("no connection can be opened: {reason}"),
+        "is the port right, and does something listen there?",
+    ))
+}
+
+fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = hops::opened(peer, None)?;
+    hops::connected(&tcp, CONNECT)?;
+    Ok(tcp.into())
+}
+
+/// Sends an empty line, if the peer speaks XCP, and waits until feedback has told of
+/// the path.
+fn watch(mut tcp: TcpStream, peer: SocketAddr) -> Result<Connection, Failure> {
+    let failed = |e: io::Error| Failure::io(peer.to_string(), &e);
+    let local = tcp.local_addr().map_err(failed)?;
+    let (begun, mut has_sent) = (Instant::now(), false);
+    loop {
+        let mut all = connections::all()?;
+        all.retain(|c| (c.local, c.peer) == (local, peer));
+        let Some(connection) = all.pop() else {
+            return Err(Failure::new(
+                peer.to_string(),
+                "it has closed the connection at once",
+                "name a port where something listens for longer",
+            ));
+        };
+        let is_known = connection.state != State::Probing || connection.fallback.is_some();
+        if is_known || begun.elapsed() > FEEDBACK {
+            return Ok(connection);
+        }
+        if !has_sent {
+            tcp.write_all(EMPTY_LINE).map_err(failed)?;
+            has_sent = true;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What this host is set to, towards the peer.
+struct Here {
+    status: host::Status,
+    route: Route,
+    /// None: XCP is not spoken with it.
+    wire: Option<Wire>,
+}
+
+impl Here {
+    fn cause(&self, connection: &Connection, is_opened: bool) -> Result<Option<Cause>, Failure> {
+        let Some(wire) = self.wire else {
+            return Ok(Some(Cause::NotAPeer));
+        };
+        Ok(match (connection.state, connection.fallback) {
+            (State::NotXcp, _) => Some(self.not_chosen(&connection.control)),
+            (_, Some(Fallback::Peer)) => Some(where_removed(connection.peer, wire)),
+            (_, Some(reason)) => {
+                let bypassed = self.bypassed()?;
+                Some(Cause::of_fallback(
+                    reason,
+                    wire,
+                    connection.is_mptcp,
+                    bypassed,
+                ))
+            }
+            (State::Xcp, None) if is_opened && !self.status.default => {
+                Some(Cause::OpenedNotDefault(system_default()))
+            }
+            (State::Xcp, None) => self.remark(connection),
+            (_, None) if connection.xcp_hops.is_some() => Some(Cause::NoRouter(self.bypassed()?)),
+            (_, None) => Some(Cause::NothingSent),
+        })
+    }
+
+    /// Who has chosen another congestion control.
+    fn not_chosen(&self, control: &str) -> Cause {
+        let control = control.to_owned();
+        match &self.route.control {
+            Some(chosen) if *chosen == control => Cause::Route(control),
+            _ if control != system_default() => Cause::Program(control),
+            _ if self.status.default => Cause::OlderOrElsewhere(control),
+            _ => Cause::NotDefault(control),
+        }
+    }
+
+    /// What keeps packets from the router of the device that they leave by.
+    fn bypassed(&self) -> Result<Vec<(String, Warning)>, Failure> {
+        let Some(device) = &self.route.device else {
+            return Ok(Vec::new());
+        };
+        let here = router::list()?.into_iter().find(|r| r.device == *device);
+        let warnings = here.map_or(Vec::new(), |router| router.warnings);
+        let hiding = warnings.into_iter().filter(|w| w.hides_packets);
+        Ok(hiding.map(|w| (device.clone(), w)).collect())
+    }
+
+    /// What holds a connection back that uses XCP.
+    fn remark(&self, connection: &Connection) -> Option<Cause> {
+        let tcp = &connection.tcp;
+        let mostly = |us: u64| us as f64 > MOST_OF_THE_TIME * tcp.busy_us.max(1) as f64;
+        let is_small = |bytes: u32| u64::from(bytes) < tcp.cwnd_bytes;
+        let sends = mostly(tcp.sndbuf_limited_us) || is_small(connection.send_buffer_bytes);
+        let receives = mostly(tcp.rwnd_limited_us) || is_small(tcp.peer_window_bytes);
+        let counters = &self.status.counters;
+        let crowded = counters
+            .return_crowded
+            .saturating_sub(counters.sacks_trimmed);
+        match () {
+            () if connection.distrusts_path => Some(Cause::Distrusted),
+            () if sends => Some(Cause::SendBuffer),
+            () if receives => Some(Cause::ReceiveBuffer),
+            () if crowded > 0 => Some(Cause::SackBlocks(crowded)),
+            () => None,
+        }
+    }
+}
+
+/// The congestion control of sockets that choose none and have no other default.
+fn system_default() -> String {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let name = fs::read_to_string(path).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Who did not answer with XCP: the peer, or what removes the option on the path.
+fn where_removed(peer: SocketAddr, wire: Wire) -> Cause {
+    if wire.is_header() {
+        return Cause::Peer { wire, last: None };
+    }
+    if io::stderr().is_terminal() {
+        tell("xcp: looking along the path for what removes the option");
+    }
+    // without an answer the peer remains
+    let hops = hops::find(peer, wire).unwrap_or_default();
+    let mut after = None;
+    for hop in hops {
+        match hop.has_option {
+            Some(true) => after = Some(hop.address),
+            Some(false) => {
+                return Cause::OptionRemoved {
+                    after,
+                    before: hop.address,
+                }
+            }
+            None => {}
+        }
+    }
+    Cause::Peer { wire, last: after }
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp why`: each cause that it tells of is made here.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use serde_json::Value;
+use xcp_datapath::host::{self, Speech};
+use xcp_datapath::testing::{can_run, skipped, Accident, AccidentPlan, Neighbour};
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::{connections, router, Wire};
+
+use super::cases::option_space::{sign_md5, MPTCP};
+use crate::command::{xcp_within, Ran, XCP};
+use crate::common::{
+    default_control, pattern, set_option, set_sysctl, transfer, turn, wait_for_control, wait_until,
+    HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
+};
+
+const BYTES: usize = 2_000_000;
+
+/// What the command says in a node's namespace, in JSON.
+fn told(net: &Net, node: &str, host: &str) -> Value {
+    let ran = Ran::of(&mut xcp_within(
+        &net.space(node),
+        &format!("why {host} --json"),
+    ));
+    assert_eq!(ran.err, "", "{ran:?}");
+    let value = ran.json();
+    let expected = if value["uses_xcp"] == true { 0 } else { 1 };
+    assert_eq!(ran.code, Some(expected), "{value}");
+    value
+}
+
+/// It names this cause, and its sentence has these words.
+fn is_told(net: &Net, node: &str, host: &str, cause: &str, words: &[&str]) {
+    let value = told(net, node, host);
+    assert_eq!(value["cause"], cause, "{value}");
+    let sentence = format!("{}; {}", value["reason"], value["remedy"]);
+    for word in words {
+        assert!(sentence.contains(word), "{word}: {sentence}");
+    }
+}
+
+/// A network, unless the test cannot run here.
+fn network(test: &str, name: &str) -> Option<Net> {
+    can_run(&format!("why: {test}")).then(|| Net::new(name))
+}
+
+/// Covers /sys/kernel/btf, for this process.
+fn hide_type_information() -> std::io::Result<()> {
+    let (none, btf, tmpfs) = (c"none", c"/sys/kernel/btf", c"tmpfs");
+    // SAFETY: the strings are constant.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                none.as_ptr(),
+                c"/".as_ptr(),
+                none.as_ptr(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+            && libc::mount(
+                none.as_ptr(),
+                btf.as_ptr(),
+                tmpfs.as_ptr(),
+                0,
+                std::ptr::null(),
+            ) == 0
+    };
+    match done {
+        true => Ok(()),
+        false => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[test]
+fn a_host_that_is_off_or_cannot_be_on() {
+    let _turn = turn();
+    let Some(net) = network("off", "wo") else {
+        return;
+    };
+    let _ = host::off();
+    is_told(
+        &net,
+        "c",
+        SERVER,
+        "off",
+        &["XCP is off", "xcp host on --default"],
+    );
+    let plain = Ran::of(&mut xcp_within(&net.space("c"), &format!("why {SERVER}")));
+    assert_eq!(
+        (plain.code, plain.out.as_str()),
+        (
+            Some(1),
+            "10.77.2.2: XCP is off on this host\n  help: switch it on: xcp host on --default\n"
+        )
+    );
+    // a kernel without type information
+    let mut hidden = Command::new(XCP);
+    hidden.args(["why", SERVER, "--json"]);
+    // SAFETY: system calls only.
+    unsafe { hidden.pre_exec(hide_type_information) };
+    let ran = Ran::of(&mut hidden);
+    let value = ran.json();
+    assert_eq!(value["cause"], "kernel_lacks", "{value}");
+    assert!(
+        value["reason"].as_str().unwrap().contains("(BTF)"),
+        "{value}"
+    );
+}
+
+#[test]
+fn another_namespace_or_not_a_peer() {
+    let _turn = turn();
+    let Some(net) = network("peers", "wp") else {
+        return;
+    };
+    let _ = host::off();
+    let options = host::Options {
+        this_netns: true,
+        ..host::Options::default()
+    };
+    net.within("s", || host::on(&options)).unwrap();
+    is_told(
+        &net,
+        "c",
+        SERVER,
+        "other_namespace",
+        &["another network namespace"],
+    );
+    let _ = host::off();
+
+    let _host = HostOn::by_default();
+    let peers = ["10.9.0.0/16".parse().unwrap()];
+    let speech = Speech::new(Wire::Option, &[], &peers, IP_PROTO).unwrap();
+    net.within("c", || host::speak(&speech)).unwrap();
+    let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    is_told(
+        &net,
+        "c",
+        SERVER,
+        "not_a_peer",
+        &["not among the peers", "--peers"],
+    );
+}
+
+#[test]
+fn another_congestion_control_was_chosen() {
+    let _turn = turn();
+    let Some(net) = network("other controls", "wc") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    {
+        let _ = host::off();
+        let _older = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        let _host = HostOn::by_default();
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "older_or_elsewhere",
+            &["older than", &default_control()],
+        );
+    }
+    let _host = HostOn::new();
+    {
+        let _plain = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "not_default",
+            &["XCP is not the default", &default_control()],
+        );
+    }
+    // XCP works with the peer, but programs do not use it
+    let listener = net.listen(SERVER, &Opening::choosing("xcp"));
+    let opened = listener.local_addr().unwrap().to_string();
+    is_told(
+        &net,
+        "c",
+        &opened,
+        "opened_not_default",
+        &["XCP works", "--default"],
+    );
+    {
+        let _chosen = net.connect("reno", "xcp");
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "program",
+            &["program has chosen", "reno"],
+        );
+    }
+    net.tool("c", "ip route change default via 10.77.1.2 congctl reno");
+    let _routed = net.connect("xcp", "xcp");
+    is_told(
+        &net,
+        "c",
+        SERVER,
+        "route",
+        &["the route to the peer", "reno", "congctl"],
+    );
+}
+
+#[test]
+fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
+    let _turn = turn();
+    let Some(net) = network("no answer", "wa") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    let plan = AccidentPlan {
+        strip: 1,
+        ..Default::default()
+    };
+    for (server, router) in [(SERVER, "10.77.1.2"), (SERVER6, "fd77:1::2")] {
+        let silent = net.listen(server, &Opening::choosing("reno"));
+        let to = silent.local_addr().unwrap().to_string();
+        let seen = format!("{router} still got the option");
+        is_told(&net, "c", &to, "peer", &["does not answer with XCP", &seen]);
+        let _removing = net.within("c", || Accident::start("r", plan).unwrap());
+        let between = format!("between this host and {router}");
+        is_told(&net, "c", &to, "option_removed", &[&between, "254"]);
+    }
+    net.speak(Wire::Header);
+    let silent = net.listen(SERVER, &Opening::choosing("reno"));
+    let to = silent.local_addr().unwrap().to_string();
+    is_told(
+        &net,
+        "c",
+        &to,
+        "peer",
+        &["wire format header", "IP protocol"],
+    );
+}
+
+#[test]
+fn other_users_of_the_option_space() {
+    let _turn = turn();
+    let Some(net) = network("option space", "ws") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::by_default();
+    let sign = |socket: &OwnedFd, peer: &str| sign_md5(socket, peer.parse().unwrap());
+    let probe: OwnedFd = TcpListener::bind("0.0.0.0:0").unwrap().into();
+    match sign(&probe, CLIENT) {
+        Ok(()) => {
+            let _signed = net.connect_prepared(
+                SERVER,
+                &Opening::prepared(&|socket| sign(socket, SERVER).unwrap()),
+                &Opening::prepared(&|socket| sign(socket, CLIENT).unwrap()),
+            );
+            is_told(&net, "c", SERVER, "signed", &["TCP-MD5"]);
+        }
+        Err(e) => skipped("why: signed", &format!("this kernel cannot sign so: {e}")),
+    }
+    match std::path::Path::new("/proc/sys/net/mptcp/enabled").exists() {
+        true => {
+            let _parts = net.connect_prepared(SERVER, &MPTCP, &MPTCP);
+            is_told(&net, "c", SERVER, "mptcp", &["MPTCP"]);
+        }
+        false => skipped("why: MPTCP", "this kernel has no MPTCP"),
+    }
+    {
+        let _other = Neighbour::with_an_option().unwrap();
+        let _host = HostOn::by_default();
+        let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        wait_for_control(&a, &default_control());
+        is_told(&net, "c", SERVER, "no_room", &["no room", "option-2005"]);
+    }
+    if let Err(e) = net.within("s", || set_sysctl("ipv4/tcp_syncookies", "2")) {
+        return skipped("why: SYN cookies", &e.to_string());
+    }
+    let _host = HostOn::by_default();
+    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    transfer(&mut a, &mut b, &pattern(1000));
+    is_told(
+        &net,
+        "s",
+        CLIENT,
+        "syn_cookie",
+        &["SYN cookie", "somaxconn"],
+    );
+}
+
+#[test]
+fn no_memory_for_the_connections_state() {
+    let _turn = turn();
+    let Some(net) = network("memory", "wy") else {
+        return;
+    };
+    let _host = HostOn::by_default();
+    // enough for the reason, but not for the state
+    if let Err(e) = net.within("c", || set_sysctl("core/optmem_max", "400")) {
+        return skipped("why: memory", &format!("net.core.optmem_max: {e}"));
+    }
+    let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    is_told(&net, "c", SERVER, "memory", &["no memory", "optmem_max"]);
+}
+
+#[test]
+fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
+    let _turn = turn();
+    let Some(net) = network("no router", "wr") else {
+        return;
+    };
+    let _host = HostOn::by_default();
+    for server in [SERVER, SERVER6] {
+        let listener = net.listen(server, &Opening::PLAIN);
+        let to = listener.local_addr().unwrap().to_string();
+        is_told(
+            &net,
+            "c",
+            &to,
+            "no_router",
+            &["no XCP router", "xcp router add DEV"],
+        );
+    }
+    {
+        let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        is_told(&net, "c", SERVER, "nothing_sent", &["nothing was sent yet"]);
+    }
+    net.within("c", || {
+        let options = router::Options {
+            capacity_bytes_per_s: LINK_BPS,
+            ..Default::default()
+        };
+        router::add("r", options).unwrap();
+    });
+    let ends = net.within("c", || Neighbour::who_ends_the_chain("r", true).unwrap());
+    let listener = net.listen(SERVER, &Opening::PLAIN);
+    let to = listener.local_addr().unwrap().to_string();
+    is_told(
+        &net,
+        "c",
+        &to,
+        "no_router",
+        &["the one on r here", "xcp_ends", "attach"],
+    );
+    drop(ends);
+    let value = told(&net, "c", &to);
+    assert_eq!(
+        (&value["uses_xcp"], &value["cause"]),
+        (&true.into(), &Value::Null),
+        "{value}"
+    );
+}
+
+#[test]
+fn feedback_that_stops_and_offload_that_is_switched_on_again() {
+    let _turn = turn();
+    let Some(net) = network("feedback that stops", "wf") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::new();
+    {
+        let accident = net.within("r", || {
+            Accident::start("c", AccidentPlan::default()).unwrap()
+        });
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        wait_for_control(&a, "xcp");
+        let plan = AccidentPlan {
+            strip: 4,
+            ..Default::default()
+        };
+        accident.plan(plan).unwrap();
+        wait_until("the fallback", || {
+            transfer(&mut a, &mut b, &pattern(BYTES));
+            crate::common::control(&a) == default_control()
+        });
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "silent",
+            &["feedback stopped coming back"],
+        );
+    }
+    net.speak(Wire::Header);
+    // somebody switches segmentation offload on again
+    net.tool("c", "ip link set dev r gso_max_segs 64");
+    let (mut a, mut b) = net.connect("xcp", "xcp");
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    wait_for_control(&a, &default_control());
+    is_told(&net, "c", SERVER, "stopped", &["GSO packets", "--dev"]);
+}
+
+/// A connection on which data flows, so that it uses XCP.
+fn used(net: &Net, client: &Opening<'_>, server: &Opening<'_>) -> (TcpStream, TcpStream) {
+    let (mut a, mut b) = net.connect_prepared(SERVER, client, server);
+    wait_until("XCP", || {
+        transfer(&mut a, &mut b, &pattern(BYTES / 10));
+        let all = net.within("c", || connections::list().unwrap());
+        all.iter().any(|c| c.state == connections::State::Xcp)
+    });
+    (a, b)
+}
+
+#[test]
+fn xcp_is_used_but_something_holds_it_back() {
+    let _turn = turn();
+    let Some(net) = network("remarks", "wm") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::by_default();
+    let uses = |cause: &str, words: &[&str]| {
+        is_told(&net, "c", SERVER, cause, words);
+        assert_eq!(told(&net, "c", SERVER)["uses_xcp"], true);
+    };
+    {
+        let (mut a, mut b) = used(&net, &Opening::PLAIN, &Opening::PLAIN);
+        let plan = AccidentPlan {
+            drop_every: 5,
+            ..Default::default()
+        };
+        let _losses = net.within("r", || Accident::start("s", plan).unwrap());
+        wait_until("distrust", || {
+            transfer(&mut a, &mut b, &pattern(100_000));
+            let all = net.within("c", || connections::list().unwrap());
+            all.iter().any(|c| c.distrusts_path)
+        });
+        uses("distrusted", &["no XCP router", "CUBIC"]);
+    }
+    // what crowds ACKs, as the tests of conservation do it
+    let _host = HostOn::by_default();
+    net.add_routers_with(router::Options {
+        capacity_bytes_per_s: 3 * LINK_BPS,
+        measure: false,
+        ..Default::default()
+    });
+    let plan = AccidentPlan {
+        drop_every: 40,
+        ..Default::default()
+    };
+    {
+        let _losses = net.within("r", || Accident::start("s", plan).unwrap());
+        let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        wait_until("crowded ACKs", || {
+            transfer(&mut a, &mut b, &pattern(4 * BYTES));
+            let counters = host::counters().unwrap();
+            counters.return_crowded > counters.sacks_trimmed
+        });
+    }
+    net.add_routers(LINK_BPS);
+    let _ends = used(&net, &Opening::PLAIN, &Opening::PLAIN);
+    uses("sack_blocks", &["SACK blocks", "--dev"]);
+}
+
+#[test]
+fn a_buffer_holds_a_connection_back() {
+    let _turn = turn();
+    let Some(net) = network("buffers", "wb") else {
+        return;
+    };
+    net.add_routers(LINK_BPS);
+    let _host = HostOn::by_default();
+    let buffer = |name: i32, bytes: i32| {
+        move |socket: &OwnedFd| set_option(socket, libc::SOL_SOCKET, name, &bytes).unwrap()
+    };
+    {
+        let _ends = used(
+            &net,
+            &Opening::prepared(&buffer(libc::SO_SNDBUF, 8192)),
+            &Opening::PLAIN,
+        );
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "send_buffer",
+            &["send buffer", "tcp_wmem"],
+        );
+    }
+    {
+        let _ends = used(
+            &net,
+            &Opening::PLAIN,
+            &Opening::prepared(&buffer(libc::SO_RCVBUF, 4096)),
+        );
+        is_told(
+            &net,
+            "c",
+            SERVER,
+            "receive_buffer",
+            &["receive buffer", "tcp_rmem"],
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told() {
+    let _turn = turn();
+    let Some(net) = network("errors", "we") else {
+        return;
+    };
+    let _host = HostOn::new();
+    for (host, reason) in [
+        (
+            SERVER.to_owned(),
+            "there is no connection to this host from here",
+        ),
+        (
+            format!("{SERVER}:1"),
+            "no connection can be opened: Connection refused",
+        ),
+        (format!("[{CLIENT6}]:x"), "not a port number"),
+        (
+            "no.such.invalid".to_owned(),
+            "no address is known for this name",
+        ),
+    ] {
+        let ran = Ran::of(&mut xcp_within(&net.space("c"), &format!("why {host}")));
+        assert!(ran.code != Some(0) && ran.err.contains(reason), "{ran:?}");
+        assert!(ran.err.contains("\n  help: "), "{ran:?}");
+    }
+}
