@@ -1,28 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# Run by systemd in a virtual machine once it has booted with xcp.service enabled:
-# a line "ok: ..." or "FAILED: ..." for each thing that boot.rs wants to know.
-PATH=$PATH:/usr/local/bin
+# With xcp.service enabled before the machine has booted.
 CONFIG=/etc/xcp/xcp.toml
-
-result() { # WHAT, as test(1) has it
-	what=$1
-	shift
-	if [ "$@" ]; then echo "ok: $what"; else echo "FAILED: $what: $*"; fi
-}
-
-in_force() {
-	xcp config show --json | tr -d ' \n'
-}
-
-# Waits until this configuration is in force, 10 s at most.
-becomes() { # WHAT, JSON
-	for _ in $(seq 100); do
-		[ "$(in_force)" = "$2" ] && break
-		sleep 0.1
-	done
-	result "$1" "$(in_force)" = "$2"
-}
 
 now_ms() {
 	read -r seconds _ </proc/uptime
@@ -81,5 +60,4 @@ systemctl stop xcp
 result "stopped" "$?" = 0
 result "nothing configured is left" "$(in_force)" = '{}'
 result "nothing pinned is left" -z "$(ls /sys/fs/bpf)"
-echo "done"
-systemctl poweroff -f
+finish
