@@ -41,7 +41,7 @@ pub enum Cause {
     Silent,
     DeviceStopped,
     NoMemory,
-    /// Nothing was sent yet, so that nothing is known of routers.
+    /// Nothing was sent yet: only data finds routers.
     NothingSent,
     Distrusted,
     SendBuffer,
@@ -143,8 +143,7 @@ impl Cause {
                 let from = after.map_or("this host".into(), |a| a.to_string());
                 format!("the path removes the TCP option of XCP, between {from} and {before}")
             }
-            Self::Peer { wire, last } if wire.is_header() => {
-                let _ = last;
+            Self::Peer { wire, .. } if wire.is_header() => {
                 format!(
                     "the peer does not answer in the wire format {wire}: it does not speak it, or \
                      the path drops packets of its IP protocol"
