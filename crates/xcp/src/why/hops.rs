@@ -250,7 +250,7 @@ mod tests {
         bytes.extend(ip);
         let mut tcp = [0; 20];
         (tcp[1], tcp[3]) = (5, 80);
-        tcp[12] = ((20 + options.len()) / 4 << 4) as u8;
+        tcp[12] = (((20 + options.len()) / 4) << 4) as u8;
         bytes.extend(tcp);
         bytes.extend(options);
         bytes
