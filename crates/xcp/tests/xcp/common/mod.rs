@@ -503,6 +503,14 @@ pub fn wait_for_acks(sockets: [&TcpStream; 2]) {
     });
 }
 
+/// Sends again and again until the sender has fallen back to the default.
+pub fn send_until_default(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
+    wait_until("the default congestion control", || {
+        transfer(from, to, &pattern(bytes));
+        control(from) == default_control()
+    });
+}
+
 /// Waits until a socket has this congestion control: what it sent last tells
 /// of the path when the ACK arrives.
 pub fn wait_for_control(socket: &TcpStream, name: &str) {

@@ -3,8 +3,8 @@
 //! the option, a path without XCP routers.
 
 use crate::common::{
-    control, default_control, pattern, set_control, transfer, turn, wait_for_control, wait_until,
-    HostOn, Net, LINK_BPS,
+    control, default_control, pattern, send_until_default, set_control, transfer, turn,
+    wait_for_control, HostOn, Net, LINK_BPS,
 };
 use xcp_datapath::host;
 use xcp_datapath::testing::can_run;
@@ -85,10 +85,7 @@ fn an_option_that_is_stripped_later_leaves_the_default() {
         ..Default::default()
     };
     accident.plan(plan).unwrap();
-    wait_until("the default congestion control", || {
-        transfer(&mut a, &mut b, &pattern(BYTES));
-        control(&a) == default_control()
-    });
+    send_until_default(&mut a, &mut b, BYTES);
     let stripped = accident.account().unwrap().stripped;
     assert!(stripped > 100, "after {stripped} ACKs");
 }

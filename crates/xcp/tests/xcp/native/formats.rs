@@ -234,10 +234,7 @@ fn another_ip_protocol_is_for_hosts_and_routers_alike() {
         net.add_routers_for(LINK_BPS, IP_PROTO);
         let seen = routed(&net);
         let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
-        wait_until("the default congestion control", || {
-            transfer(&mut client, &mut other, &pattern(100_000));
-            common::control(&client) == common::default_control()
-        });
+        common::send_until_default(&mut client, &mut other, 100_000);
         assert_eq!(routed(&net), seen);
     }
 }

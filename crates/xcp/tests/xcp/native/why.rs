@@ -15,8 +15,8 @@ use xcp_datapath::{connections, router, Wire};
 use super::cases::option_space::{sign_md5, MPTCP};
 use crate::command::{xcp_within, Ran, XCP};
 use crate::common::{
-    default_control, pattern, set_option, set_sysctl, transfer, turn, wait_for_control, wait_until,
-    HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
+    default_control, pattern, send_until_default, set_option, set_sysctl, transfer, turn,
+    wait_for_control, wait_until, HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
 };
 
 const BYTES: usize = 2_000_000;
@@ -375,10 +375,7 @@ fn feedback_that_stops_and_offload_that_is_switched_on_again() {
             ..Default::default()
         };
         accident.plan(plan).unwrap();
-        wait_until("the fallback", || {
-            transfer(&mut a, &mut b, &pattern(BYTES));
-            crate::common::control(&a) == default_control()
-        });
+        send_until_default(&mut a, &mut b, BYTES);
         is_told(
             &net,
             "c",
