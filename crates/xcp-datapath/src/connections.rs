@@ -43,8 +43,6 @@ pub struct Connection {
     /// Losses or delays were found that XCP's routers do not explain: the window
     /// follows CUBIC's rules meanwhile (core/xcp_loss.h).
     pub distrusts_path: bool,
-    /// TCP-MD5 or TCP-AO signs its packets.
-    pub is_signed: bool,
     /// It is a part of a connection of MPTCP.
     pub is_mptcp: bool,
     /// What its packets may take in memory until they are acknowledged.
@@ -152,7 +150,6 @@ impl Connection {
             other_hops: None,
             fallback: None,
             distrusts_path: false,
-            is_signed: false,
             is_mptcp: false,
             send_buffer_bytes: 0,
             tcp: TcpInfo::default(),
@@ -165,7 +162,6 @@ impl Connection {
                 sock_diag::INET_DIAG_SKMEMINFO => {
                     connection.send_buffer_bytes = sock_diag::send_buffer_bytes(value);
                 }
-                sock_diag::INET_DIAG_MD5SIG => connection.is_signed = true,
                 sock_diag::INET_DIAG_ULP_INFO => {
                     let mut parts = attributes(value);
                     connection.is_mptcp =

@@ -12,7 +12,7 @@ use libbpf_rs::MapHandle;
 
 use crate::intf::{RouterConfig, RouterLink};
 use crate::link::Direction;
-use crate::router::{self, TICKS_PER_SEC};
+use crate::router::{self, Sharing, TICKS_PER_SEC};
 use crate::rtnl::RootQueue;
 use crate::{bpffs, object, pinned, qdisc, rtnl, Result};
 
@@ -218,8 +218,8 @@ fn measured_Bps(config: &RouterConfig, link: &RouterLink) -> u64 {
 
 /// None too before the first control interval has ended.
 fn known_share(config: &RouterConfig, link: &RouterLink) -> Option<f64> {
-    let share = link.state.sharing.share;
-    (config.queue > 0 && share > 0).then(|| f64::from(share) / 65536.0)
+    let part = Sharing::of(link).xcp_part;
+    (config.queue > 0 && part > 0.0).then_some(part)
 }
 
 fn flows(link: &RouterLink) -> f64 {

@@ -349,7 +349,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    fn of(link: &RouterLink) -> Self {
+    pub(crate) fn of(link: &RouterLink) -> Self {
         Self {
             xcp_part: f64::from(link.state.sharing.share) / 65536.0,
             other_flows: f64::from(link.other.other_flows) / FLOW,

@@ -266,6 +266,19 @@ pub struct RootQueue {
     pub dropped_packets: u32,
 }
 
+impl RootQueue {
+    fn of(qdisc: &TcMessage) -> Self {
+        let counters = qdisc.attributes.iter().find_map(|a| match a {
+            TcAttribute::Stats(stats) => Some(Self {
+                backlog_B: stats.backlog,
+                dropped_packets: stats.drops,
+            }),
+            _ => None,
+        });
+        counters.unwrap_or_default()
+    }
+}
+
 /// The root queue disciplines of all devices, by device number.
 pub fn root_queues() -> Result<BTreeMap<u32, RootQueue>> {
     let all = request(
@@ -274,14 +287,7 @@ pub fn root_queues() -> Result<BTreeMap<u32, RootQueue>> {
     )?;
     let root = |message| match message {
         RouteNetlinkMessage::NewQueueDiscipline(q) if q.header.parent == TcHandle::ROOT => {
-            let queue = q.attributes.iter().find_map(|a| match a {
-                TcAttribute::Stats(stats) => Some(RootQueue {
-                    backlog_B: stats.backlog,
-                    dropped_packets: stats.drops,
-                }),
-                _ => None,
-            });
-            Some((q.header.index as u32, queue.unwrap_or_default()))
+            Some((q.header.index as u32, RootQueue::of(&q)))
         }
         _ => None,
     };
@@ -296,11 +302,7 @@ pub fn root_qdisc(index: u32) -> Option<Qdisc> {
         RouteNetlinkMessage::NewQueueDiscipline(qdisc) => {
             let major = qdisc.header.handle.major;
             let chosen = major != 0;
-            let stats = qdisc.attributes.iter().find_map(|a| match a {
-                TcAttribute::Stats(stats) => Some(stats.drops),
-                _ => None,
-            });
-            let drops = stats.unwrap_or(0);
+            let drops = RootQueue::of(&qdisc).dropped_packets;
             qdisc.attributes.into_iter().find_map(|a| match a {
                 TcAttribute::Kind(kind) => Some(Qdisc {
                     kind,

@@ -22,7 +22,6 @@ const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
 pub const INET_DIAG_INFO: u16 = 2;
 pub const INET_DIAG_CONG: u16 = 4;
 pub const INET_DIAG_SKMEMINFO: u16 = 7;
-pub const INET_DIAG_MD5SIG: u16 = 18;
 pub const INET_DIAG_ULP_INFO: u16 = 19;
 pub const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
 /// In `INET_DIAG_ULP_INFO`.

@@ -182,7 +182,10 @@ impl Live {
             return Pressed::Interrupt;
         }
         if self.typing {
-            self.edit_filter(key.code);
+            self.typing = match self.focus {
+                Focus::Links => type_in(&mut self.links, key.code),
+                Focus::Connections => type_in(&mut self.connections, key.code),
+            };
             return Pressed::Stay;
         }
         match key.code {
@@ -210,27 +213,18 @@ impl Live {
             Focus::Connections => &self.connections.filter,
         }
     }
+}
 
-    fn edit_filter(&mut self, code: KeyCode) {
-        let filter = match self.focus {
-            Focus::Links => &mut self.links.filter,
-            Focus::Connections => &mut self.connections.filter,
-        };
-        match code {
-            KeyCode::Char(c) => filter.push(c),
-            KeyCode::Backspace => drop(filter.pop()),
-            KeyCode::Esc => {
-                filter.clear();
-                self.typing = false;
-            }
-            KeyCode::Enter => self.typing = false,
-            _ => {}
-        }
-        match self.focus {
-            Focus::Links => self.links.arrange(),
-            Focus::Connections => self.connections.arrange(),
-        }
+/// A key while the filter is typed; false: that was the last one.
+fn type_in<T>(table: &mut Table<T>, code: KeyCode) -> bool {
+    match code {
+        KeyCode::Char(c) => table.filter.push(c),
+        KeyCode::Backspace => drop(table.filter.pop()),
+        KeyCode::Esc => table.filter.clear(),
+        _ => {}
     }
+    table.arrange();
+    !matches!(code, KeyCode::Esc | KeyCode::Enter)
 }
 
 /// Keys that mean the same in all tables.

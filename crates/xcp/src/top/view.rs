@@ -19,29 +19,22 @@ const KEYS: &str = "q quit  Tab other table  s sort  r reverse  / filter  arrows
 pub fn draw(live: &Live, colour: bool, area: Rect, buffer: &mut Buffer) {
     let [top, links, connections, bottom] = rows(live, area);
     line(buffer, top, &summary(live), bold());
-    let painter = Painter {
-        colour,
-        width: area.width,
+    let style = |wanted: Option<Color>| {
+        let wanted = wanted.filter(|_| colour);
+        wanted.map_or(Style::new(), |wanted| Style::new().fg(wanted))
     };
-    painter.table(
-        buffer,
-        links,
-        &live.links,
-        live.focus == Focus::Links,
-        link_style,
-    );
+    let is_focused = live.focus == Focus::Links;
+    table(buffer, links, &live.links, is_focused, |row| {
+        style(link_colour(row))
+    });
     if live.links.rows.is_empty() {
         let text = "No XCP router here. Add one: xcp router add DEV --capacity 10mbit";
         line(buffer, below_title(links), text, Style::new());
     }
     let is_focused = live.focus == Focus::Connections;
-    painter.table(
-        buffer,
-        connections,
-        &live.connections,
-        is_focused,
-        connection_style,
-    );
+    table(buffer, connections, &live.connections, is_focused, |row| {
+        style(connection_colour(row))
+    });
     if !live.is_host_on {
         let text = "XCP is off for this host's sockets. Switch it on: xcp host on";
         line(buffer, below_title(connections), text, Style::new());
@@ -119,11 +112,11 @@ fn last_line(live: &Live) -> String {
     }
 }
 
-fn link_style(row: &LinkRow) -> Option<Color> {
+fn link_colour(row: &LinkRow) -> Option<Color> {
     (row.drops_lately).then_some(Color::Red)
 }
 
-fn connection_style(row: &ConnectionRow) -> Option<Color> {
+fn connection_colour(row: &ConnectionRow) -> Option<Color> {
     match row.connection.state {
         State::Xcp => Some(Color::Green),
         State::Probing => Some(Color::Yellow),
@@ -132,75 +125,66 @@ fn connection_style(row: &ConnectionRow) -> Option<Color> {
     }
 }
 
-struct Painter {
-    colour: bool,
-    width: u16,
-}
-
-impl Painter {
-    fn table<T>(
-        &self,
-        buffer: &mut Buffer,
-        area: Rect,
-        table: &Table<T>,
-        is_focused: bool,
-        style: fn(&T) -> Option<Color>,
-    ) {
-        let title = match table.filter.as_str() {
-            "" => format!("{} ({})", table.title, table.count()),
-            filter => format!(
-                "{} ({} of {} with '{filter}')",
-                table.title,
-                table.count(),
-                table.rows.len()
-            ),
+/// A title, a head and the rows that there is room for.
+fn table<T>(
+    buffer: &mut Buffer,
+    area: Rect,
+    table: &Table<T>,
+    is_focused: bool,
+    style: impl Fn(&T) -> Style,
+) {
+    let title = match table.filter.as_str() {
+        "" => format!("{} ({})", table.title, table.count()),
+        filter => format!(
+            "{} ({} of {} with '{filter}')",
+            table.title,
+            table.count(),
+            table.rows.len()
+        ),
+    };
+    let title_style = match is_focused {
+        true => bold().add_modifier(Modifier::REVERSED),
+        false => bold(),
+    };
+    line(
+        buffer,
+        area,
+        &format!("{title:<width$}", width = usize::from(area.width)),
+        title_style,
+    );
+    let columns = table.layout(area.width);
+    let sorted_by = table.columns[table.sorted_by].head;
+    let head = columns.iter().map(|(column, width)| {
+        let arrow = match (column.head == sorted_by, table.reversed) {
+            (false, _) => "",
+            (true, false) => "▼",
+            (true, true) => "▲",
         };
-        let title_style = match is_focused {
-            true => bold().add_modifier(Modifier::REVERSED),
-            false => bold(),
-        };
+        cell(&format!("{}{arrow}", column.head), *width, column.number)
+    });
+    let second = Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(1),
+        ..area
+    };
+    line(buffer, second, &head.collect::<Vec<_>>().join(" "), bold());
+    let body = below_title(area);
+    let page = table.page(body.height.into());
+    for (y, row) in (body.y..body.bottom()).zip(page) {
+        let cells = columns.iter().map(|(column, width)| {
+            cell(&(column.text)(row, (*width).into()), *width, column.number)
+        });
+        let text = cells.collect::<Vec<_>>().join(" ");
         line(
             buffer,
-            area,
-            &format!("{title:<width$}", width = usize::from(self.width)),
-            title_style,
+            Rect {
+                y,
+                height: 1,
+                ..body
+            },
+            &text,
+            style(row),
         );
-        let columns = table.layout(self.width);
-        let sorted_by = table.columns[table.sorted_by].head;
-        let head = columns.iter().map(|(column, width)| {
-            let arrow = match (column.head == sorted_by, table.reversed) {
-                (false, _) => "",
-                (true, false) => "▼",
-                (true, true) => "▲",
-            };
-            cell(&format!("{}{arrow}", column.head), *width, column.number)
-        });
-        let second = Rect {
-            y: area.y + 1,
-            height: area.height.saturating_sub(1),
-            ..area
-        };
-        line(buffer, second, &head.collect::<Vec<_>>().join(" "), bold());
-        let body = below_title(area);
-        let page = table.page(body.height.into());
-        for (y, row) in (body.y..body.bottom()).zip(page) {
-            let cells = columns.iter().map(|(column, width)| {
-                cell(&(column.text)(row, (*width).into()), *width, column.number)
-            });
-            let text = cells.collect::<Vec<_>>().join(" ");
-            let colour = style(row).filter(|_| self.colour);
-            let style = colour.map_or(Style::new(), |colour| Style::new().fg(colour));
-            line(
-                buffer,
-                Rect {
-                    y,
-                    height: 1,
-                    ..body
-                },
-                &text,
-                style,
-            );
-        }
     }
 }
 

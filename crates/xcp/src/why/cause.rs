@@ -36,8 +36,8 @@ pub enum Cause {
     Signed,
     Mptcp,
     NoRoom,
-    /// No router on the path; what keeps packets from routers on this host.
-    NoRouter(Vec<(String, Warning)>),
+    /// No router on the path; what keeps packets from the one on this device.
+    NoRouter(Option<(String, Warning)>),
     Silent,
     DeviceStopped,
     NoMemory,
@@ -51,19 +51,14 @@ pub enum Cause {
 
 impl Cause {
     /// What a connection fell back for.
-    pub fn of_fallback(
-        reason: Fallback,
-        wire: Wire,
-        is_mptcp: bool,
-        bypassed: Vec<(String, Warning)>,
-    ) -> Self {
+    pub fn of_fallback(reason: Fallback, wire: Wire, is_mptcp: bool) -> Self {
         match reason {
             Fallback::Peer => Self::Peer { wire, last: None },
             Fallback::SynCookie => Self::SynCookie,
             Fallback::Signed => Self::Signed,
             Fallback::NoRoom if is_mptcp => Self::Mptcp,
             Fallback::NoRoom => Self::NoRoom,
-            Fallback::NoRouter => Self::NoRouter(bypassed),
+            Fallback::NoRouter => Self::NoRouter(None),
             Fallback::Silent => Self::Silent,
             Fallback::Stopped => Self::DeviceStopped,
             Fallback::Memory => Self::NoMemory,
@@ -166,7 +161,7 @@ impl Cause {
                 "other TCP options (AccECN, or those of another program) leave no room for XCP's"
                     .into()
             }
-            Self::NoRouter(bypassed) => match bypassed.first() {
+            Self::NoRouter(hidden) => match hidden {
                 Some((device, warning)) => format!(
                     "the path has no XCP router: the one on {device} here does not get the \
                      packets, since {}",
@@ -254,7 +249,7 @@ impl Cause {
                  (net.ipv4.tcp_ecn)"
                     .into()
             }
-            Self::NoRouter(bypassed) => bypassed.first().map_or_else(
+            Self::NoRouter(hidden) => hidden.as_ref().map_or_else(
                 || "add one at the narrowest link: xcp router add DEV --capacity RATE".into(),
                 |(_, warning)| warning.remedy.clone(),
             ),

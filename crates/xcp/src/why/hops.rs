@@ -44,12 +44,11 @@ pub struct Hop {
 /// # Errors
 /// No socket for ICMP, or none with the congestion control `xcp`.
 pub fn find(peer: SocketAddr, wire: Wire) -> io::Result<Vec<Hop>> {
-    let (family, kind) = match peer {
-        SocketAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
-        SocketAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
+    let kind = match peer {
+        SocketAddr::V4(_) => SockProtocol::Icmp,
+        SocketAddr::V6(_) => SockProtocol::IcmpV6,
     };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let icmp = socket(family, SockType::Raw, flags, kind)?;
+    let icmp = new_socket(peer, SockType::Raw, Some(kind))?;
     let (mut hops, mut silent) = (Vec::new(), 0);
     for limit in 1..=HOPS_MOST {
         let tcp = opened(peer, Some(limit))?;
@@ -74,12 +73,7 @@ pub fn find(peer: SocketAddr, wire: Wire) -> io::Result<Vec<Hop>> {
 /// # Errors
 /// `xcp` cannot be chosen, or there is no route.
 pub fn opened(peer: SocketAddr, limit: Option<u8>) -> io::Result<OwnedFd> {
-    let family = match peer {
-        SocketAddr::V4(_) => AddressFamily::Inet,
-        SocketAddr::V6(_) => AddressFamily::Inet6,
-    };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let tcp = socket(family, SockType::Stream, flags, None)?;
+    let tcp = new_socket(peer, SockType::Stream, None)?;
     setsockopt(&tcp, TcpCongestion, &"xcp".into())?;
     if let Some(limit) = limit {
         match peer {
@@ -91,6 +85,20 @@ pub fn opened(peer: SocketAddr, limit: Option<u8>) -> io::Result<OwnedFd> {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(tcp),
         Err(e) => Err(e.into()),
     }
+}
+
+/// A socket of a peer's address family, which does not block.
+fn new_socket(
+    peer: SocketAddr,
+    kind: SockType,
+    protocol: Option<SockProtocol>,
+) -> io::Result<OwnedFd> {
+    let family = match peer {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socket(family, kind, flags, protocol)?)
 }
 
 /// Waits until a socket is connected.
@@ -110,11 +118,13 @@ pub fn connected(tcp: &OwnedFd, most: Duration) -> io::Result<()> {
 }
 
 /// The local address of a socket.
-///
-/// # Errors
-/// The kernel does not tell it.
-pub fn local(tcp: &OwnedFd) -> io::Result<SocketAddr> {
+fn local(tcp: &OwnedFd) -> io::Result<SocketAddr> {
     let address: SockaddrStorage = getsockname(tcp.as_raw_fd())?;
+    internet(&address).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// An address of the internet protocols.
+fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = address
         .as_sockaddr_in()
         .map(|a| SocketAddr::V4((*a).into()));
@@ -124,7 +134,6 @@ pub fn local(tcp: &OwnedFd) -> io::Result<SocketAddr> {
             .map(|a| SocketAddr::V6((*a).into()))
     };
     v4.or_else(v6)
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 enum Answer {
@@ -153,10 +162,7 @@ fn answer(icmp: &OwnedFd, tcp: &OwnedFd, peer: SocketAddr, wire: Wire) -> io::Re
         let (has_icmp, is_answered) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if has_icmp {
             let (length, from) = recvfrom::<SockaddrStorage>(icmp.as_raw_fd(), &mut buffer)?;
-            let from = from.and_then(|from| {
-                let v4 = from.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-                v4.or_else(|| from.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
-            });
+            let from = from.and_then(|from| internet(&from)).map(|from| from.ip());
             let has_option = quoted(&buffer[..length], peer, port, wire);
             if let (Some(address), Some(has_option)) = (from, has_option) {
                 return Ok(Answer::Router(Hop {

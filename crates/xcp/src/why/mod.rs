@@ -16,7 +16,7 @@ use xcp_cli::failure::{tell, Failure};
 use xcp_cli::out::Out;
 use xcp_datapath::connections::{self, Connection, State};
 use xcp_datapath::host::{self, Reach};
-use xcp_datapath::{features, require_access, route_to, router, Fallback, Route, Warning, Wire};
+use xcp_datapath::{features, require_access, route_to, router, Fallback, Route, Wire};
 
 use cause::Cause;
 
@@ -137,7 +137,7 @@ fn find(target: &Target) -> Result<Finding, Failure> {
         wire: host::wire_for(peer.ip())?,
         status: host,
     };
-    let cause = host.cause(&connection, is_opened)?;
+    let cause = host.cause(&connection, is_opened);
     Ok(Finding {
         peer: peer.to_string(),
         cause,
@@ -232,29 +232,22 @@ struct Here {
 }
 
 impl Here {
-    fn cause(&self, connection: &Connection, is_opened: bool) -> Result<Option<Cause>, Failure> {
+    fn cause(&self, connection: &Connection, is_opened: bool) -> Option<Cause> {
         let Some(wire) = self.wire else {
-            return Ok(Some(Cause::NotAPeer));
+            return Some(Cause::NotAPeer);
         };
-        Ok(match (connection.state, connection.fallback) {
+        match (connection.state, connection.fallback) {
             (State::NotXcp, _) => Some(self.not_chosen(&connection.control)),
             (_, Some(Fallback::Peer)) => Some(where_removed(connection.peer, wire)),
-            (_, Some(reason)) => {
-                let bypassed = self.bypassed()?;
-                Some(Cause::of_fallback(
-                    reason,
-                    wire,
-                    connection.is_mptcp,
-                    bypassed,
-                ))
-            }
+            (_, Some(Fallback::NoRouter)) => Some(self.no_router()),
+            (_, Some(reason)) => Some(Cause::of_fallback(reason, wire, connection.is_mptcp)),
             (State::Xcp, None) if is_opened && !self.status.default => {
                 Some(Cause::OpenedNotDefault(system_default()))
             }
             (State::Xcp, None) => self.remark(connection),
-            (_, None) if connection.xcp_hops.is_some() => Some(Cause::NoRouter(self.bypassed()?)),
+            (_, None) if connection.xcp_hops.is_some() => Some(self.no_router()),
             (_, None) => Some(Cause::NothingSent),
-        })
+        }
     }
 
     /// Who has chosen another congestion control.
@@ -268,15 +261,15 @@ impl Here {
         }
     }
 
-    /// What keeps packets from the router of the device that they leave by.
-    fn bypassed(&self) -> Result<Vec<(String, Warning)>, Failure> {
-        let Some(device) = &self.route.device else {
-            return Ok(Vec::new());
-        };
-        let here = router::list()?.into_iter().find(|r| r.device == *device);
-        let warnings = here.map_or(Vec::new(), |router| router.warnings);
-        let hiding = warnings.into_iter().filter(|w| w.hides_packets);
-        Ok(hiding.map(|w| (device.clone(), w)).collect())
+    /// No router is on the path; one on the device that packets leave by does not get
+    /// them.
+    fn no_router(&self) -> Cause {
+        let hiding = self.route.device.as_ref().and_then(|device| {
+            let warnings = router::show(device).ok()?.warnings;
+            let hiding = warnings.into_iter().find(|w| w.hides_packets)?;
+            Some((device.clone(), hiding))
+        });
+        Cause::NoRouter(hiding)
     }
 
     /// What holds a connection back that uses XCP.
