@@ -10,17 +10,14 @@ use serde::Serialize;
 
 use crate::bpffs::{self, Access};
 use crate::fallback::Fallback;
-use crate::intf::{Record, SocketRecord};
+use crate::intf::{Record, SocketRecord, CROWDED_SEGMENTS_MAX, HOPS_UNKNOWN};
 use crate::sock_diag::{self, attributes, number};
 use crate::{host, object, Result, Wire};
 
 pub use crate::sock_diag::TcpInfo;
 
-const HOPS_UNKNOWN: u8 = 255;
 /// `XCP_LOSS_TRUSTED` of core/xcp_loss.h.
 const TRUSTED: u8 = 0;
-/// `CROWDED_SEGMENTS_MAX` of bpf/host.h.
-const CROWDED_SEGMENTS_MAX: u8 = 3;
 
 /// A TCP connection of this network namespace.
 #[derive(Clone, Debug, Serialize)]

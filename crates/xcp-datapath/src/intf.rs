@@ -5,6 +5,18 @@
 
 use std::mem::size_of;
 
+/// `XCP_HOPS_UNKNOWN` of bpf/intf.h.
+pub const HOPS_UNKNOWN: u8 = 255;
+/// `XCP_WIRE_SILENT` of bpf/intf.h.
+pub const WIRE_SILENT: u8 = 255;
+/// `CROWDED_SEGMENTS_MAX` of bpf/host.h.
+pub const CROWDED_SEGMENTS_MAX: u8 = 3;
+/// Binary places of a number of flows, `XCP_FLOW_BITS` of core/xcp_flows.h.
+pub const FLOW_BITS: u8 = 8;
+/// Binary places of packets in the format option-2005, `XCP_2005_SHIFT` of
+/// core/xcp_option_2005.h.
+pub const PACKET_2005_BITS: u8 = 12;
+
 /// A plain record, whose bytes are its value.
 ///
 /// # Safety

@@ -9,11 +9,9 @@ use std::str::FromStr;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Serialize, Serializer};
 
-use crate::intf::{PeerKey, Record};
+use crate::intf::{PeerKey, Record, WIRE_SILENT};
 use crate::{object, Result, Wire};
 
-/// XCP_WIRE_SILENT of bpf/intf.h.
-const SILENT: u8 = 255;
 const NETNS_BITS: u32 = 64;
 const ADDRESS_BITS: u32 = 128;
 /// IPv4 addresses stand behind ::ffff:0:0/96.
@@ -154,7 +152,7 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
             let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
             let value = *value.first()?;
             let wire = match value {
-                SILENT => None,
+                WIRE_SILENT => None,
                 _ => Some(Wire::ALL.into_iter().find(|w| *w as u8 == value)?),
             };
             Some(Spoken {
@@ -174,7 +172,7 @@ pub fn set(map: &MapHandle, netns: u64, wanted: &[Spoken]) -> Result<bool> {
     let mut changed = false;
     for spoken in wanted {
         let key = key(netns, spoken.peers);
-        let value = [spoken.wire.map_or(SILENT, |wire| wire as u8)];
+        let value = [spoken.wire.map_or(WIRE_SILENT, |wire| wire as u8)];
         let present = map.lookup(key.bytes(), MapFlags::ANY).ok().flatten();
         let exact = before.iter().any(|k| k.bytes() == key.bytes());
         if !exact || present.as_deref() != Some(&value[..]) {

@@ -15,7 +15,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBui
 use libbpf_sys::bpf_map_create_opts;
 use serde::{Deserialize, Serialize};
 
-use crate::intf::{Record, RouterRecord};
+use crate::intf::{Record, RouterRecord, FLOW_BITS};
 use crate::rtnl::{self, Device};
 use crate::{object, Error, Result};
 
@@ -74,7 +74,7 @@ impl Interval {
 }
 
 /// One flow, as records count them.
-pub(crate) const FLOW: f64 = 256.0;
+pub(crate) const FLOW: f64 = (1u32 << FLOW_BITS) as f64;
 
 /// A column of the table: the field's name, and its value.
 type Column = (&'static str, fn(&Interval) -> String);

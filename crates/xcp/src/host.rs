@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use xcp_datapath::connections::{self, Connection};
 use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005, TurnedOn};
+use xcp_datapath::intf::PACKET_2005_BITS;
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Cure, Fallback, Fallbacks, Spoken};
 
@@ -235,7 +236,12 @@ fn describe_connections(all: &[Connection]) -> String {
 
 /// The sums of `option-2005`, in packets.
 fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
-    let packets = |n: i64| format!("{:+.3} packets", n as f64 / 4096.0);
+    let packets = |n: i64| {
+        format!(
+            "{:+.3} packets",
+            n as f64 / f64::from(1u32 << PACKET_2005_BITS)
+        )
+    };
     [
         ("feedback received", packets(sums.received)),
         ("feedback returned", packets(sums.returned)),
