@@ -16,8 +16,6 @@
  */
 #include "kernel.h"
 #include "intf.h"
-/* not in intf.h: the other programs are the same bytes while this changes */
-#include "../core/xcp_cloud.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -29,7 +27,6 @@ const volatile struct {
 	__u32 upstream; /* last_xcp_router of its packets */
 } options = {14, 1, 1, 0};
 
-#define XCP_BOUNDED
 #include "interval.h"
 #include "segments.h"
 #include "find.h"
@@ -50,17 +47,13 @@ static __u64 see(const struct net_device *dev, __u64 now)
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
 	link.state.over_Bps =
 		xcp_cloud_over(&cloud, link.state.flows.mean, d_ns);
+	link.state.step_Bps = xcp_cloud_step(&cloud, d_ns);
 	backlog_B = xcp_cloud_backlog(&cloud, capacity->link_Bps);
 	xcp_link_look(&link.seen, now, link.seen.sent_B, backlog_B);
 	link.fell = !!xcp_link_fell(&link.seen, &capacity->seen,
 				    capacity->link_Bps, d_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return backlog_B;
-}
-
-static void bound(void)
-{
-	xcp_cloud_bound(&cloud, &link.state);
 }
 
 /* Who sent it, as in last_xcp_router. */

@@ -131,22 +131,6 @@ static __always_inline struct xcp_queue *queue_record(void)
 	return queue && queue->present ? queue : NULL;
 }
 
-#ifdef XCP_BOUNDED
-/* Bounds what is handed out: more is known than what the link did. */
-static void bound(void);
-#endif
-
-#ifdef XCP_BOUNDED
-/* There are no hints for clouds. */
-static __always_inline bool hint_changed(__u64 now)
-{
-	return false;
-}
-
-static __always_inline void apply_hint(__u64 now)
-{
-}
-#else
 static __always_inline __u64 hint_Bps(__u64 now)
 {
 	return now < config.hint_until_ns ? config.hint_Bps : 0;
@@ -172,7 +156,6 @@ __noinline int apply_hint(__u64 now)
 	link.configured_Bps = configured;
 	return 0;
 }
-#endif
 
 __noinline int capacity(__u64 now)
 {
@@ -186,9 +169,6 @@ __noinline int capacity(__u64 now)
 	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
 			    config.measure ? &link.seen : NULL,
 			    queue ? &link.other : NULL);
-#ifdef XCP_BOUNDED
-	bound();
-#endif
 	link.sample_B = (config.measure ? link.state.capacity.link_Bps
 					: config.params.capacity_Bps) /
 			XCP_SAMPLES;

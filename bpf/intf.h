@@ -6,6 +6,7 @@
 #ifndef XCP_BPF_INTF_H
 #define XCP_BPF_INTF_H
 
+#include "../core/xcp_cloud.h"
 #include "../core/xcp_frame.h"
 #include "../core/xcp_loss.h"
 #include "../core/xcp_receiver.h"

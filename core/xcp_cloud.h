@@ -175,28 +175,12 @@ XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
 }
 
 /*
- * L, and so C, while the cloud seems free: trains tell how much more than what
- * came. Others may be raising theirs too. Called before the interval ends, so
- * that no more is handed out: what a router behind does not let pass would be
- * counted as granted, and taken back.
+ * The most that L may exceed what came, while the cloud seems free: trains tell
+ * how much more it carries. Others may be raising theirs too.
  */
-XCP_INLINE void xcp_cloud_bound(const struct xcp_cloud *c,
-				struct xcp_router_state *s)
+XCP_INLINE uint64_t xcp_cloud_step(const struct xcp_cloud *c, uint64_t d_ns)
 {
-	struct xcp_capacity *capacity = &s->capacity;
-	uint64_t step_Bps = xcp_max(
-		c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, s->interval_ns));
-
-	if (capacity->state == XCP_LINK_KNOWN ||
-	    capacity->link_Bps <= capacity->left_Bps + step_Bps)
-		return;
-	/* such steps as the first one, as long as they are carried */
-	capacity->state = XCP_LINK_TRIED;
-	capacity->tried_Bps = capacity->left_Bps;
-	capacity->step_Bps = step_Bps;
-	capacity->link_Bps = capacity->left_Bps + step_Bps;
-	s->capacity_Bps =
-		xcp_min(s->capacity_Bps, capacity->link_Bps + s->over_Bps);
+	return xcp_max(c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
 }
 
 /* Is it known well enough to speak for its routers? */

@@ -180,6 +180,7 @@ struct xcp_router_state {
 	struct xcp_flows flows;
 	uint64_t capacity_Bps; /* C, as it is handed out */
 	uint64_t over_Bps; /* e of a cloud; 0: that of a link */
+	uint64_t step_Bps; /* of a cloud: L is at most this above what left */
 	uint32_t by_departures; /* F of what left, if all of it is XCP's */
 	uint32_t unused;
 	/* the last interval's */
@@ -433,6 +434,22 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 }
 
 /*
+ * Limits how far the search for L goes beyond what left. This precedes the law:
+ * what a router behind does not let pass would be counted as granted, and taken
+ * back.
+ */
+XCP_INLINE void xcp_router_limit_step(struct xcp_capacity *c, uint64_t step_Bps)
+{
+	if (c->state == XCP_LINK_KNOWN || c->link_Bps <= c->left_Bps + step_Bps)
+		return;
+	/* such steps as the first one, as long as they are carried */
+	c->state = XCP_LINK_TRIED;
+	c->tried_Bps = c->left_Bps;
+	c->step_Bps = step_Bps;
+	c->link_Bps = c->left_Bps + step_Bps;
+}
+
+/*
  * What to hand out in the next control interval: called before the present one
  * ends, at `now_ns`; `sums` are the totals of all CPUs. `seen` is what the link
  * did, if its capacity is to be measured, `other` what other traffic did, if
@@ -454,6 +471,8 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
 				     params->most_Bps, s->interval_ns);
+		if (s->step_Bps)
+			xcp_router_limit_step(&s->capacity, s->step_Bps);
 		over_Bps = s->over_Bps ? s->over_Bps
 				       : xcp_capacity_over(&s->capacity,
 							   s->interval_ns);

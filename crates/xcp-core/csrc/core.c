@@ -255,9 +255,9 @@ EXPORT(int32_t, crowd_delta, const struct xcp_cloud *c, int32_t delta,
 	return xcp_crowd_delta(c, &h, size_B);
 }
 
-EXPORT(void, cloud_bound, const struct xcp_cloud *c, struct xcp_router_state *s)
+EXPORT(uint64_t, cloud_step, const struct xcp_cloud *c, uint64_t d_ns)
 {
-	xcp_cloud_bound(c, s);
+	return xcp_cloud_step(c, d_ns);
 }
 
 EXPORT(uint64_t, cloud_over, const struct xcp_cloud *c, uint32_t flows,

@@ -55,6 +55,13 @@ impl Cloud {
         unsafe { ffi::xcp_core_cloud_over(self, flows, d_ns) }
     }
 
+    /// The most that the search for its capacity exceeds what came through it, B/s.
+    #[must_use]
+    pub(crate) fn step_Bps(&self, d_ns: u64) -> u64 {
+        // SAFETY: a record of the right layout, borrowed for the call.
+        unsafe { ffi::xcp_core_cloud_step(self, d_ns) }
+    }
+
     /// What a packet of this RTT and X, ticks, and size leaves with of a delta, B/s,
     /// while the virtual router stands aside.
     #[must_use]

@@ -97,7 +97,7 @@ extern "C" {
 
     pub(crate) fn xcp_core_cloud_known(c: *const Cloud, now_ns: u64, d_ns: u64) -> bool;
     pub(crate) fn xcp_core_cloud_least(c: *const Cloud, link_Bps: u64, d_ns: u64) -> u64;
-    pub(crate) fn xcp_core_cloud_bound(c: *const Cloud, s: *mut State);
+    pub(crate) fn xcp_core_cloud_step(c: *const Cloud, d_ns: u64) -> u64;
     pub(crate) fn xcp_core_cloud_over(c: *const Cloud, flows: u32, d_ns: u64) -> u64;
     pub(crate) fn xcp_core_crowd_look(c: *mut Crowd, wait_ns: u64, now_ns: u64, d_ns: u64);
     pub(crate) fn xcp_core_crowd_delta(

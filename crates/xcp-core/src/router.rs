@@ -143,6 +143,7 @@ pub(crate) struct State {
     pub flows: Flows,
     pub capacity_Bps: u64,
     pub over_Bps: u64,
+    pub step_Bps: u64,
     pub by_departures: u32,
     pub unused: u32,
     pub y_Bps: u64,
@@ -362,7 +363,7 @@ impl Router {
     /// Ends the control interval. False if it had no XCP packet: then d and
     /// what is left of the pools stay.
     pub fn interval_end(&mut self, now_ns: u64) -> bool {
-        self.end(now_ns, None, None, None)
+        self.end(now_ns, None, None)
     }
 
     /// Whether the link carries far less or far more than it did: then the interval ends.
@@ -381,26 +382,21 @@ impl Router {
 
     /// The same on a link whose capacity is measured.
     pub fn interval_end_seen(&mut self, now_ns: u64, seen: &Seen) -> bool {
-        self.end(now_ns, Some(seen), None, None)
+        self.end(now_ns, Some(seen), None)
     }
 
     /// The same on a link that other traffic shares, in a queue of its own.
     pub fn interval_end_shared(&mut self, now_ns: u64, seen: &Seen, other: &Other) -> bool {
-        self.end(now_ns, Some(seen), Some(other), None)
+        self.end(now_ns, Some(seen), Some(other))
     }
 
     /// The same of a virtual router, by what is known of its cloud.
     pub fn interval_end_cloud(&mut self, now_ns: u64, seen: &Seen, cloud: &Cloud) -> bool {
-        self.end(now_ns, Some(seen), None, Some(cloud))
+        self.state.step_Bps = cloud.step_Bps(self.state.interval_ns);
+        self.end(now_ns, Some(seen), None)
     }
 
-    fn end(
-        &mut self,
-        now_ns: u64,
-        seen: Option<&Seen>,
-        other: Option<&Other>,
-        cloud: Option<&Cloud>,
-    ) -> bool {
+    fn end(&mut self, now_ns: u64, seen: Option<&Seen>, other: Option<&Other>) -> bool {
         // SAFETY: records of the right layout, borrowed for the calls; what is
         // not there is a null pointer.
         let renewed = unsafe {
@@ -412,9 +408,6 @@ impl Router {
                 seen.map_or(std::ptr::null(), std::ptr::from_ref),
                 other.map_or(std::ptr::null(), std::ptr::from_ref),
             );
-            if let Some(cloud) = cloud {
-                ffi::xcp_core_cloud_bound(cloud, &mut self.state);
-            }
             ffi::xcp_core_router_interval_end(
                 &mut self.state,
                 &self.params,

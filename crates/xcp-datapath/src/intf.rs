@@ -213,6 +213,7 @@ record! {
         flows: Flows,
         capacity_Bps: u64,
         over_Bps: u64,
+        step_Bps: u64,
         by_departures: u32,
         unused: u32,
         y_Bps: u64,

@@ -9,7 +9,6 @@ mod bpffs;
 pub mod capacity_hint;
 mod cgroup;
 mod clock;
-#[cfg(feature = "clouds")]
 pub mod cloud;
 pub mod connections;
 mod device;

@@ -63,7 +63,6 @@ pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
 pub const DEVICE: Image = image!("device", "headers between IP and TCP (tc)");
 pub const MEDIUM: Image = image!("medium", "departure times of packets (tc)");
-#[cfg(feature = "clouds")]
 pub const CLOUD: Image = image!("cloud", "packet programs on ingress (tc)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const QDISC: Image = image!("qdisc", "queue disciplines in BPF");

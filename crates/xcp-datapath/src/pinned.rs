@@ -6,7 +6,6 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "clouds")]
 use crate::cloud;
 use crate::link::Direction;
 use crate::turn::Turn;
@@ -63,7 +62,6 @@ pub fn sweep_if_free() {
         if turn.is_first_sweep() {
             router::sweep();
             device::sweep();
-            #[cfg(feature = "clouds")]
             cloud::sweep();
         }
     }

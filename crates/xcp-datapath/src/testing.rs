@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use libbpf_sys::bpf_map_create_opts;
 
-#[cfg(feature = "clouds")]
 use crate::cloud;
 use crate::error::is_root;
 use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
@@ -43,7 +42,6 @@ impl Bench {
         })
     }
 
-    #[cfg(feature = "clouds")]
     /// The virtual router of an upstream router, as it is in last_xcp_router.
     pub fn of_cloud(upstream: u32) -> Result<Self> {
         Ok(Self {
@@ -171,7 +169,6 @@ pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
             14,
             router::Options::default(),
         )?);
-        #[cfg(feature = "clouds")]
         objects.push(cloud::load_for(*processors, 14, 1)?);
     }
     if features::has_qdisc() {

@@ -2,7 +2,7 @@
 //! What the data path costs, held against its limits.
 
 use serde::Serialize;
-use xcp_player::cost::{Cost, Subject};
+use xcp_checks::cost::{Cost, Subject};
 
 use crate::limits::{Limit, Limits};
 use crate::Result;

@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use xcp_player::exec::{self, Program, Stream};
+use xcp_checks::exec::{self, Program, Stream};
+use xcp_checks::{Answer, Task};
 
-use crate::guest::{Task, Word};
+use crate::guest::Message;
 use crate::initramfs::{self, Archive, Guest};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Setup};
@@ -78,7 +79,7 @@ pub fn exec(
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
     let kernel = kernel::find(options.kernel.as_deref(), &say)?;
-    let mut archive = initramfs::base(&kernel, Guest::Plain, MODULES)?;
+    let mut archive = initramfs::base(&kernel, Guest::Checks, MODULES)?;
     for folder in ["mnt", "root"] {
         archive.dir(folder);
     }
@@ -101,9 +102,11 @@ pub fn exec(
     setup.memory_mb += ((2 * base.len()) >> 20) as u32;
     say(&format!("booting Linux {}", kernel.release));
     let work = workplace()?;
-    let mut hear = |word| match word {
-        Word::Output(stream, text) if !write(stream, &exec::bytes_of(&text)) => Ok(Some(None)),
-        Word::Exited(status) => Ok(Some(Some(status))),
+    let mut hear = |message| match message {
+        Message::Answer(Answer::Output(stream, text)) if !write(stream, &exec::bytes_of(&text)) => {
+            Ok(Some(None))
+        }
+        Message::Answer(Answer::Exited(status)) => Ok(Some(Some(status))),
         _ => Ok(None),
     };
     machine::converse(&kernel, &base, &task, setup, work.path(), &mut hear)

@@ -35,10 +35,10 @@ const MODULES: &[&str] = &[
 /// The program that is the machine's init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guest {
-    /// The player.
-    Plain,
-    /// With the daemons of XCP-i.
-    Edges,
+    /// Plays experiments.
+    Player,
+    /// Does other tasks.
+    Checks,
 }
 
 impl Guest {
@@ -46,8 +46,8 @@ impl Guest {
     /// program's.
     fn name(self) -> &'static str {
         match self {
-            Self::Plain => "xcp-guest",
-            Self::Edges => "xcp-guest-edges",
+            Self::Player => "xcp-guest",
+            Self::Checks => "xcp-guest-checks",
         }
     }
 }

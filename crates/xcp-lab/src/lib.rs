@@ -40,10 +40,10 @@ pub use native::native_qdiscs;
 pub use run::{interrupted, list, run, Entry, Options, Outcome, Progress};
 pub use task::{bench, check_programs, check_qdisc, TaskOptions};
 pub use verified::{Program, Report};
+pub use xcp_checks::cost::Subject;
+pub use xcp_checks::exec::Stream;
+pub use xcp_checks::qdisc::Check;
 pub use xcp_datapath::{Error, Result};
-pub use xcp_player::cost::Subject;
-pub use xcp_player::exec::Stream;
 pub use xcp_player::interrupt;
-pub use xcp_player::qdisc::Check;
 
 use xcp_player::{capture, experiment, guest, metrics, parcel, play};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use xcp_player::cost::{Cost, Subject};
+use xcp_checks::cost::{Cost, Subject};
 
 use crate::{Error, Result};
 

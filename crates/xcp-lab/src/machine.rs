@@ -11,9 +11,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
 use crate::architecture::Architecture;
 use crate::capture::{Recording, ROOM_BYTES};
-use crate::guest::{Request, Task, Word, REQUEST};
+use crate::guest::{self, Message, Request, REQUEST};
 use crate::initramfs::Archive;
 use crate::kernel::Kernel;
 use crate::parcel::Unpacker;
@@ -62,24 +65,30 @@ pub fn play(
     progress: &dyn Fn(f64),
 ) -> Result<Played> {
     let setup = Setup::of(request);
-    let task = Task::Play(Box::new(request.clone()));
     let mut release = None;
     let mut unpacker = Unpacker::default();
-    let played = converse(kernel, base, &task, setup, work, &mut |word| match word {
-        Word::Booted(r) => {
-            release = Some(r);
-            Ok(None)
-        }
-        Word::Parcel(parcel) if !unpacker.add(&parcel) => {
-            Err(Error::new("capture", "garbled on its way", "report this"))
-        }
-        Word::Done(done) => {
-            progress(done);
-            Ok(None)
-        }
-        Word::Result(played) => Ok(Some(played)),
-        _ => Ok(None),
-    })?;
+    let played = converse(
+        kernel,
+        base,
+        request,
+        setup,
+        work,
+        &mut |message| match message {
+            Message::Booted(r) => {
+                release = Some(r);
+                Ok(None)
+            }
+            Message::Answer(guest::Played::Parcel(parcel)) if !unpacker.add(&parcel) => {
+                Err(Error::new("capture", "garbled on its way", "report this"))
+            }
+            Message::Done(done) => {
+                progress(done);
+                Ok(None)
+            }
+            Message::Answer(guest::Played::Result(played)) => Ok(Some(played)),
+            _ => Ok(None),
+        },
+    )?;
     let (result, series) = *played;
     Ok(Played {
         kernel: release.unwrap_or_default(),
@@ -149,20 +158,20 @@ impl Default for Setup {
     }
 }
 
-/// Boots a machine, gives it its task and listens until `hear` has what it
+/// Boots a machine, gives it its request and listens until `hear` has what it
 /// wants.
-pub fn converse<T>(
+pub fn converse<A: DeserializeOwned + Send + 'static, T>(
     kernel: &Kernel,
     base: &[u8],
-    task: &Task,
+    request: &impl Serialize,
     setup: Setup,
     work: &Path,
-    hear: &mut dyn FnMut(Word) -> Result<Option<T>>,
+    hear: &mut dyn FnMut(Message<A>) -> Result<Option<T>>,
 ) -> Result<T> {
     let initrd = work.join("initrd");
     let console = work.join("console");
-    let text =
-        serde_json::to_vec(task).map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
+    let text = serde_json::to_vec(request)
+        .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
     let mut archive = Archive::default();
     archive.file(REQUEST, false, &text);
     let mut bytes = base.to_vec();
@@ -170,22 +179,22 @@ pub fn converse<T>(
     fs::write(&initrd, bytes).map_err(|e| Error::io(initrd.display().to_string(), &e))?;
 
     let mut child = Running(start(kernel, &initrd, &console, setup)?);
-    let words = listen(&mut child.0);
+    let messages = listen(&mut child.0);
     let mut booted = false;
     let begin = Instant::now();
     loop {
         if interrupt::requested() {
             return Err(interrupt::error());
         }
-        match words.recv_timeout(Duration::from_millis(100)) {
-            Ok(Word::Failed {
+        match messages.recv_timeout(Duration::from_millis(100)) {
+            Ok(Message::Failed {
                 thing,
                 reason,
                 remedy,
             }) => return Err(Error::new(thing, reason, remedy)),
-            Ok(word) => {
-                booted |= matches!(word, Word::Booted(_));
-                if let Some(wanted) = hear(word)? {
+            Ok(message) => {
+                booted |= matches!(message, Message::Booted(_));
+                if let Some(wanted) = hear(message)? {
                     return Ok(wanted);
                 }
             }
@@ -271,22 +280,22 @@ fn parameters(architecture: &Architecture, release: &str) -> String {
     parameters
 }
 
-/// Reads the machine's words in a thread of its own.
-fn listen(child: &mut Child) -> mpsc::Receiver<Word> {
-    let (to, words) = mpsc::channel();
+/// Reads the machine's messages in a thread of its own.
+fn listen<A: DeserializeOwned + Send + 'static>(child: &mut Child) -> mpsc::Receiver<Message<A>> {
+    let (to, messages) = mpsc::channel();
     if let Some(out) = child.stdout.take() {
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(|l| l.ok()) {
-                let Ok(word) = serde_json::from_str(&line) else {
+                let Ok(message) = serde_json::from_str(&line) else {
                     return;
                 };
-                if to.send(word).is_err() {
+                if to.send(message).is_err() {
                     return;
                 }
             }
         });
     }
-    words
+    messages
 }
 
 /// The error of a machine that ended or hangs without a result.

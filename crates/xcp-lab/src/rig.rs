@@ -12,14 +12,13 @@ use crate::kernel::{self, Kernel};
 use crate::machine::{self, Played, Setup};
 use crate::{Error, Result};
 
-/// A kernel, and what its machines have besides: those with XCP-i's edges, and the
-/// others.
+/// A kernel, and what the machines with each guest have besides.
 pub(crate) struct Rig<'a> {
     pub kernel: Kernel,
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
-    plain: OnceLock<Equipment<'a>>,
-    edges: OnceLock<Equipment<'a>>,
+    player: OnceLock<Equipment<'a>>,
+    checks: OnceLock<Equipment<'a>>,
 }
 
 /// The archive that a machine boots with, and kept results.
@@ -35,8 +34,8 @@ impl<'a> Rig<'a> {
             kernel: kernel::find(kernel, say)?,
             fresh,
             say,
-            plain: OnceLock::new(),
-            edges: OnceLock::new(),
+            player: OnceLock::new(),
+            checks: OnceLock::new(),
         })
     }
 
@@ -45,11 +44,11 @@ impl<'a> Rig<'a> {
         &self.kernel.release
     }
 
-    /// What a machine has, with edges or without.
-    pub fn equipment(&self, has_edges: bool) -> Result<&Equipment<'a>> {
-        let (place, guest) = match has_edges {
-            true => (&self.edges, Guest::Edges),
-            false => (&self.plain, Guest::Plain),
+    /// What a machine with this guest has.
+    pub fn equipment(&self, guest: Guest) -> Result<&Equipment<'a>> {
+        let place = match guest {
+            Guest::Player => &self.player,
+            Guest::Checks => &self.checks,
         };
         if let Some(there) = place.get() {
             return Ok(there);
@@ -59,25 +58,25 @@ impl<'a> Rig<'a> {
         Ok(place.get_or_init(|| Equipment { base, kept }))
     }
 
-    fn kept(&self, request: &Request) -> Result<&Session<'a>> {
-        Ok(&self.equipment(request.has_edges())?.kept)
+    fn kept(&self) -> Result<&Session<'a>> {
+        Ok(&self.equipment(Guest::Player)?.kept)
     }
 
     /// The name of a request's result: 64 hex digits.
     pub fn key(&self, request: &Request) -> Result<String> {
-        self.kept(request)?.name(Setup::of(request), request)
+        self.kept()?.name(Setup::of(request), request)
     }
 
     /// What an earlier machine gave.
     pub fn find(&self, request: &Request) -> Result<Option<Played>> {
-        self.kept(request)?.find(Setup::of(request), request)
+        self.kept()?.find(Setup::of(request), request)
     }
 
     /// Boots a machine, waits for it, and keeps what it gave. `work` is a new
     /// folder for it.
     pub fn play(&self, request: &Request, work: &Path, tell: &dyn Fn(f64)) -> Result<Played> {
         fs::create_dir(work).map_err(|e| Error::io(work.display().to_string(), &e))?;
-        let Equipment { base, kept } = self.equipment(request.has_edges())?;
+        let Equipment { base, kept } = self.equipment(Guest::Player)?;
         let played = machine::play(&self.kernel, base, request, work, tell)?;
         let label = Label::of_play(request, &played);
         kept.keep(Setup::of(request), request, &label, &played);

@@ -3,11 +3,13 @@
 //! is kept, as the results of experiments are. On several processors another run
 //! may differ in what it measures, not in what it must show.
 
-use xcp_player::cost::Subject;
-use xcp_player::qdisc::Check;
+use xcp_checks::cost::Subject;
+use xcp_checks::qdisc::Check;
+use xcp_checks::{Answer, Task};
 
 use crate::bill::Bill;
-use crate::guest::{Task, Word};
+use crate::guest::Message;
+use crate::initramfs::Guest;
 use crate::kept::Label;
 use crate::machine::{self, Setup};
 use crate::machines::workplace;
@@ -30,9 +32,9 @@ pub struct TaskOptions {
 /// load, and tells what held.
 pub fn check_qdisc(options: &TaskOptions, cycles: u32, progress: Tell) -> Result<Vec<Check>> {
     let task = Task::CheckQdisc { cycles };
-    let (_, words) = run(options, "qdisc", &task, Setup::default(), progress)?;
-    find(words, |word| match word {
-        Word::Checks(checks) => Some(checks),
+    let (_, answers) = run(options, "qdisc", &task, Setup::default(), progress)?;
+    find(answers, |answer| match answer {
+        Answer::Checks(checks) => Some(checks),
         _ => None,
     })
 }
@@ -44,14 +46,14 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
         processors,
         ..Setup::default()
     };
-    let (release, words) = run(options, "programs", &Task::CheckPrograms, setup, progress)?;
+    let (release, answers) = run(options, "programs", &Task::CheckPrograms, setup, progress)?;
     let mut loaded = Vec::new();
-    let checks = find(words, |word| match word {
-        Word::Loaded(programs) => {
+    let checks = find(answers, |answer| match answer {
+        Answer::Loaded(programs) => {
             loaded = programs;
             None
         }
-        Word::Checks(checks) => Some(checks),
+        Answer::Checks(checks) => Some(checks),
         _ => None,
     })?;
     Report::new(release, processors, loaded, checks)
@@ -61,55 +63,56 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
 /// against the limits.
 pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<Bill> {
     let task = Task::Bench(what);
-    let (release, words) = run(options, what.name(), &task, Setup::default(), progress)?;
-    let costs = find(words, |word| match word {
-        Word::Costs(costs) => Some(costs),
+    let (release, answers) = run(options, what.name(), &task, Setup::default(), progress)?;
+    let costs = find(answers, |answer| match answer {
+        Answer::Costs(costs) => Some(costs),
         _ => None,
     })?;
     Bill::new(what, release, costs)
 }
 
-fn find<T>(words: Vec<Word>, wanted: impl FnMut(Word) -> Option<T>) -> Result<T> {
-    let mut found = words.into_iter().filter_map(wanted);
+fn find<T>(answers: Vec<Answer>, wanted: impl FnMut(Answer) -> Option<T>) -> Result<T> {
+    let mut found = answers.into_iter().filter_map(wanted);
     found
         .next()
         .ok_or_else(|| Error::new("the machine", "did not say what came of it", "report this"))
 }
 
-/// The kernel's release, and all that the machine says until it is done.
+/// The kernel's release, and all answers of the machine.
 fn run(
     options: &TaskOptions,
     name: &str,
     task: &Task,
     setup: Setup,
     progress: Tell,
-) -> Result<(String, Vec<Word>)> {
+) -> Result<(String, Vec<Answer>)> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
     let rig = Rig::new(options.kernel.as_deref(), options.fresh, &say)?;
     let release = rig.release().to_owned();
-    let machine = rig.equipment(task.has_edges())?;
-    if let Some(words) = machine.kept.find(setup, task)? {
+    let machine = rig.equipment(Guest::Checks)?;
+    if let Some(answers) = machine.kept.find(setup, task)? {
         progress(Progress::Kept {
             names: &[name],
             of: 1,
         });
-        return Ok((release, words));
+        return Ok((release, answers));
     }
     say(&format!("booting Linux {release}"));
     let work = workplace()?;
-    let mut words = Vec::new();
+    let mut answers = Vec::new();
     machine::converse(
         &rig.kernel,
         &machine.base,
         task,
         setup,
         work.path(),
-        &mut |word| {
-            match word {
-                Word::Done(done) => progress(Progress::Variant { name, done }),
-                Word::Finished => return Ok(Some(())),
-                word => words.push(word),
+        &mut |message| {
+            match message {
+                Message::Done(done) => progress(Progress::Variant { name, done }),
+                Message::Answer(answer) => answers.push(answer),
+                Message::Finished => return Ok(Some(())),
+                _ => (),
             }
             Ok(None)
         },
@@ -120,6 +123,6 @@ fn run(
         seed: setup.seed,
         kernel: release.clone(),
     };
-    machine.kept.keep(setup, task, &label, &words);
-    Ok((release, words))
+    machine.kept.keep(setup, task, &label, &answers);
+    Ok((release, answers))
 }

@@ -225,7 +225,6 @@ pub struct Variant {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimate_error: f64,
     /// What edges do not do: what it is for is shown.
-    #[cfg(feature = "edges")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges_without: Vec<EdgePart>,
     /// Links with `router = false` have an XCP router too.
@@ -304,7 +303,6 @@ fn is_zero(value: &f64) -> bool {
 }
 
 /// What edges can leave out.
-#[cfg(feature = "edges")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgePart {

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Inside the machine: its init. It mounts what is needed, loads the modules,
-//! does its task and says what came of it through the debug port, or by
-//! semihosting on aarch64, which cost no interrupts and no buffering.
+//! Inside the machine: its init. It mounts file systems, loads modules, reads its
+//! request and answers through the debug port, or by semihosting on aarch64. Both
+//! cost no interrupts and no buffering.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{self, Cost, Subject};
-use crate::exec::{self, Program, Stream};
 use crate::experiment::Experiment;
 use crate::parcel::{self, Parcel};
 use crate::play;
-use crate::programs::Loaded;
-use crate::qdisc::{self, Check};
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
 
@@ -30,25 +28,10 @@ pub const REQUEST: &str = "request.json";
 /// puts there.
 #[cfg(target_arch = "x86_64")]
 const DEBUG_PORT: u16 = 0xe9;
+/// Progress is reported in steps of 2 %.
+const PROGRESS_STEP: f64 = 0.02;
 
-/// What the machine is asked to do.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Task {
-    Play(Box<Request>),
-    /// Replaces, changes and deletes the queue discipline so often.
-    CheckQdisc {
-        cycles: u32,
-    },
-    /// Loads every program for several numbers of processors, and sends traffic
-    /// through them.
-    CheckPrograms,
-    /// Counts what a part of the data path costs.
-    Bench(Subject),
-    /// Runs a program of the user's.
-    Exec(Program),
-}
-
-/// A play that the machine is asked for.
+/// What the machine is asked to play.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// With the one variant to play, and bare.
@@ -58,23 +41,7 @@ pub struct Request {
     pub points: Vec<String>,
 }
 
-impl Task {
-    /// Does it need the guest that has XCP-i's edges?
-    pub fn has_edges(&self) -> bool {
-        match self {
-            Self::Play(request) => request.has_edges(),
-            Self::CheckPrograms => true,
-            Self::CheckQdisc { .. } | Self::Bench(_) | Self::Exec(_) => false,
-        }
-    }
-}
-
 impl Request {
-    /// As a task's.
-    pub fn has_edges(&self) -> bool {
-        self.experiment.variants.iter().any(|v| v.edges)
-    }
-
     /// A request for one variant, without what cannot change its result.
     pub fn new(
         experiment: &Experiment,
@@ -90,24 +57,15 @@ impl Request {
     }
 }
 
-/// What the machine says, one JSON line each.
+/// What the machine says, one JSON line each. `A` is the answer to its request.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Word {
+pub enum Message<A> {
     /// Up and running this kernel release.
     Booted(String),
-    /// How far it is, 0 to 1.
+    /// The completed part of the request, 0 to 1.
     Done(f64),
-    /// A piece of a capture; all come before the result.
-    Parcel(Parcel),
-    Result(Box<(VariantResult, Series)>),
-    Loaded(Vec<Loaded>),
-    Checks(Vec<Check>),
-    Costs(Vec<Cost>),
-    /// What the program of [`Task::Exec`] wrote, see [`exec::text_of`].
-    Output(Stream, String),
-    /// Its exit status, or 128 + the number of the signal that ended it.
-    Exited(u8),
-    /// Nothing more will be said.
+    Answer(A),
+    /// No message follows.
     Finished,
     Failed {
         thing: String,
@@ -116,11 +74,52 @@ pub enum Word {
     },
 }
 
+/// What the machine answers to a [`Request`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Played {
+    /// A piece of a capture; all come before the result.
+    Parcel(Parcel),
+    Result(Box<(VariantResult, Series)>),
+}
+
+/// Sends the messages of a task.
+pub struct Channel {
+    port: Port,
+    reported: Cell<f64>,
+}
+
+impl Channel {
+    fn open() -> Result<Self> {
+        Ok(Self {
+            port: Port::open()?,
+            reported: Cell::new(0.0),
+        })
+    }
+
+    /// Sends a part of the answer.
+    pub fn answer<A: Serialize>(&self, answer: A) {
+        self.send(&Message::Answer(answer));
+    }
+
+    /// Reports the completed part of the request, 0 to 1.
+    pub fn progress(&self, done: f64) {
+        if done >= self.reported.get() + PROGRESS_STEP {
+            self.reported.set(done);
+            self.send(&Message::<()>::Done(done));
+        }
+    }
+
+    fn send<A: Serialize>(&self, message: &Message<A>) {
+        self.port
+            .write(serde_json::to_vec(message).unwrap_or_default());
+    }
+}
+
 /// The way out of the machine: its debug port, or semihosting.
-struct Voice(());
+struct Port(());
 
 #[cfg(target_arch = "x86_64")]
-impl Voice {
+impl Port {
     fn open() -> Result<Self> {
         // SAFETY: asks for the right to one port that only QEMU's debug
         // console listens to.
@@ -130,10 +129,9 @@ impl Voice {
         Ok(Self(()))
     }
 
-    fn say(&self, word: &Word) {
-        let mut line = serde_json::to_vec(word).unwrap_or_default();
+    fn write(&self, mut line: Vec<u8>) {
         line.push(b'\n');
-        // SAFETY: the port may be written, since a Voice exists; the buffer
+        // SAFETY: the port may be written, since a Port exists; the buffer
         // is as long as said.
         unsafe {
             std::arch::asm!(
@@ -148,15 +146,14 @@ impl Voice {
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Voice {
+impl Port {
     fn open() -> Result<Self> {
         Ok(Self(()))
     }
 
-    fn say(&self, word: &Word) {
+    fn write(&self, mut line: Vec<u8>) {
         /// Semihosting's call that writes a string to the console, up to its 0.
         const SYS_WRITE0: u64 = 4;
-        let mut line = serde_json::to_vec(word).unwrap_or_default();
         line.extend(b"\n\0");
         // SAFETY: QEMU reads the line, which ends with 0. A machine without
         // semihosting stops here.
@@ -171,17 +168,20 @@ impl Voice {
     }
 }
 
-/// What the first process of the machine does. Never returns.
-pub fn main() -> ! {
-    match Voice::open() {
-        Ok(voice) => {
-            if let Err(e) = mount_all().and_then(|()| work(&voice)) {
-                voice.say(&Word::Failed {
+/// What the first process of the machine does: it does `work` on the request, and
+/// stops the machine.
+pub fn main<R: DeserializeOwned>(work: impl FnOnce(R, &Channel) -> Result<()>) -> ! {
+    match Channel::open() {
+        Ok(channel) => {
+            let message = match begin(&channel).and_then(|request| work(request, &channel)) {
+                Ok(()) => Message::Finished,
+                Err(e) => Message::Failed {
                     thing: e.thing,
                     reason: e.reason,
                     remedy: e.remedy,
-                });
-            }
+                },
+            };
+            channel.send::<()>(&message);
         }
         Err(e) => {
             let _ = writeln!(io::stderr(), "{e}");
@@ -194,47 +194,19 @@ pub fn main() -> ! {
     std::process::exit(0)
 }
 
-fn work(voice: &Voice) -> Result<()> {
+/// Prepares the machine, and reads the request.
+fn begin<R: DeserializeOwned>(channel: &Channel) -> Result<R> {
+    mount_all()?;
     load_modules()?;
     let release =
         fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|e| Error::io("osrelease", &e))?;
-    voice.say(&Word::Booted(release.trim().to_owned()));
+    channel.send(&Message::<()>::Booted(release.trim().to_owned()));
     let text = fs::read(format!("/{REQUEST}")).map_err(|e| Error::io(REQUEST, &e))?;
-    let task: Task = serde_json::from_slice(&text)
-        .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
-    let mut last = 0.0;
-    let mut progress = |done: f64| {
-        if done >= last + 0.02 {
-            last = done;
-            voice.say(&Word::Done(done));
-        }
-    };
-    match task {
-        Task::Play(request) => play_all(&request, voice, &mut progress)?,
-        Task::CheckQdisc { cycles } => {
-            voice.say(&Word::Checks(qdisc::check(cycles, &mut progress)?));
-        }
-        #[cfg(not(feature = "edges"))]
-        Task::CheckPrograms => return Err(crate::edges::missing("programs")),
-        #[cfg(feature = "edges")]
-        Task::CheckPrograms => {
-            voice.say(&Word::Loaded(crate::programs::load()?));
-            voice.say(&Word::Checks(crate::programs::check(&mut progress)?));
-        }
-        Task::Bench(subject) => {
-            voice.say(&Word::Costs(cost::count(subject, &mut progress)?));
-        }
-        Task::Exec(program) => {
-            let mut write = |stream, text| voice.say(&Word::Output(stream, text));
-            let status = exec::run(&program, &mut write)?;
-            voice.say(&Word::Exited(status));
-        }
-    }
-    voice.say(&Word::Finished);
-    Ok(())
+    serde_json::from_slice(&text).map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))
 }
 
-fn play_all(request: &Request, voice: &Voice, progress: &mut dyn FnMut(f64)) -> Result<()> {
+/// Plays a variant, and answers with [`Played`].
+pub fn play(request: Request, channel: &Channel) -> Result<()> {
     for variant in &request.experiment.variants {
         let outcome = play::play(
             &request.experiment,
@@ -242,12 +214,13 @@ fn play_all(request: &Request, voice: &Voice, progress: &mut dyn FnMut(f64)) -> 
             request.seed,
             &request.points,
             "",
-            progress,
+            &mut |done| channel.progress(done),
         )?;
         for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
-            voice.say(&Word::Parcel(parcel));
+            channel.answer(Played::Parcel(parcel));
         }
-        voice.say(&Word::Result(Box::new((outcome.result, outcome.series))));
+        let result = Box::new((outcome.result, outcome.series));
+        channel.answer(Played::Result(result));
     }
     Ok(())
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What is kept: a variant that was played, as a line of JSON and then its pcap
-//! files; or all that a machine said in another task.
+//! files; or all answers of a machine to another task.
 
 use std::io::{self, BufRead, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use xcp_checks::Answer;
+
 use super::entry::{Keep, Label};
 use crate::capture::Recording;
-use crate::guest::{Request, Word};
+use crate::guest::Request;
 use crate::machine::Played;
 use crate::result::{Series, VariantResult};
 
@@ -76,7 +78,7 @@ impl Keep for Played {
     }
 }
 
-impl Keep for Vec<Word> {
+impl Keep for Vec<Answer> {
     fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         Ok(serde_json::to_writer(to, self)?)
     }

@@ -14,8 +14,8 @@ use xcp_datapath::qdisc;
 use super::frames::{frame, Class, Label, Port};
 use super::tools::Hole;
 use crate::cost::Cost;
-use crate::stage::tool;
 use crate::{Error, Result};
+use xcp_player::stage::tool;
 
 const PACKETS: u32 = 200;
 const ROUNDS: usize = 60;

@@ -11,11 +11,11 @@ use xcp_datapath::router::{self, Options};
 use xcp_datapath::Wire;
 
 use super::{spare, Cost};
-use crate::experiment::{Experiment, Variant};
-use crate::play::{serve, HostOn};
-use crate::stage::{tool, Stage};
-use crate::traffic::Running;
 use crate::{Error, Result};
+use xcp_player::experiment::{Experiment, Variant};
+use xcp_player::play::{serve, HostOn};
+use xcp_player::stage::{tool, Stage};
+use xcp_player::traffic::Running;
 
 /// Until each congestion control has its share.
 const WARM_UP: Duration = Duration::from_millis(600);

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::stage::tool;
 use crate::{Error, Result};
+use xcp_player::stage::tool;
 
 /// A pair of devices that is gone when dropped. Nothing else is sent there.
 pub struct Pair {

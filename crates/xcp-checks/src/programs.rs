@@ -12,12 +12,12 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 use xcp_datapath::{router, testing, Wire};
 
-use crate::experiment::{Experiment, Socket};
-use crate::play::HostOn;
 use crate::qdisc::Check;
-use crate::stage::{address, Stage};
-use crate::traffic::{self, socket_address};
 use crate::{Error, Result};
+use xcp_player::experiment::{Experiment, Socket};
+use xcp_player::play::HostOn;
+use xcp_player::stage::{address, Stage};
+use xcp_player::traffic::{self, socket_address};
 
 /// Of the machines that the router is loaded for: it loops over processors,
 /// which must not cost the verifier more with each.

@@ -70,8 +70,8 @@ impl Cost {
     pub fn new(name: impl Into<String>, instructions: f64, baseline: f64) -> Self {
         Self {
             name: name.into(),
-            instructions: crate::metrics::round(instructions, 1),
-            ratio: crate::metrics::round(instructions / baseline, 3),
+            instructions: xcp_player::metrics::round(instructions, 1),
+            ratio: xcp_player::metrics::round(instructions / baseline, 3),
         }
     }
 }

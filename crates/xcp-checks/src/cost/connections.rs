@@ -9,10 +9,10 @@ use std::thread;
 
 use super::hosts::{network, of_each, with_routers, Kind};
 use super::{spare, Cost};
-use crate::experiment::Socket;
-use crate::stage::address;
-use crate::traffic::{connect, listen, socket_address};
 use crate::{Error, Result};
+use xcp_player::experiment::Socket;
+use xcp_player::stage::address;
+use xcp_player::traffic::{connect, listen, socket_address};
 
 const WARM_UP: u32 = 100;
 const COUNTED: u32 = 500;

@@ -13,8 +13,8 @@ use super::frames::Class;
 use super::load::{flow, Sink};
 use super::tools::Pair;
 use super::Check;
-use crate::stage::tool;
 use crate::{Error, Result};
+use xcp_player::stage::tool;
 
 /// 20 Mb/s: a fifth of what the flows send.
 const RATE_BYTES_PER_S: u64 = 2_500_000;
