@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! All experiments of the house: each variant on each kernel that it is shown
+//! All built-in experiments: each variant on each kernel that it is shown
 //! on is a case. What is kept is not run again, the longest runs come first,
 //! and one that fails does not stop the others.
 
@@ -19,7 +19,7 @@ use crate::machines::{side_by_side, workplace};
 use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::rig::Rig;
 use crate::run::{Progress, Tell};
-use crate::{house, interrupt, kept, metrics, results, Error, Result};
+use crate::{catalog, interrupt, kept, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.
 const SEED: u64 = 1;
@@ -197,10 +197,10 @@ impl Planned {
     }
 }
 
-/// All cases, in the order of the house.
+/// All cases, in the order of the catalog.
 pub(crate) fn plan() -> Result<Vec<Planned>> {
     let mut all = Vec::new();
-    for experiment in house::all() {
+    for experiment in catalog::all() {
         let experiment = experiment?;
         for variant in &experiment.variants {
             let name = || variant.name.clone();
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn every_case_is_there_once_on_a_kernel_that_there_is() {
-        let planned = plan().expect("the house is well");
+        let planned = plan().expect("all are valid");
         let mut cases: Vec<Case> = planned.iter().map(|p| p.case.clone()).collect();
         assert!(cases.iter().all(|c| crate::kernel::is_series(&c.kernel)));
         cases.sort();

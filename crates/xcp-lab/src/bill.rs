@@ -32,7 +32,7 @@ pub struct Row {
 impl Bill {
     /// Holds what was counted against the limits.
     pub(crate) fn new(what: Subject, kernel: String, costs: Vec<Cost>) -> Result<Self> {
-        let limits = Limits::house()?;
+        let limits = Limits::load()?;
         let row = |cost| Row {
             limit: limits.of_cost(what, &cost),
             cost,

@@ -33,8 +33,8 @@ pub struct Limit {
 }
 
 impl Limits {
-    /// Those of the house.
-    pub fn house() -> Result<Self> {
+    /// Those of `bpf/limits.toml`.
+    pub fn load() -> Result<Self> {
         toml::from_str(TEXT)
             .map_err(|e| Error::new("bpf/limits.toml", e.to_string(), "correct the file"))
     }
@@ -91,6 +91,6 @@ mod tests {
 
     #[test]
     fn the_file_is_well() {
-        Limits::house().expect("bpf/limits.toml");
+        Limits::load().expect("bpf/limits.toml");
     }
 }

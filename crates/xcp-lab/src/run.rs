@@ -14,7 +14,7 @@ use crate::report::{self, ReportInput};
 use crate::result::{CaptureFile, RunResult, Series};
 use xcp_datapath::Wire;
 
-use crate::{csv, house, interrupt, machines, metrics, native, Error, Result};
+use crate::{catalog, csv, interrupt, machines, metrics, native, Error, Result};
 
 /// An experiment that `xcp lab list` shows.
 #[derive(Clone, Debug, Serialize)]
@@ -85,9 +85,9 @@ pub struct Outcome {
 
 pub(crate) type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
-/// All experiments of the house.
+/// All built-in experiments.
 pub fn list() -> Vec<Entry> {
-    house::all().flatten().map(Entry::from).collect()
+    catalog::all().flatten().map(Entry::from).collect()
 }
 
 /// Runs one, all its variants, and writes its report.
@@ -97,7 +97,7 @@ pub fn list() -> Vec<Entry> {
 /// an interrupt: see [`interrupted`].
 pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     interrupt::watch();
-    let mut experiment = house::find(&options.experiment)?;
+    let mut experiment = catalog::find(&options.experiment)?;
     if !options.variants.is_empty() {
         experiment = experiment.keep(&options.variants)?;
     }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_entry_counts_the_checks_that_are_marked() {
-        let mut experiment = house::find("zh-validation").expect("is built in");
+        let mut experiment = catalog::find("zh-validation").expect("is built in");
         for check in &mut experiment.checks {
             check.known_gap = None;
         }

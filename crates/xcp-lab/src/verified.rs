@@ -39,7 +39,7 @@ impl Report {
         loaded: Vec<Loaded>,
         checks: Vec<Check>,
     ) -> Result<Self> {
-        let limits = Limits::house()?;
+        let limits = Limits::load()?;
         let programs = loaded
             .into_iter()
             .map(|p| {

@@ -73,9 +73,9 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::architecture::X86_64;
+    use crate::catalog;
     use crate::experiment::Experiment;
     use crate::guest::Request;
-    use crate::house;
     use crate::machine::Setup;
 
     struct Whole {
@@ -99,7 +99,7 @@ mod tests {
                     firmware: vec![b"bios".to_vec(), b"boot".to_vec()],
                 },
                 arguments: Setup::default().arguments(&X86_64, "6.18.15"),
-                experiment: house::find("zh-validation").expect("is built in"),
+                experiment: catalog::find("zh-validation").expect("is built in"),
                 variant: "xcp".into(),
                 seed: 1,
                 points: Vec::new(),

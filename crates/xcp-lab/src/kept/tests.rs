@@ -11,9 +11,9 @@ use xcp_datapath::trace::Interval;
 use super::key::Ingredients;
 use super::*;
 use crate::capture::Recording;
+use crate::catalog;
 use crate::emulator::Emulator;
 use crate::guest::Request;
-use crate::house;
 use crate::result::{FlowResult, FlowSample, QueueStats, Sample, Series, VariantResult};
 
 /// Set for the process that a test kills: the folder it writes to.
@@ -27,7 +27,7 @@ fn store(limit_bytes: u64) -> (TempDir, Store) {
 
 /// Keys differ by the seed, and so do their results.
 fn key(seed: u64) -> Key {
-    let experiment = house::find("zh-validation").expect("is built in");
+    let experiment = catalog::find("zh-validation").expect("is built in");
     let request = Request::new(&experiment, "xcp", seed, &[]).expect("it has this variant");
     let all = Ingredients::new(b"archive", b"kernel", &Emulator::default());
     all.key(&[], &request).expect("it can be serialised")
