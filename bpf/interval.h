@@ -165,7 +165,6 @@ __noinline int capacity(__u64 now)
 		apply_hint(now);
 
 	link.other.share = config.share;
-	link.state.by_departures = config.by_departures;
 	xcp_router_capacity(&link.state, &config.params, &link.sums, now,
 			    config.measure ? &link.seen : NULL,
 			    queue ? &link.other : NULL);

@@ -17,7 +17,7 @@ struct xcp_router_config {
 	struct xcp_router_params params; /* capacity 0: only measured */
 	struct xcp_frame frame;
 	uint16_t measure; /* the capacity, where the link has a backlog */
-	uint16_t by_departures; /* y is what left, not what arrived */
+	uint16_t unused;
 	uint32_t queue; /* 1 + index in the map `queues`, 0 for none */
 	uint32_t share; /* XCP's, 2^-16 of the link; 0: by the numbers of flows
 			 */

@@ -181,8 +181,6 @@ struct xcp_router_state {
 	uint64_t capacity_Bps; /* C, as it is handed out */
 	uint64_t over_Bps; /* e of a cloud; 0: that of a link */
 	uint64_t step_Bps; /* of a cloud: L is at most this above what left */
-	uint32_t by_departures; /* F of what left, if all of it is XCP's */
-	uint32_t unused;
 	/* the last interval's */
 	uint64_t y_Bps;
 	int64_t f_Bps;
@@ -587,9 +585,6 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
 	shift = (uint32_t)xcp_min(shift, 34);
 	c = xcp_min(s->capacity_Bps << shift, limit - 1);
-	if (XCP_UNLIKELY(s->by_departures) &&
-	    s->sharing.other_Bps <= s->capacity_Bps / 64)
-		y_num = xcp_num_of(s->capacity.left_Bps);
 	y = xcp_num_fixed(y_num, shift, limit - 1);
 	drain = xcp_num_fixed(drain_num, shift, limit - 1);
 	coming = xcp_min(xcp_size(ahead), limit - 1) << shift;

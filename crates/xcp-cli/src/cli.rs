@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{Cure, Prefix, Term, Wire};
+use xcp_datapath::{Cure, Prefix, Wire};
 use xcp_edged::desk;
 
 use crate::capacity::{Capacity, Rate};
@@ -382,21 +382,10 @@ pub struct RouterAdd {
     /// Believe the capacity, even where the link is found to carry less
     #[arg(long)]
     pub no_measure: bool,
-    /// Compare with the capacity what left, not what arrived, as ABC does
-    #[arg(long, conflicts_with = "no_measure")]
-    pub by_departures: bool,
     /// Hand out by the law as it was published: what was granted and is not
     /// seen yet does not count, and a tenth of the traffic is always shuffled
     #[arg(long)]
     pub no_anticipate: bool,
-    /// Leave parts of the law out, to see what they are for: gains (alpha 0.6
-    /// and beta 0.4), granted (what was granted counts as come), before (and
-    /// half of what was before that), expect (a cut falls on the bytes that will
-    /// come), pass-on (what a packet does not want goes to the next), shuffle
-    /// (much while flows come and go)
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::term)]
-    #[arg(conflicts_with = "no_anticipate")]
-    pub without: Vec<Term>,
     /// RTTs in headers count at most this, so that a false one cannot slow the
     /// router down; more than the longest RTT there is on your paths
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::max_rtt)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use xcp_datapath::router::{MAX_RTT_RANGE, OVERHEAD_RANGE_B};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
-use xcp_datapath::{Cure, Prefix, Term, Wire};
+use xcp_datapath::{Cure, Prefix, Wire};
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -136,11 +136,6 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 /// Something that senders do if they are told to.
 pub fn cure(text: &str) -> Result<Cure, BadValue> {
     named(text, "no such behaviour", Cure::names)
-}
-
-/// A part of the router's law.
-pub fn term(text: &str) -> Result<Term, BadValue> {
-    named(text, "no such part of the law", Term::names)
 }
 
 /// One of the things that have these names.

@@ -144,8 +144,6 @@ pub(crate) struct State {
     pub capacity_Bps: u64,
     pub over_Bps: u64,
     pub step_Bps: u64,
-    pub by_departures: u32,
-    pub unused: u32,
     pub y_Bps: u64,
     pub f_Bps: i64,
     pub granted_Bps: i64,

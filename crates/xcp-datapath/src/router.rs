@@ -71,8 +71,6 @@ pub struct Options {
     pub capacity_bytes_per_s: u64,
     /// Hand out less where the link is found to carry less.
     pub measure: bool,
-    /// Compare with the capacity what left, not what arrived.
-    pub by_departures: bool,
     /// Left out of the law.
     pub without: Terms,
     /// RTTs in headers count at most this, of [`MAX_RTT_RANGE`].
@@ -200,7 +198,6 @@ impl Default for Options {
         Self {
             capacity_bytes_per_s: 0,
             measure: true,
-            by_departures: false,
             without: Terms::default(),
             max_rtt: Duration::from_secs(1),
             xcp_share_percent: None,
@@ -298,7 +295,7 @@ impl Options {
             },
             frame: self.framing.record(),
             measure: self.measure.into(),
-            by_departures: self.by_departures.into(),
+            unused: 0,
             queue: 0,
             share: self.xcp_share_percent.map_or(0, share),
             ip_proto: self.ip_proto.into(),
@@ -618,7 +615,6 @@ pub fn options(dev: &str) -> Result<Option<Options>> {
     Ok(Some(Options {
         capacity_bytes_per_s: params.capacity_Bps,
         measure: config.measure != 0,
-        by_departures: config.by_departures != 0,
         without: Terms(params.without),
         max_rtt: duration(params.max_rtt),
         xcp_share_percent: percent(config.share),

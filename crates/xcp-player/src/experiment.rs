@@ -236,9 +236,6 @@ pub struct Variant {
     /// The router measures what the link carries.
     #[serde(default = "yes")]
     pub measure: bool,
-    /// The router compares with the capacity what left, not what arrived.
-    #[serde(default)]
-    pub by_departures: bool,
     /// False: the router hands out by the law as it was published.
     #[serde(default = "yes")]
     pub anticipate: bool,

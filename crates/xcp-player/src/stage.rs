@@ -350,7 +350,6 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
     router::Options {
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
-        by_departures: variant.by_departures,
         without: match variant.anticipate {
             true => router::Terms::from(&variant.law_without[..]),
             false => router::Terms::all(),

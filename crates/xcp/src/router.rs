@@ -120,10 +120,9 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
     Ok(Options {
         capacity_bytes_per_s: asked.capacity.bytes_per_s(),
         measure: !asked.no_measure,
-        by_departures: asked.by_departures,
         without: match asked.no_anticipate {
             true => Terms::all(),
-            false => Terms::from(&asked.without[..]),
+            false => Terms::default(),
         },
         max_rtt: asked.max_rtt,
         xcp_share_percent: asked.xcp_share,

@@ -14,7 +14,7 @@ use xcp_cli::value::{self, BadValue};
 use xcp_datapath::host::{self, Speech};
 use xcp_datapath::router::{self, Cells, Framing, Limits, Queueing, Terms};
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{wire, Cure, Prefix, Term, Wire};
+use xcp_datapath::{wire, Cure, Prefix, Wire};
 
 /// The state of XCP on a system. What is not in the file is taken down by xcp apply.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -113,18 +113,9 @@ pub struct Router {
     /// Hand out less where the link is found to carry less.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
-    /// Compare the capacity with the traffic that left, not with what arrived.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub by_departures: bool,
-    /// Parts of the control law that are left out, for tests: gains, granted, before,
-    /// expect, pass-on, shuffle. All of them: the law as it was published.
-    #[serde(
-        default,
-        skip_serializing_if = "is_default",
-        deserialize_with = "terms"
-    )]
-    #[schemars(with = "Vec<String>")]
-    pub without: Vec<Term>,
+    /// Hand out by the present law; false: by the law as it was published.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub anticipate: bool,
     /// RTTs in headers count at most this, such as "500ms".
     #[serde(
         default = "one_second",
@@ -235,18 +226,13 @@ impl Router {
                 "give the capacity, or leave measure out",
             ));
         }
-        if self.by_departures && !self.measure {
-            return Err(Conflict::new(
-                "by_departures",
-                "what leaves is not measured",
-                "leave measure out",
-            ));
-        }
         Ok(router::Options {
             capacity_bytes_per_s: self.capacity.bytes_per_s(),
             measure: self.measure,
-            by_departures: self.by_departures,
-            without: Terms::from(&self.without[..]),
+            without: match self.anticipate {
+                true => Terms::default(),
+                false => Terms::all(),
+            },
             max_rtt: self.max_rtt,
             xcp_share_percent: self.xcp_share,
             framing: Framing {
@@ -329,8 +315,7 @@ impl Router {
             device,
             capacity,
             measure: options.measure,
-            by_departures: options.by_departures,
-            without: options.without.names(),
+            anticipate: options.without != Terms::all(),
             max_rtt: options.max_rtt,
             xcp_share: options.xcp_share_percent,
             qdisc,
@@ -465,13 +450,6 @@ fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<IpAddr>, D::Error> {
 
 fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Cure>, D::Error> {
     let mut all = texts(d, value::cure)?;
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
-}
-
-fn terms<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Term>, D::Error> {
-    let mut all = texts(d, value::term)?;
     all.sort_unstable();
     all.dedup();
     Ok(all)

@@ -69,11 +69,6 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
         2,
         "xcp: --without care: no such behaviour\n  help: give some of losses, idle, use, totals\n",
     );
-    xcp("router add lo --capacity 1mbit --without calm").failed(
-        2,
-        "xcp: --without calm: no such part of the law\n  help: give some of gains, granted, \
-         before, expect, pass-on, shuffle\n",
-    );
 }
 
 #[test]
@@ -91,7 +86,6 @@ fn options_that_make_no_sense_together() {
     for args in [
         "router add lo --capacity 1mbit --atm --ptm",
         "router add lo --capacity 1mbit --shape --no-qdisc",
-        "router add lo --capacity 1mbit --no-anticipate --without expect",
         "router trace lo --csv --json",
     ] {
         let ran = xcp(args);

@@ -143,8 +143,6 @@ fn random_router(device: &str, random: &mut Random) -> Table {
     }
     if !is_auto && random.one_in(5) {
         router.set("measure", json!(false));
-    } else if random.one_in(5) {
-        router.set("by_departures", json!(true));
     }
     if random.one_in(3) {
         router.set("xcp_share", json!(1 + random.below(99)));
@@ -167,11 +165,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
         router.set_as("max_rtt", json!(written), shown.map(|s| json!(s)));
     }
     if random.one_in(4) {
-        router.set_as(
-            "without",
-            json!(["shuffle", "gains", "gains"]),
-            Some(json!(["gains", "shuffle"])),
-        );
+        router.set("anticipate", json!(false));
     }
     if random.one_in(5) {
         router.set("ip_proto", json!(200));
@@ -221,7 +215,7 @@ fn broken(valid: &str, random: &mut Random) -> String {
         9 => "[[router]]\ndevice = \"v2\"\ncapacity = \"10mb\"\n".to_owned(),
         10 => "[[router]]\ndevice = \"v[2\"\ncapacity = \"10mbit\"\n".to_owned(),
         11 => "[edge]\nupstream = []\n".to_owned(),
-        12 => format!("{V0}without = [\"gain\"]\n"),
+        12 => format!("{V0}anticipate = \"no\"\n"),
         _ => {
             // cut off, and a bracket that nothing closes
             let end = random.below(valid.len() as u64 + 1) as usize;
