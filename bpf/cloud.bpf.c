@@ -15,7 +15,7 @@
  *      wire format `option-2005`
  */
 #include "kernel.h"
-#include "intf.h"
+#include "abi.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

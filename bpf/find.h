@@ -8,7 +8,7 @@
 #define XCP_BPF_FIND_H
 
 #include "kernel.h"
-#include "intf.h"
+#include "abi.h"
 #include "../core/xcp_wire.h"
 #include "tcp.h"
 

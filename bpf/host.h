@@ -7,14 +7,8 @@
 #define XCP_BPF_HOST_H
 
 #include "kernel.h"
-#include "intf.h"
+#include "abi.h"
 #include "../core/xcp_wire.h"
-
-/*
- * Data segments in a row without room for a header after which the connection
- * falls back. One alone means nothing: some options are only on some segments.
- */
-#define CROWDED_SEGMENTS_MAX 3
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -141,7 +135,7 @@ static __always_inline void default_name(struct sock *sk,
 /* Do a connection's other options leave no room for a header? */
 static __always_inline bool has_no_room(const struct xcp_socket *s)
 {
-	return s->crowded >= CROWDED_SEGMENTS_MAX;
+	return s->crowded >= XCP_CROWDED_SEGMENTS_MAX;
 }
 
 /*

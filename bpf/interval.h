@@ -9,7 +9,7 @@
 #define XCP_BPF_INTERVAL_H
 
 #include "kernel.h"
-#include "intf.h"
+#include "abi.h"
 
 /*
  * The link is looked at this often by all CPUs together: 20 times at least in

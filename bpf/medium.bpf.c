@@ -12,18 +12,15 @@
  * fq is about to drop for want of room takes no time.
  */
 #include "kernel.h"
-#include "intf.h"
+#include "medium.h"
+#include "abi.h"
 #include "segments.h"
 #include "../core/xcp_shaper.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* May change while traffic flows. */
-struct xcp_medium {
-	__u64 rate_Bps;
-	__u32 limit_packets; /* of the queue at each end */
-	struct xcp_frame frame;
-} medium SEC(".data.medium");
+struct xcp_medium medium SEC(".data.medium");
 
 struct clock {
 	struct bpf_spin_lock lock;

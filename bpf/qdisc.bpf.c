@@ -22,7 +22,7 @@
  * Super-packets leave whole, as no program can cut them.
  */
 #include "qdisc.h"
-#include "intf.h"
+#include "abi.h"
 #include "segments.h"
 #include "../core/xcp_service.h"
 #include "../core/xcp_shaper.h"

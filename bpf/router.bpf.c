@@ -24,7 +24,7 @@
  * and not again for every path that calls them: that keeps loading fast.
  */
 #include "kernel.h"
-#include "intf.h"
+#include "abi.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

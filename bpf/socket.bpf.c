@@ -13,7 +13,7 @@
  * asking; at worst one of them gets xcp after such a failure.)
  */
 #include "chosen.h"
-#include "intf.h"
+#include "abi.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -33,7 +33,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Empty where the functions are compiled once, for other languages to call. */
+#ifndef XCP_INLINE
 #define XCP_INLINE static inline __attribute__((always_inline))
+#endif
 /*
  * Functions of numbers that are called often and have many paths: where a
  * verifier follows each path, it need not follow theirs at each call.

@@ -20,6 +20,7 @@ fn main() {
         .opt_level(2)
         .warnings(true)
         .extra_warnings(true)
+        .define("XCP_INLINE", "")
         .flag("-std=c11")
         .flag("-ffreestanding")
         .flag("-pedantic");

@@ -9,28 +9,28 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use xcp_core::model::{self, Model};
-use xcp_core::{Packet, Params, Router, TICKS_PER_SEC};
+use xcp_core::model::Model;
+use xcp_core::*;
 
 const PACKETS: usize = 1024;
 const CAPACITY_BPS: u64 = 1_250_000_000;
 const INTERVAL_NS: u64 = 100_000_000;
 
 /// Flows of a few rates and sizes; each asks for all it can get.
-fn packets() -> Vec<Packet> {
+fn packets() -> Vec<xcp_bench_packet> {
     (0..PACKETS as u64)
-        .map(|i| Packet {
+        .map(|i| xcp_bench_packet {
             size_B: [40, 1500, 1500, 9000][i as usize % 4],
             x: 20_000 + i * 37 % 5_000,
             rtt: TICKS_PER_SEC / 10 + i * 1_003 % 100_000,
             n: 1,
             delta: i32::MAX,
-            ..Packet::default()
+            ..xcp_bench_packet::default()
         })
         .collect()
 }
 
-fn of_model(p: &Packet) -> model::Packet {
+fn of_model(p: &xcp_bench_packet) -> model::Packet {
     model::Packet {
         n: 1.0,
         size_B: p.size_B as f64,
@@ -60,10 +60,10 @@ fn time<S>(
 }
 
 fn core(count: u64) -> Duration {
-    let params = Params {
+    let params = xcp_router_params {
         capacity_Bps: CAPACITY_BPS,
         min_interval_ns: 1_000_000,
-        ..Params::default()
+        ..xcp_router_params::default()
     };
     let mut packets = packets();
     time(

@@ -74,7 +74,7 @@ impl Params {
     }
 }
 
-const PUBLISHED: u32 = crate::Params::PUBLISHED;
+const PUBLISHED: u32 = crate::PUBLISHED;
 /// `enum xcp_law_term`.
 const GAINS: u32 = 1;
 const GRANTED: u32 = 2;

@@ -3,9 +3,8 @@
 //! formats are in modules of their own.
 
 pub mod header;
-pub mod option_2005;
 
-use crate::ffi;
+use crate::*;
 
 /// Lengths of the option's forms, B.
 pub const HANDSHAKE_LEN: usize = 4;
@@ -20,115 +19,43 @@ const HEADER_MIN: usize = 20;
 const HEADER_MAX: usize = 60;
 const CHECKSUM: usize = 16;
 
-/// What kind of option a header has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    /// No XCP option.
-    None,
-    /// Options that do not parse, or an XCP option of unknown form.
-    Malformed,
-    /// On SYN and SYN-ACK.
-    Handshake,
-    /// On a pure ACK.
-    Return,
-    /// On data.
-    Forward,
-    /// On data that also returns feedback.
-    Both,
-    /// Of the format option-2005, on data.
-    Forward2005,
-    /// Of the format option-2005, with feedback; where it stands is not told.
-    Return2005,
-}
-
-impl Kind {
-    fn of(v: u32) -> Kind {
-        [
-            Kind::None,
-            Kind::Malformed,
-            Kind::Handshake,
-            Kind::Return,
-            Kind::Forward,
-            Kind::Both,
-            Kind::Forward2005,
-            Kind::Return2005,
-        ]
-        .get(v as usize)
-        .copied()
-        .unwrap_or(Kind::Malformed)
+/// The length of an option of this kind, B; 0 for none.
+#[must_use]
+pub fn option_len(kind: xcp_kind) -> usize {
+    match kind {
+        XCP_HANDSHAKE => HANDSHAKE_LEN,
+        XCP_RETURN => RETURN_LEN,
+        XCP_FORWARD => FORWARD_LEN,
+        XCP_BOTH => BOTH_LEN,
+        XCP_FORWARD_2005 => XCP_2005_FORWARD_LEN as usize,
+        XCP_RETURN_2005 => XCP_2005_RETURN_LEN as usize,
+        _ => 0,
     }
-
-    /// Length of the option, B; 0 for none.
-    #[must_use]
-    pub fn option_len(self) -> usize {
-        match self {
-            Kind::None | Kind::Malformed => 0,
-            Kind::Handshake => HANDSHAKE_LEN,
-            Kind::Return => RETURN_LEN,
-            Kind::Forward => FORWARD_LEN,
-            Kind::Both => BOTH_LEN,
-            Kind::Forward2005 => 8,
-            Kind::Return2005 => 4,
-        }
-    }
-}
-
-/// The sender's fields.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forward {
-    /// RTT, ticks; 0 = unknown.
-    pub rtt: u32,
-    /// X, ticks.
-    pub x: u32,
-    /// Throughput change, B/s.
-    pub delta: i32,
-    /// Address of the last XCP router, 0 if none.
-    pub last_xcp_router: u32,
-    /// The sender's TTL, lowered by XCP routers only.
-    pub xcp_ttl: u8,
-    /// XCP routers passed so far, 15 = 15 or more.
-    pub xcp_hops: u8,
-}
-
-/// The receiver's fields.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Return {
-    /// Throughput change granted, B/s; of version 2, the running total, 8 B/s.
-    pub feedback: i32,
-    /// XCP routers passed.
-    pub xcp_hops: u8,
-    /// Other routers passed, 15 = 15 or more.
-    pub other_hops: u8,
-    /// What the feedback is.
-    pub version: u8,
 }
 
 /// Looks for the option where it usually stands, behind timestamps, in a whole
 /// TCP header (20 to 60 bytes).
 #[must_use]
-pub fn at_32(header: &[u8]) -> Kind {
+pub fn at_32(header: &[u8]) -> xcp_kind {
     if header.len() < HEADER_MIN {
-        return Kind::None;
+        return XCP_NONE;
     }
     let len = header.len().min(HEADER_MAX) as u32;
     // SAFETY: reads below `len` only, all of it in the slice.
-    Kind::of(unsafe { ffi::xcp_core_option_at_32(header.as_ptr(), len) })
+    unsafe { xcp_option_at_32(header.as_ptr(), len) }
 }
 
 /// Finds the option in a TCP header of `header_len` bytes, of which only
 /// `readable` is there. The offset is from the header's start. The option
 /// itself may be cut off: the parsers below check.
 #[must_use]
-pub fn find(readable: &[u8], header_len: usize) -> (Kind, usize) {
+pub fn find(readable: &[u8], header_len: usize) -> (xcp_kind, usize) {
     let len = header_len.min(HEADER_MAX) as u32;
     let mut offset = 0;
     let range = readable.as_ptr_range();
     // SAFETY: reads from `start` to below `end` only, which is the slice.
-    let kind = unsafe { ffi::xcp_core_option_find(range.start, len, range.end, &mut offset) };
-    (Kind::of(kind), offset as usize)
+    let kind = unsafe { xcp_option_find(range.start, len, range.end, &mut offset) };
+    (kind, offset as usize)
 }
 
 /// A handshake option.
@@ -136,63 +63,55 @@ pub fn find(readable: &[u8], header_len: usize) -> (Kind, usize) {
 pub fn handshake() -> [u8; HANDSHAKE_LEN] {
     let mut o = [0; HANDSHAKE_LEN];
     // SAFETY: writes as many bytes as the option has.
-    unsafe { ffi::xcp_core_build_handshake(o.as_mut_ptr()) };
+    unsafe { xcp_build_handshake(o.as_mut_ptr()) };
     o
 }
 
-impl Return {
-    /// The option of a pure ACK.
-    #[must_use]
-    pub fn build(&self) -> [u8; RETURN_LEN] {
-        let mut o = [0; RETURN_LEN];
-        // SAFETY: writes as many bytes as the option has.
-        unsafe { ffi::xcp_core_build_return(o.as_mut_ptr(), self) };
-        o
-    }
-
-    /// Reads an option of kind return or both; None if it is another, or cut.
-    #[must_use]
-    pub fn parse(option: &[u8], kind: Kind) -> Option<Return> {
-        if !matches!(kind, Kind::Return | Kind::Both) || option.len() < kind.option_len() {
-            return None;
-        }
-        let mut r = Return::default();
-        // SAFETY: reads as many bytes as the kind has, checked above.
-        unsafe { ffi::xcp_core_parse_return(option.as_ptr(), kind as u32, &mut r) };
-        Some(r)
-    }
+/// The option of a pure ACK.
+#[must_use]
+pub fn build_return(r: &xcp_return) -> [u8; RETURN_LEN] {
+    let mut o = [0; RETURN_LEN];
+    // SAFETY: writes as many bytes as the option has.
+    unsafe { xcp_build_return(o.as_mut_ptr(), r) };
+    o
 }
 
-impl Forward {
-    /// The option of a data segment.
-    #[must_use]
-    pub fn build(&self) -> [u8; FORWARD_LEN] {
-        let mut o = [0; FORWARD_LEN];
-        // SAFETY: writes as many bytes as the option has.
-        unsafe { ffi::xcp_core_build_forward(o.as_mut_ptr(), self) };
-        o
+/// Reads an option of kind return or both; None if it is another, or cut.
+#[must_use]
+pub fn parse_return(option: &[u8], kind: xcp_kind) -> Option<xcp_return> {
+    if !matches!(kind, XCP_RETURN | XCP_BOTH) || option.len() < option_len(kind) {
+        return None;
     }
+    // SAFETY: reads as many bytes as the kind has, checked above.
+    Some(unsafe { xcp_parse_return(option.as_ptr(), kind) })
+}
 
-    /// The option of a data segment that also returns feedback.
-    #[must_use]
-    pub fn build_both(&self, r: &Return) -> [u8; BOTH_LEN] {
-        let mut o = [0; BOTH_LEN];
-        // SAFETY: writes as many bytes as the option has.
-        unsafe { ffi::xcp_core_build_both(o.as_mut_ptr(), self, r) };
-        o
-    }
+/// The option of a data segment.
+#[must_use]
+pub fn build_forward(f: &xcp_forward) -> [u8; FORWARD_LEN] {
+    let mut o = [0; FORWARD_LEN];
+    // SAFETY: writes as many bytes as the option has.
+    unsafe { xcp_build_forward(o.as_mut_ptr(), f) };
+    o
+}
 
-    /// Reads an option of kind forward or both; None if it is cut.
-    #[must_use]
-    pub fn parse(option: &[u8]) -> Option<Forward> {
-        if option.len() < FORWARD_LEN {
-            return None;
-        }
-        let mut f = Forward::default();
-        // SAFETY: reads FORWARD_LEN bytes, checked above.
-        unsafe { ffi::xcp_core_parse_forward(option.as_ptr(), &mut f) };
-        Some(f)
+/// The option of a data segment that also returns feedback.
+#[must_use]
+pub fn build_both(f: &xcp_forward, r: &xcp_return) -> [u8; BOTH_LEN] {
+    let mut o = [0; BOTH_LEN];
+    // SAFETY: writes as many bytes as the option has.
+    unsafe { xcp_build_both(o.as_mut_ptr(), f, r) };
+    o
+}
+
+/// Reads an option of kind forward or both; None if it is cut.
+#[must_use]
+pub fn parse_forward(option: &[u8]) -> Option<xcp_forward> {
+    if option.len() < FORWARD_LEN {
+        return None;
     }
+    // SAFETY: reads FORWARD_LEN bytes, checked above.
+    Some(unsafe { xcp_parse_forward(option.as_ptr()) })
 }
 
 /// A router's edit of the forward option at `offset` of a TCP segment: writes
@@ -201,7 +120,7 @@ impl Forward {
 pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
     edit_by(segment, offset, |option, offset| {
         // SAFETY: changes FORWARD_LEN bytes, as many as there are.
-        unsafe { ffi::xcp_core_edit_forward(option.as_mut_ptr(), offset, delta, ip_ttl) }
+        unsafe { xcp_edit_forward(option.as_mut_ptr(), offset, delta, ip_ttl) }
     })
 }
 
@@ -211,7 +130,7 @@ pub fn edit_cloud(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8, rou
     edit_by(segment, offset, |option, offset| {
         let o = option.as_mut_ptr();
         // SAFETY: changes FORWARD_LEN bytes, as many as there are.
-        unsafe { ffi::xcp_core_edit_forward_cloud(o, offset, delta, ip_ttl, routers) }
+        unsafe { xcp_edit_forward_cloud(o, offset, delta, ip_ttl, routers) }
     })
 }
 
@@ -220,7 +139,7 @@ pub fn edit_cloud(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8, rou
 pub fn edit_last_router(segment: &mut [u8], offset: usize, router: u32) -> bool {
     edit_by(segment, offset, |option, offset| {
         // SAFETY: changes FORWARD_LEN bytes, as many as there are.
-        unsafe { ffi::xcp_core_edit_last_router(option.as_mut_ptr(), offset, router) }
+        unsafe { xcp_edit_last_router(option.as_mut_ptr(), offset, router) }
     })
 }
 
@@ -239,8 +158,7 @@ fn edit_by(
     };
     let sum = change(option, offset as u32);
     let check = u16::from_ne_bytes([segment[CHECKSUM], segment[CHECKSUM + 1]]);
-    // SAFETY: takes and returns integers.
-    let check = unsafe { ffi::xcp_core_mend_checksum(check, sum) };
+    let check = xcp_mend_checksum(check, sum);
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check.to_ne_bytes());
     true
 }

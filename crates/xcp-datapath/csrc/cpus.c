@@ -64,7 +64,7 @@ static void *lookup(const void *map, const __u32 *key);
 static void note(const void *record);
 
 #define link router_link /* unistd.h has another */
-#include "../../../bpf/intf.h"
+#include "../../../bpf/abi.h"
 
 static struct xcp_router_record told;
 

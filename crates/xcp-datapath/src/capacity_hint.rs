@@ -8,11 +8,11 @@ use std::time::Duration;
 use libbpf_rs::MapHandle;
 
 use crate::bpffs::{self, Access};
-use crate::intf::RouterConfig;
 use crate::router::{self, Change, CAPACITY_RANGE_BPS};
 use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
+use xcp_abi::xcp_router_config;
 
 /// Gives a router another capacity, bytes per second, 0 if only measuring is to
 /// tell; its queue discipline `xcp` shapes to it too if it did before. The next
@@ -27,7 +27,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     let device = Device::find(dev)?;
     let dir = router::readable(&device)?;
     let map = object::pinned_map(&dir.join("config"))?;
-    let mut config: RouterConfig = object::read_record(&map, 0)?;
+    let mut config: xcp_router_config = object::read_record(&map, 0)?;
     let before = config.params.capacity_Bps;
     if before == bytes_per_s {
         return Ok(Change::Unchanged);
@@ -57,7 +57,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     Ok(Change::Changed)
 }
 
-fn refuse_unmeasured(dev: &str, config: &RouterConfig) -> Result<()> {
+fn refuse_unmeasured(dev: &str, config: &xcp_router_config) -> Result<()> {
     if config.measure != 0 {
         return Ok(());
     }
@@ -96,8 +96,8 @@ impl Feed {
 
     fn write(&self, hint_Bps: u64, hint_until_ns: u64) -> Result<()> {
         let _turn = Turn::take()?;
-        let config: RouterConfig = object::read_record(&self.map, 0)?;
-        let config = RouterConfig {
+        let config: xcp_router_config = object::read_record(&self.map, 0)?;
+        let config = xcp_router_config {
             hint_Bps,
             hint_until_ns,
             ..config

@@ -11,7 +11,6 @@ use libbpf_rs::{MapHandle, Object};
 use serde::{Deserialize, Serialize};
 
 use crate::bpffs::Access;
-use crate::intf::{Cloud, Crowd, RouterConfig, RouterLink};
 use crate::link::{Direction, Place};
 use crate::pinned::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
@@ -19,6 +18,7 @@ use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 pub use crate::wire::router_id as id;
 use crate::{bpffs, clock, features, layout, link, object, pinned, trace, Error, Result};
+use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -111,7 +111,7 @@ impl Virtual {
     /// # Errors
     /// Its map cannot be written.
     pub fn tell(&self, reading: Reading) -> Result<()> {
-        let record = Cloud {
+        let record = xcp_cloud {
             told_ns: reading.now_ns,
             wait_ns: reading.wait_ns,
             free_Bps: reading.free_bytes_per_s,
@@ -158,7 +158,7 @@ pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
 }
 
 /// What a virtual router of this build's knows.
-fn known(dir: &Path) -> Option<Cloud> {
+fn known(dir: &Path) -> Option<xcp_cloud> {
     if !layout::is_ours(dir, &object::CLOUD, &RECORDS).ok()? {
         return None;
     }
@@ -182,7 +182,7 @@ fn part(ifindex: u32, upstream: IpAddr) -> Result<String> {
     Ok(format!("cloud/{netns}-{ifindex}-{:08x}", id(upstream)))
 }
 
-fn config() -> RouterConfig {
+fn config() -> xcp_router_config {
     let mut config = router::Options::default().record();
     config.params.min_interval_ns = MIN_INTERVAL_NS;
     config
@@ -355,11 +355,11 @@ fn status(dir: &Path) -> Result<Status> {
         ));
     }
     let record = |pin: &str| object::pinned_map(&dir.join(pin));
-    let cloud: Cloud = object::read_record(&record("cloud")?, 0)?;
-    let link: RouterLink = object::read_record(&record("state")?, 0)?;
+    let cloud: xcp_cloud = object::read_record(&record("cloud")?, 0)?;
+    let link: xcp_router_link = object::read_record(&record("state")?, 0)?;
     let total = router::sum_counters(&record("cpus")?)?;
     let index = device_of(dir).unwrap_or(0);
-    let crowd: Crowd = object::read_record(&record("crowd")?, 0)?;
+    let crowd: xcp_crowd = object::read_record(&record("crowd")?, 0)?;
     let now_ns = clock::monotonic_ns();
     let age_ns = now_ns.saturating_sub(cloud.told_ns);
     let free_age_ns = now_ns.saturating_sub(cloud.free_ns);

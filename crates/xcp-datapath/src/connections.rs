@@ -10,14 +10,11 @@ use serde::Serialize;
 
 use crate::bpffs::{self, Access};
 use crate::fallback::Fallback;
-use crate::intf::{Record, SocketRecord, CROWDED_SEGMENTS_MAX, HOPS_UNKNOWN};
 use crate::sock_diag::{self, attributes, number};
 use crate::{host, object, Result, Wire};
+use xcp_abi::{xcp_socket, Record, XCP_CROWDED_SEGMENTS_MAX, XCP_HOPS_UNKNOWN, XCP_LOSS_TRUSTED};
 
 pub use crate::sock_diag::TcpInfo;
-
-/// `XCP_LOSS_TRUSTED` of core/xcp_loss.h.
-const TRUSTED: u8 = 0;
 
 /// A TCP connection of this network namespace.
 #[derive(Clone, Debug, Serialize)]
@@ -151,7 +148,7 @@ impl Connection {
             send_buffer_bytes: 0,
             tcp: TcpInfo::default(),
         };
-        let mut record = SocketRecord::default();
+        let mut record = xcp_socket::default();
         for (kind, value) in sock_diag::attributes_of(message) {
             match kind {
                 sock_diag::INET_DIAG_CONG => connection.control = sock_diag::text(value),
@@ -179,7 +176,7 @@ impl Connection {
         Some(connection)
     }
 
-    fn read_storage(&mut self, storage: &[u8], maps: &Maps, record: &mut SocketRecord) {
+    fn read_storage(&mut self, storage: &[u8], maps: &Maps, record: &mut xcp_socket) {
         let find = |wanted| attributes(storage).find(|(kind, _)| *kind == wanted);
         let (Some((_, id)), Some((_, value))) = (
             find(sock_diag::SK_DIAG_BPF_STORAGE_MAP_ID),
@@ -191,25 +188,25 @@ impl Connection {
         if id == Some(maps.reasons.1) {
             self.fallback = number(value).and_then(Fallback::of_number);
         } else if id == Some(maps.sockets.1) {
-            let bytes = value.get(..size_of::<SocketRecord>());
-            *record = bytes.and_then(SocketRecord::from_bytes).unwrap_or_default();
+            let bytes = value.get(..size_of::<xcp_socket>());
+            *record = bytes.and_then(xcp_socket::from_bytes).unwrap_or_default();
         }
     }
 
     /// What the kernel and the programs know, together.
-    fn conclude(&mut self, record: &SocketRecord) {
-        let known = |hops: u8| (hops != HOPS_UNKNOWN).then_some(hops);
+    fn conclude(&mut self, record: &xcp_socket) {
+        let known = |hops: u8| (hops != XCP_HOPS_UNKNOWN).then_some(hops);
         if record.speaks != 0 {
             self.wire = Wire::of_number(record.wire);
             self.xcp_hops = known(record.xcp_hops);
             self.other_hops = self.xcp_hops.and(known(record.other_hops));
-            self.distrusts_path = record.loss.state != TRUSTED;
+            self.distrusts_path = u32::from(record.loss.state) != XCP_LOSS_TRUSTED;
         }
         let uses_xcp = self.control == "xcp";
         if uses_xcp {
             self.fallback = None; // it came back
         }
-        let looks = record.speaks != 0 && record.crowded < CROWDED_SEGMENTS_MAX;
+        let looks = record.speaks != 0 && record.crowded < XCP_CROWDED_SEGMENTS_MAX;
         self.state = match (uses_xcp, self.fallback) {
             (true, _) if self.xcp_hops.is_some_and(|hops| hops > 0) => State::Xcp,
             (true, _) => State::Probing,

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::intf::{DeviceKey, DeviceRecord, Record};
 use crate::link::{self, Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, netns, object, offload, Error, Result};
+use xcp_abi::{xcp_device_key, xcp_device_record, Record};
 
 const PART: &str = "host";
 const FOLDER: &str = "devices";
@@ -25,7 +25,7 @@ const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
 const SHARED: [&str; 5] = ["sockets", "counters", "peers", "heard", "config"];
 
-fn dir(key: &DeviceKey) -> PathBuf {
+fn dir(key: &xcp_device_key) -> PathBuf {
     bpffs::dir(PART)
         .join(FOLDER)
         .join(format!("{}-{}", key.netns, key.ifindex))
@@ -44,8 +44,8 @@ pub fn create_table(host: &Path) -> Result<()> {
     let mut map = MapHandle::create(
         MapType::Hash,
         Some("xcp_devices"),
-        size_of::<DeviceKey>() as u32,
-        size_of::<DeviceRecord>() as u32,
+        size_of::<xcp_device_key>() as u32,
+        size_of::<xcp_device_record>() as u32,
         DEVICES_MAX,
         &options,
     )
@@ -54,7 +54,7 @@ pub fn create_table(host: &Path) -> Result<()> {
         .map_err(|e| object::failure("table of devices", &e))
 }
 
-fn all() -> Result<Vec<(DeviceKey, DeviceRecord)>> {
+fn all() -> Result<Vec<(xcp_device_key, xcp_device_record)>> {
     if !object::exists(&bpffs::dir(PART).join(MAP)) {
         return Ok(Vec::new());
     }
@@ -64,8 +64,8 @@ fn all() -> Result<Vec<(DeviceKey, DeviceRecord)>> {
         .filter_map(|key| {
             let value = map.lookup(&key, MapFlags::ANY).ok()??;
             Some((
-                DeviceKey::from_bytes(&key)?,
-                DeviceRecord::from_bytes(&value)?,
+                xcp_device_key::from_bytes(&key)?,
+                xcp_device_record::from_bytes(&value)?,
             ))
         })
         .collect())
@@ -105,19 +105,19 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
                 && record.ip_proto == u32::from(ip_proto)
                 && (record.gso_max_segs != 0) == header
         });
-    let is_wanted = |key: &DeviceKey| wanted.iter().any(|d| d.index == key.ifindex);
+    let is_wanted = |key: &xcp_device_key| wanted.iter().any(|d| d.index == key.ifindex);
     let (changed, unwanted): (Vec<_>, Vec<_>) = go.into_iter().partition(|(key, _)| is_wanted(key));
     for (key, record) in &changed {
         take_off(key, record, true)?;
     }
-    let mut added: Vec<DeviceKey> = Vec::new();
+    let mut added: Vec<xcp_device_key> = Vec::new();
     for device in wanted {
-        let key = DeviceKey {
+        let key = xcp_device_key {
             netns: here,
             ifindex: device.index,
             unused: 0,
         };
-        let is_on = |other: &DeviceKey| other.ifindex == key.ifindex;
+        let is_on = |other: &xcp_device_key| other.ifindex == key.ifindex;
         if stay.iter().any(|(k, _)| is_on(k)) || added.iter().any(is_on) {
             continue;
         }
@@ -131,7 +131,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
 }
 
 /// After a failure: what was put on goes, the failure is what is told.
-fn undo(added: &[DeviceKey]) {
+fn undo(added: &[xcp_device_key]) {
     for key in added {
         if let Ok(Some(record)) = recorded(key) {
             let _ = take_off(key, &record, true);
@@ -139,21 +139,21 @@ fn undo(added: &[DeviceKey]) {
     }
 }
 
-fn recorded(key: &DeviceKey) -> Result<Option<DeviceRecord>> {
+fn recorded(key: &xcp_device_key) -> Result<Option<xcp_device_record>> {
     let value = table()?
         .lookup(key.bytes(), MapFlags::ANY)
         .map_err(|e| object::failure("table of devices", &e))?;
-    Ok(value.and_then(|v| DeviceRecord::from_bytes(&v)))
+    Ok(value.and_then(|v| xcp_device_record::from_bytes(&v)))
 }
 
-fn write(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
+fn write(key: &xcp_device_key, record: &xcp_device_record) -> Result<()> {
     table()?
         .update(key.bytes(), record.bytes(), MapFlags::ANY)
         .map_err(|e| object::failure("table of devices", &e))
 }
 
-fn put_on(key: &DeviceKey, device: &Device, header: bool, ip_proto: u8) -> Result<()> {
-    let mut record = DeviceRecord {
+fn put_on(key: &xcp_device_key, device: &Device, header: bool, ip_proto: u8) -> Result<()> {
+    let mut record = xcp_device_record {
         ip_proto: ip_proto.into(),
         ..Default::default()
     };
@@ -184,7 +184,7 @@ pub(crate) fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> 
     Ok(open)
 }
 
-fn attach(key: &DeviceKey, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
+fn attach(key: &xcp_device_key, device: &Device, ip_proto: u8, folder: &Path) -> Result<()> {
     let loaded = load(key, device, ip_proto)?;
     for (name, direction) in [(INGRESS, Direction::Ingress), (EGRESS, Direction::Egress)] {
         let program = object::program(&loaded, name)?;
@@ -208,7 +208,7 @@ pub fn renew() -> Result<()> {
     Ok(())
 }
 
-fn replace(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
+fn replace(key: &xcp_device_key, record: &xcp_device_record) -> Result<()> {
     let Some(name) = rtnl::name_of(key.ifindex) else {
         return Ok(());
     };
@@ -221,7 +221,7 @@ fn replace(key: &DeviceKey, record: &DeviceRecord) -> Result<()> {
     Ok(())
 }
 
-fn load(key: &DeviceKey, device: &Device, ip_proto: u8) -> Result<Object> {
+fn load(key: &xcp_device_key, device: &Device, ip_proto: u8) -> Result<Object> {
     let mut open = open(key.netns, device.l2_len, ip_proto)?;
     object::reuse(&mut open, &SHARED, &bpffs::dir(PART))?;
     object::load(&object::DEVICE, open)
@@ -230,7 +230,7 @@ fn load(key: &DeviceKey, device: &Device, ip_proto: u8) -> Result<Object> {
 /// The link of the program that puts headers in, if a device of this namespace
 /// has it.
 pub fn egress(device: &Device) -> Option<OwnedFd> {
-    let key = DeviceKey {
+    let key = xcp_device_key {
         netns: netns::cookie().ok()?,
         ifindex: device.index,
         unused: 0,
@@ -240,7 +240,7 @@ pub fn egress(device: &Device) -> Option<OwnedFd> {
 
 /// The device as it was. `here`: it is in this thread's namespace. Goes on
 /// where something fails, and tells the first failure.
-fn take_off(key: &DeviceKey, record: &DeviceRecord, here: bool) -> Result<()> {
+fn take_off(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Result<()> {
     let folder = dir(key);
     let device = here.then(|| rtnl::name_of(key.ifindex)).flatten();
     let restored = match &device {

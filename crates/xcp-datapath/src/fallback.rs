@@ -12,21 +12,21 @@ use serde::{Serialize, Serializer};
 #[repr(u32)]
 pub enum Fallback {
     /// The peer did not answer the handshake.
-    Peer,
+    Peer = xcp_abi::XCP_FALLBACK_PEER,
     /// A listener that is short of memory answered with a SYN cookie.
-    SynCookie,
+    SynCookie = xcp_abi::XCP_FALLBACK_SYN_COOKIE,
     /// TCP-MD5 or TCP-AO signs the TCP options.
-    Signed,
+    Signed = xcp_abi::XCP_FALLBACK_SIGNED,
     /// Other options, as MPTCP's, leave no room for a header.
-    NoRoom,
+    NoRoom = xcp_abi::XCP_FALLBACK_NO_ROOM,
     /// No XCP router is on the path.
-    NoRouter,
+    NoRouter = xcp_abi::XCP_FALLBACK_NO_ROUTER,
     /// Feedback, or any answer to packets with a header, stopped coming back.
-    Silent,
+    Silent = xcp_abi::XCP_FALLBACK_SILENT,
     /// The device does not carry headers any more.
-    Stopped,
+    Stopped = xcp_abi::XCP_FALLBACK_STOPPED,
     /// The kernel had no memory for the connection's state.
-    Memory,
+    Memory = xcp_abi::XCP_FALLBACK_MEMORY,
 }
 
 impl Fallback {

@@ -11,7 +11,6 @@ use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
 
 use crate::bpffs::Access;
-use crate::intf::{HostConfig, HostCounters, Record};
 use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::wire::IP_PROTO;
@@ -19,6 +18,7 @@ use crate::{
     bpffs, cgroup, device, features, layout, link, netns, object, peers, socket, Cgroup, Cure,
     Error, Fallbacks, Prefix, Result, Spoken, Wire,
 };
+use xcp_abi::{xcp_host_config, xcp_host_counters, Record};
 
 pub(crate) const PART: &str = "host";
 /// The settings, which all programs share.
@@ -259,7 +259,7 @@ pub fn speak(speech: &Speech) -> Result<bool> {
 fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool)> {
     let dir = bpffs::dir(PART);
     let (sockets, mut changed) = socket::configure(&dir, group, options.socket_protocol)?;
-    let wanted = HostConfig {
+    let wanted = xcp_host_config {
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
         without: Cure::bits(&options.without),
@@ -270,7 +270,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
         },
     };
     let map = object::pinned_map(&dir.join(CONFIG))?;
-    let present: HostConfig = object::read_record(&map, 0)?;
+    let present: xcp_host_config = object::read_record(&map, 0)?;
     if present.bytes() != wanted.bytes() {
         object::write_record(&map, &wanted)?;
         changed = true;
@@ -454,7 +454,7 @@ pub fn status() -> Result<Status> {
         return Err(not_on());
     }
     let dir = bpffs::dir(PART);
-    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
+    let config: xcp_host_config = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         netns: reach()?,
@@ -489,7 +489,7 @@ pub fn options() -> Result<Option<Options>> {
     if !is_on() || attached_group()?.is_none() || reach()? == Reach::Another {
         return Ok(None);
     }
-    let config: HostConfig = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
+    let config: xcp_host_config = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     let cgroup = attached_group()?.and_then(cgroup::path_of);
     let asked = Options {
         cgroup,
@@ -535,7 +535,7 @@ pub fn settled(asked: Options) -> Result<Options> {
 /// Whose sockets may speak.
 fn reach() -> Result<Reach> {
     let map = object::pinned_map(&bpffs::dir(PART).join(CONFIG))?;
-    let config: HostConfig = object::read_record(&map, 0)?;
+    let config: xcp_host_config = object::read_record(&map, 0)?;
     Ok(match config.netns {
         0 => Reach::All,
         here if here == netns::cookie()? => Reach::This,
@@ -547,7 +547,7 @@ fn reach() -> Result<Reach> {
 pub fn counters() -> Result<Counters> {
     let map = object::pinned_map(&bpffs::dir(PART).join("counters"))?;
     let mut total = Counters::default();
-    for cpu in object::read_per_cpu::<HostCounters>(&map)? {
+    for cpu in object::read_per_cpu::<xcp_host_counters>(&map)? {
         total.sockets += cpu.sockets;
         total.fallbacks.add(&cpu.fallbacks);
         total.forward_sent += cpu.forward_sent;

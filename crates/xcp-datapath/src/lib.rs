@@ -18,7 +18,6 @@ mod fallback;
 pub mod features;
 pub mod host;
 pub mod interrupt;
-pub mod intf;
 mod layout;
 mod link;
 pub mod medium;

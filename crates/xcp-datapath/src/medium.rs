@@ -6,16 +6,16 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
 
-use crate::intf::Medium as Settings;
 use crate::link::{Direction, Place};
 use crate::router::Framing;
 use crate::rtnl::Device;
 use crate::{link, object, Result};
+use xcp_abi::xcp_medium;
 
 /// The medium that two devices share.
 pub struct Medium {
     object: Object,
-    settings: Settings,
+    settings: xcp_medium,
     attached: Vec<OwnedFd>,
 }
 
@@ -26,10 +26,10 @@ impl Medium {
         let open = object::open(&object::MEDIUM)?;
         let mut medium = Self {
             object: object::load(&object::MEDIUM, open)?,
-            settings: Settings {
+            settings: xcp_medium {
                 limit_packets,
                 frame: framing.record(),
-                ..Settings::default()
+                ..xcp_medium::default()
             },
             attached: Vec::new(),
         };

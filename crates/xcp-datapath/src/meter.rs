@@ -10,11 +10,11 @@ use std::path::Path;
 
 use libbpf_rs::MapHandle;
 
-use crate::intf::{RouterConfig, RouterLink};
 use crate::link::Direction;
 use crate::router::{self, Sharing, TICKS_PER_SEC};
 use crate::rtnl::RootQueue;
 use crate::{bpffs, object, pinned, qdisc, rtnl, Result};
+use xcp_abi::{xcp_router_config, xcp_router_link};
 
 /// What a router knows and has done.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ struct Open {
     ifindex: u32,
     device: String,
     root: RootQueue,
-    config: RouterConfig,
+    config: xcp_router_config,
     /// Of the pin, which another build of the router replaces.
     inode: u64,
     config_map: MapHandle,
@@ -154,7 +154,7 @@ impl Open {
             ifindex,
             device: String::new(),
             root: RootQueue::default(),
-            config: RouterConfig::default(),
+            config: xcp_router_config::default(),
             inode,
             config_map: map("config")?,
             state: map("state")?,
@@ -164,7 +164,7 @@ impl Open {
 
     fn link(&self) -> Result<LinkReading> {
         let config = &self.config;
-        let link: RouterLink = object::read_record(&self.state, 0)?;
+        let link: xcp_router_link = object::read_record(&self.state, 0)?;
         let known = [config.params.capacity_Bps, measured_Bps(config, &link)];
         Ok(LinkReading {
             device: self.device.clone(),
@@ -179,7 +179,7 @@ impl Open {
 
     fn read(&self) -> Result<Reading> {
         let config = &self.config;
-        let link: RouterLink = object::read_record(&self.state, 0)?;
+        let link: xcp_router_link = object::read_record(&self.state, 0)?;
         let total = router::sum_counters(&self.cpus)?;
         let has_queue = config.queue > 0;
         let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
@@ -209,7 +209,7 @@ impl Open {
 }
 
 /// What the link was found to carry; 0 if it is not measured.
-fn measured_Bps(config: &RouterConfig, link: &RouterLink) -> u64 {
+fn measured_Bps(config: &xcp_router_config, link: &xcp_router_link) -> u64 {
     match config.measure {
         0 => 0,
         _ => link.state.capacity.link_Bps,
@@ -217,11 +217,11 @@ fn measured_Bps(config: &RouterConfig, link: &RouterLink) -> u64 {
 }
 
 /// None too before the first control interval has ended.
-fn known_share(config: &RouterConfig, link: &RouterLink) -> Option<f64> {
+fn known_share(config: &xcp_router_config, link: &xcp_router_link) -> Option<f64> {
     let part = Sharing::of(link).xcp_part;
     (config.queue > 0 && part > 0.0).then_some(part)
 }
 
-fn flows(link: &RouterLink) -> f64 {
+fn flows(link: &xcp_router_link) -> f64 {
     f64::from(link.state.flows.mean) / crate::trace::FLOW
 }

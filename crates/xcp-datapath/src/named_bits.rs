@@ -6,7 +6,7 @@
 macro_rules! named_bits {
     (
         $(#[$doc:meta])* $enum:ident, $what:literal {
-            $($(#[$each:meta])* $variant:ident = $bit:literal $name:literal,)+
+            $($(#[$each:meta])* $variant:ident = $bit:ident $name:literal,)+
         }
     ) => {
         $(#[$doc])*
@@ -15,7 +15,7 @@ macro_rules! named_bits {
         #[serde(rename_all = "kebab-case")]
         #[repr(u32)]
         pub enum $enum {
-            $($(#[$each])* $variant = $bit,)+
+            $($(#[$each])* $variant = xcp_abi::$bit,)+
         }
 
         impl $enum {
@@ -66,18 +66,18 @@ macro_rules! named_bits {
 
 named_bits! {
     /// What senders do beyond the drafts: each can be switched off, to see what
-    /// then goes wrong; `enum xcp_cure` in bpf/intf.h.
+    /// then goes wrong; `enum xcp_cure` in bpf/abi.h.
     Cure, "behaviour" {
         /// Losses and marks that XCP's own queues do not explain are taken for
         /// congestion.
-        Losses = 1 "losses",
+        Losses = XCP_CURE_LOSSES "losses",
         /// A window is halved for each timeout in which nothing was sent.
-        Idle = 2 "idle",
+        Idle = XCP_CURE_IDLE "idle",
         /// Windows, and what is asked for, follow what there is to send.
-        Use = 4 "use",
+        Use = XCP_CURE_USE "use",
         /// Lost ACKs lose no feedback in the format `option`: it is a running
         /// total.
-        Totals = 8 "totals",
+        Totals = XCP_CURE_TOTALS "totals",
     }
 }
 
@@ -86,17 +86,17 @@ named_bits! {
     /// out, to see what it is for; `enum xcp_law_term` in core/xcp_router.h.
     Term, "part of the law" {
         /// alpha 0.6 and beta 0.4, in place of 0.4 and 0.226.
-        Gains = 1 "gains",
+        Gains = XCP_LAW_GAINS "gains",
         /// What was granted in the last interval counts as come.
-        Granted = 2 "granted",
+        Granted = XCP_LAW_GRANTED "granted",
         /// So does half of what was granted in the one before.
-        Before = 4 "before",
+        Before = XCP_LAW_BEFORE "before",
         /// A cut falls on the bytes that will come.
-        Expect = 8 "expect",
+        Expect = XCP_LAW_EXPECT "expect",
         /// What a packet does not want goes to the next.
-        PassOn = 16 "pass-on",
+        PassOn = XCP_LAW_PASS_ON "pass-on",
         /// Much is shuffled while flows come and go, and little otherwise.
-        Shuffle = 32 "shuffle",
+        Shuffle = XCP_LAW_SHUFFLE "shuffle",
     }
 }
 

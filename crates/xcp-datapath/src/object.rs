@@ -15,9 +15,9 @@ use libbpf_rs::{
 };
 
 use crate::error::is_root;
-use crate::intf::Record;
 use crate::refusal::{self, Refusal};
 use crate::{Error, Result};
+use xcp_abi::Record;
 
 /// One of the files in bpf/, compiled.
 pub struct Image {

@@ -7,9 +7,9 @@
 //! looks for TCP by itself must leave it alone (`tx-checksum-ipv4`, `-ipv6`).
 
 use crate::ethtool::Features;
-use crate::intf::DeviceRecord;
 use crate::rtnl::{self, Device};
 use crate::Result;
+use xcp_abi::xcp_device_record;
 
 /// Checksums that hardware computes only where it finds TCP by itself.
 const CHECKSUMS: [(&str, u32); 2] = [("tx-checksum-ipv4", 1), ("tx-checksum-ipv6", 2)];
@@ -33,7 +33,7 @@ pub fn stop(device: &Device, checksums: u32) -> Result<()> {
 }
 
 /// Everything as it was, if it was changed.
-pub fn restore(device: &str, ifindex: u32, before: &DeviceRecord) -> Result<()> {
+pub fn restore(device: &str, ifindex: u32, before: &xcp_device_record) -> Result<()> {
     if before.gso_max_segs == 0 {
         return Ok(());
     }

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Serialize, Serializer};
 
-use crate::intf::{PeerKey, Record, WIRE_SILENT};
 use crate::{object, Result, Wire};
+use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_SILENT};
 
 const NETNS_BITS: u32 = 64;
 const ADDRESS_BITS: u32 = 128;
@@ -103,18 +103,18 @@ pub struct Spoken {
     pub peers: Option<Prefix>,
 }
 
-pub(crate) fn key(netns: u64, peers: Option<Prefix>) -> PeerKey {
+pub(crate) fn key(netns: u64, peers: Option<Prefix>) -> xcp_peer_key {
     let (address, bits) = peers.map_or(([0; 16], 0), Prefix::mapped);
-    PeerKey {
+    xcp_peer_key {
         prefix_len: NETNS_BITS + bits,
         netns: [(netns >> 32) as u32, netns as u32],
-        address,
+        address: xcp_address { bytes: address },
     }
 }
 
-fn prefix_of(key: &PeerKey) -> Option<Prefix> {
+fn prefix_of(key: &xcp_peer_key) -> Option<Prefix> {
     let bits = key.prefix_len.checked_sub(NETNS_BITS).filter(|b| *b > 0)?;
-    let address = std::net::Ipv6Addr::from(key.address);
+    let address = std::net::Ipv6Addr::from(key.address.bytes);
     Some(match (address.to_ipv4_mapped(), bits) {
         (Some(v4), MAPPED_BITS..=ADDRESS_BITS) => Prefix {
             address: v4.into(),
@@ -127,10 +127,10 @@ fn prefix_of(key: &PeerKey) -> Option<Prefix> {
     })
 }
 
-fn keys(map: &MapHandle, netns: u64) -> Vec<PeerKey> {
+fn keys(map: &MapHandle, netns: u64) -> Vec<xcp_peer_key> {
     let ours = [(netns >> 32) as u32, netns as u32];
     map.keys()
-        .filter_map(|bytes| PeerKey::from_bytes(&bytes))
+        .filter_map(|bytes| xcp_peer_key::from_bytes(&bytes))
         .filter(|key| key.netns == ours)
         .collect()
 }
@@ -152,7 +152,7 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
             let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
             let value = *value.first()?;
             let wire = match value {
-                WIRE_SILENT => None,
+                XCP_WIRE_SILENT => None,
                 _ => Some(Wire::ALL.into_iter().find(|w| *w as u8 == value)?),
             };
             Some(Spoken {
@@ -172,7 +172,7 @@ pub fn set(map: &MapHandle, netns: u64, wanted: &[Spoken]) -> Result<bool> {
     let mut changed = false;
     for spoken in wanted {
         let key = key(netns, spoken.peers);
-        let value = [spoken.wire.map_or(WIRE_SILENT, |wire| wire as u8)];
+        let value = [spoken.wire.map_or(XCP_WIRE_SILENT, |wire| wire as u8)];
         let present = map.lookup(key.bytes(), MapFlags::ANY).ok().flatten();
         let exact = before.iter().any(|k| k.bytes() == key.bytes());
         if !exact || present.as_deref() != Some(&value[..]) {

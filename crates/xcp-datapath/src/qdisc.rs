@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::intf::{Queue, QueueConfig, QueueKey, Record};
 use crate::router::{Framing, Limits};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 use crate::{bpffs, features, layout, object, Error, Result};
+use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 
 /// The name by which `tc` knows it.
 pub const KIND: &str = "xcp";
@@ -37,8 +37,8 @@ pub struct Options {
 }
 
 impl Options {
-    fn config(self) -> QueueConfig {
-        QueueConfig {
+    fn config(self) -> xcp_queue_config {
+        xcp_queue_config {
             rate_Bps: self.rate_bytes_per_s,
             limit_B: self.limits.bytes,
             limit_packets: self.limits.packets,
@@ -148,7 +148,7 @@ fn configure(device: &Device, options: Options) -> Result<Installed> {
         // one that is there keeps its time
         let _ = map(MEDIA)?.update(&key, &0u64.to_ne_bytes(), MapFlags::NO_EXIST);
     }
-    let before: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let before: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     let differs = config.bytes() != before.bytes();
     if differs {
         write(CONFIGS, &index.to_ne_bytes(), config.bytes())?;
@@ -211,7 +211,7 @@ fn take_away(device: &Device) -> Result<()> {
 }
 
 /// What a device's queues hold and have sent; None if it has no record.
-pub fn record(dev: &str) -> Result<Option<Queue>> {
+pub fn record(dev: &str) -> Result<Option<xcp_queue>> {
     let device = &Device::find(dev)?;
     if !is_registered() {
         return Ok(None);
@@ -224,13 +224,13 @@ pub fn record(dev: &str) -> Result<Option<Queue>> {
 /// The rate that the queue discipline with the record at this index shapes to,
 /// bytes per second; None if it sends what the device takes.
 pub(crate) fn rate(index: u32) -> Result<Option<u64>> {
-    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     Ok((config.rate_Bps > 0).then_some(config.rate_Bps))
 }
 
 /// How the queue discipline with the record at this index works.
 pub(crate) fn options(index: u32) -> Result<Options> {
-    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
+    let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     Ok(Options {
         rate_bytes_per_s: config.rate_Bps,
         limits: Limits {
@@ -244,8 +244,8 @@ pub(crate) fn options(index: u32) -> Result<Options> {
 
 /// Gives it another rate, bytes per second; 0 to send what the device takes.
 pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
-    let config: QueueConfig = object::read_record(&map(CONFIGS)?, index)?;
-    let config = QueueConfig {
+    let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
+    let config = xcp_queue_config {
         rate_Bps: rate_bytes_per_s,
         ..config
     };
@@ -254,13 +254,13 @@ pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
 
 /// Packets that its queues have dropped.
 pub(crate) fn drops(index: u32) -> Result<u64> {
-    let record: Queue = object::read_record(&map(RECORDS)?, index)?;
+    let record: xcp_queue = object::read_record(&map(RECORDS)?, index)?;
     Ok(record.class.iter().map(|c| c.dropped_packets).sum())
 }
 
 /// Whether a queue discipline uses the record at this index.
 pub(crate) fn is_present(index: u32) -> Result<bool> {
-    let record: Queue = object::read_record(&map(RECORDS)?, index)?;
+    let record: xcp_queue = object::read_record(&map(RECORDS)?, index)?;
     Ok(record.present > 0)
 }
 
@@ -289,8 +289,8 @@ fn write(name: &str, key: &[u8], value: &[u8]) -> Result<()> {
         .map_err(|e| object::failure(name, &e))
 }
 
-fn key_of(device: &Device) -> Result<QueueKey> {
-    Ok(QueueKey {
+fn key_of(device: &Device) -> Result<xcp_queue_key> {
+    Ok(xcp_queue_key {
         netns: rtnl::netns()? as u32,
         ifindex: device.index,
     })
@@ -329,8 +329,8 @@ fn enter(device: &Device) -> Result<(u32, bool)> {
         )
     })?;
     let key = free.to_ne_bytes();
-    write(RECORDS, &key, Queue::default().bytes())?;
-    write(CONFIGS, &key, QueueConfig::default().bytes())?;
+    write(RECORDS, &key, xcp_queue::default().bytes())?;
+    write(CONFIGS, &key, xcp_queue_config::default().bytes())?;
     write(INDEX, key_of(device)?.bytes(), &key)?;
     Ok((free, true))
 }
@@ -341,15 +341,16 @@ fn sweep() -> Result<()> {
     let index = map(INDEX)?;
     let mut used = BTreeSet::new();
     for key in index.keys().collect::<Vec<_>>() {
-        let (Some(device), Some(at)) = (QueueKey::from_bytes(&key), index_at(&index, &key)?) else {
+        let (Some(device), Some(at)) = (xcp_queue_key::from_bytes(&key), index_at(&index, &key)?)
+        else {
             continue;
         };
         let router = bpffs::dir(&format!("router/{}-{}", device.netns, device.ifindex));
-        let record: Queue = object::read_record(&map(RECORDS)?, at)?;
+        let record: xcp_queue = object::read_record(&map(RECORDS)?, at)?;
         if record.present == 0 && !object::exists(&router) {
             let _ = index.delete(&key);
         } else {
-            used.insert(object::read_record::<QueueConfig>(&map(CONFIGS)?, at)?.medium);
+            used.insert(object::read_record::<xcp_queue_config>(&map(CONFIGS)?, at)?.medium);
         }
     }
     let media = map(MEDIA)?;

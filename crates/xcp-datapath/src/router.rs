@@ -15,9 +15,6 @@ use libbpf_rs::{MapCore, Object, OpenObject, ProgramMut};
 use serde::Serialize;
 
 use crate::bpffs::Access;
-use crate::intf::{
-    Frame, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink, RouterParams,
-};
 use crate::link::{Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::shape::{self, Shape};
@@ -27,6 +24,10 @@ use crate::warning::{Surroundings, Warning};
 use crate::{
     bpffs, device, ethtool, features, layout, link, monotonic_ns, object, pinned, qdisc, wire,
     Error, Result, Term,
+};
+use xcp_abi::{
+    xcp_frame, xcp_router_config, xcp_router_counters, xcp_router_cpu, xcp_router_link,
+    xcp_router_params, Record, XCP_SHARE_ONE, XCP_TICKS_PER_SEC,
 };
 
 /// The smallest and the largest capacity, bytes per second.
@@ -62,7 +63,7 @@ const MAPS: [(&str, &str); 4] = [
 const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
-pub(crate) const TICKS_PER_SEC: f64 = (1u32 << 28) as f64;
+pub(crate) const TICKS_PER_SEC: f64 = XCP_TICKS_PER_SEC as f64;
 
 /// What a router hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +169,7 @@ pub enum Cells {
 }
 
 impl Framing {
-    pub(crate) fn of(frame: &Frame) -> Self {
+    pub(crate) fn of(frame: &xcp_frame) -> Self {
         Self {
             overhead_bytes: frame.overhead_B,
             mpu_bytes: frame.mpu_B,
@@ -180,8 +181,8 @@ impl Framing {
         }
     }
 
-    pub(crate) fn record(self) -> Frame {
-        Frame {
+    pub(crate) fn record(self) -> xcp_frame {
+        xcp_frame {
             overhead_B: self.overhead_bytes,
             mpu_B: self.mpu_bytes,
             cells: match self.cells {
@@ -211,11 +212,11 @@ impl Default for Options {
 
 /// A percentage in units of 2^-16, and back.
 fn share(percent: u8) -> u32 {
-    u32::from(percent) * 65536 / 100
+    u32::from(percent) * XCP_SHARE_ONE / 100
 }
 
 fn percent(share: u32) -> Option<u8> {
-    (share > 0).then_some(((share * 100 + 32768) / 65536) as u8)
+    (share > 0).then_some(((share * 100 + XCP_SHARE_ONE / 2) / XCP_SHARE_ONE) as u8)
 }
 
 impl Options {
@@ -274,7 +275,7 @@ impl Options {
     }
 
     /// The same, with what the device tells of itself.
-    fn config(self, device: &Device) -> RouterConfig {
+    fn config(self, device: &Device) -> xcp_router_config {
         let mut config = self.record();
         // of a virtual device it is nothing that holds, so a capacity that was
         // given goes before it
@@ -284,9 +285,9 @@ impl Options {
         config
     }
 
-    pub(crate) fn record(self) -> RouterConfig {
-        RouterConfig {
-            params: RouterParams {
+    pub(crate) fn record(self) -> xcp_router_config {
+        xcp_router_config {
+            params: xcp_router_params {
                 capacity_Bps: self.capacity_bytes_per_s,
                 most_Bps: 0,
                 min_interval_ns: MIN_INTERVAL_NS,
@@ -295,33 +296,26 @@ impl Options {
             },
             frame: self.framing.record(),
             measure: self.measure.into(),
-            unused: 0,
-            queue: 0,
             share: self.xcp_share_percent.map_or(0, share),
             ip_proto: self.ip_proto.into(),
             whole_feedback: self.whole_feedback.into(),
-            edge: 0,
-            edge_address: [0; 16],
-            hint_Bps: 0,
-            hint_until_ns: 0,
+            ..Default::default()
         }
     }
 }
 
-impl RouterConfig {
-    /// The same with an address to write into last_xcp_router, or none.
-    #[must_use]
-    pub fn with_edge(self, address: Option<IpAddr>) -> Self {
-        let edge_address = match address {
-            Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().octets(),
-            Some(IpAddr::V6(v6)) => v6.octets(),
-            None => [0; 16],
-        };
-        Self {
-            edge: address.map_or(0, wire::router_id),
-            edge_address,
-            ..self
-        }
+/// The same with an address to write into last_xcp_router, or none.
+#[must_use]
+pub fn with_edge(config: xcp_router_config, address: Option<IpAddr>) -> xcp_router_config {
+    let edge_address = match address {
+        Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().octets(),
+        Some(IpAddr::V6(v6)) => v6.octets(),
+        None => [0; 16],
+    };
+    xcp_router_config {
+        edge: address.map_or(0, wire::router_id),
+        edge_address,
+        ..config
     }
 }
 
@@ -346,9 +340,9 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    pub(crate) fn of(link: &RouterLink) -> Self {
+    pub(crate) fn of(link: &xcp_router_link) -> Self {
         Self {
-            xcp_part: f64::from(link.state.sharing.share) / 65536.0,
+            xcp_part: f64::from(link.state.sharing.share) / f64::from(XCP_SHARE_ONE),
             other_flows: f64::from(link.other.other_flows) / FLOW,
             other_rate_bps: link.state.sharing.other_Bps * 8,
         }
@@ -511,7 +505,7 @@ pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Objec
 fn load_over(
     cpus: u32,
     l2_len: u32,
-    config: RouterConfig,
+    config: xcp_router_config,
     queues: Option<&Path>,
 ) -> Result<Object> {
     let mut open = object::open(&object::ROUTER)?;
@@ -528,7 +522,7 @@ fn load_over(
 pub(crate) fn configure(
     open: &mut OpenObject,
     constants: &[u32],
-    config: RouterConfig,
+    config: xcp_router_config,
 ) -> Result<()> {
     object::open_map(open, "cpus")?
         .set_max_entries(constants[1])
@@ -600,7 +594,8 @@ pub fn options(dev: &str) -> Result<Option<Options>> {
         return Ok(None);
     };
     ours(&dir, dev)?;
-    let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let config: xcp_router_config =
+        object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
     let params = &config.params;
     let framing = Framing::of(&config.frame);
     let qdisc = match config.queue {
@@ -702,7 +697,7 @@ pub(crate) fn refuse_noqueue(device: &Device) -> Result<()> {
 /// it, is renewed: its program holds the map of records.
 fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
-    let present: RouterConfig = object::read_record(&map, 0)?;
+    let present: xcp_router_config = object::read_record(&map, 0)?;
     let mut config = options.config(device);
     config.edge = present.edge;
     config.edge_address = present.edge_address;
@@ -856,8 +851,8 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
             continue; // another build's
         }
         let map = object::pinned_map(&dir.join("config"))?;
-        let config: RouterConfig = object::read_record(&map, 0)?;
-        let told = config.with_edge(address);
+        let config: xcp_router_config = object::read_record(&map, 0)?;
+        let told = with_edge(config, address);
         if told.edge_address != config.edge_address {
             object::write_record(&map, &told)?;
         }
@@ -894,7 +889,7 @@ pub(crate) fn pins(device: &Device) -> Result<(PathBuf, Vec<&'static str>)> {
 }
 
 /// What the router of a device keeps of its link.
-pub(crate) fn link(device: &Device) -> Result<RouterLink> {
+pub(crate) fn link(device: &Device) -> Result<xcp_router_link> {
     object::read_record(&object::pinned_map(&readable(device)?.join("state"))?, 0)
 }
 
@@ -935,8 +930,9 @@ pub fn list() -> Result<Vec<Status>> {
 fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> {
     let index = device.index;
     let root = rtnl::root_qdisc(index);
-    let config: RouterConfig = object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
-    let link: RouterLink = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
+    let config: xcp_router_config =
+        object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let link: xcp_router_link = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
     let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
@@ -1060,10 +1056,10 @@ fn set(value: u64) -> Option<u64> {
 }
 
 /// The counters of all CPUs together.
-pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<RouterCounters> {
-    let mut total = RouterCounters::default();
+pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
+    let mut total = xcp_router_counters::default();
     for key in 0..object::cpus()? {
-        let cpu: RouterCpu = object::read_record(cpus, key)?;
+        let cpu: xcp_router_cpu = object::read_record(cpus, key)?;
         total.xcp_packets += cpu.counters.xcp_packets;
         total.other_packets += cpu.counters.other_packets;
         total.malformed += cpu.counters.malformed;

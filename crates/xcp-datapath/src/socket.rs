@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::Serialize;
 
-use crate::intf::ProtocolConfig;
 use crate::refusal::Refusal;
 use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
+use xcp_abi::xcp_protocol_config;
 
 /// IPPROTO_XCP of the first implementation of XCP (ISI's), which IANA has
 /// given to nobody.
@@ -93,7 +93,7 @@ fn set(host: &Path, group: &Cgroup, number: u8) -> Result<bool> {
 }
 
 fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<()> {
-    let config = ProtocolConfig {
+    let config = xcp_protocol_config {
         number: u32::from(number),
         unused: 0,
     };
@@ -127,7 +127,7 @@ fn active(host: &Path) -> Result<Option<(u8, u64)>> {
         return Ok(None);
     }
     let map = object::pinned_map(&dir.join("config"))?;
-    let config: ProtocolConfig = object::read_record(&map, 0)?;
+    let config: xcp_protocol_config = object::read_record(&map, 0)?;
     let group = link::cgroup_of(link::open(&dir.join("created"))?.as_fd())?;
     Ok(Some((config.number as u8, group)))
 }

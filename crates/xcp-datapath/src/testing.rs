@@ -18,7 +18,6 @@ use libbpf_sys::bpf_map_create_opts;
 
 use crate::cloud;
 use crate::error::is_root;
-use crate::intf::{HostCounters, Record, RouterCounters, RouterLink};
 use crate::link::{Direction, Place};
 use crate::rtnl::Device;
 use crate::trace::Interval;
@@ -27,6 +26,7 @@ use crate::{
     device, features, host, link, netns, object, peers, router, socket, wire, Cgroup, Error,
     Result, Wire,
 };
+use xcp_abi::{xcp_host_counters, xcp_router_counters, xcp_router_link, Record};
 
 /// A loaded router that is attached to nothing (BPF_PROG_TEST_RUN).
 pub struct Bench {
@@ -124,7 +124,7 @@ impl Bench {
         })
     }
 
-    pub fn counters(&self) -> Result<RouterCounters> {
+    pub fn counters(&self) -> Result<xcp_router_counters> {
         router::sum_counters(&object::map(&self.object, "cpus")?)
     }
 
@@ -285,7 +285,7 @@ impl Ingress {
     /// Headers that did not parse, so far.
     pub fn malformed(&self) -> Result<u64> {
         let map = object::map(&self.object, "counters")?;
-        let all = object::read_per_cpu::<HostCounters>(&map)?;
+        let all = object::read_per_cpu::<xcp_host_counters>(&map)?;
         Ok(all.iter().map(|c| c.malformed).sum())
     }
 }
@@ -538,7 +538,7 @@ pub fn call_another_layout(dev: &str) -> Result<()> {
 }
 
 /// What the router of a device keeps of its link.
-pub fn router_link(dev: &str) -> Result<RouterLink> {
+pub fn router_link(dev: &str) -> Result<xcp_router_link> {
     router::link(&Device::find(dev)?)
 }
 

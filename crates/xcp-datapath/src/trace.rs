@@ -15,9 +15,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBui
 use libbpf_sys::bpf_map_create_opts;
 use serde::{Deserialize, Serialize};
 
-use crate::intf::{Record, RouterRecord, FLOW_BITS};
 use crate::rtnl::{self, Device};
 use crate::{object, Error, Result};
+use xcp_abi::{xcp_router_record, Record, XCP_FLOW_BITS, XCP_SHARE_ONE};
 
 /// The name of the map that holds a reader's ring buffer, beside the router's
 /// other maps.
@@ -74,7 +74,7 @@ impl Interval {
 }
 
 /// One flow, as records count them.
-pub(crate) const FLOW: f64 = (1u32 << FLOW_BITS) as f64;
+pub(crate) const FLOW: f64 = (1u32 << XCP_FLOW_BITS) as f64;
 
 /// A column of the table: the field's name, and its value.
 type Column = (&'static str, fn(&Interval) -> String);
@@ -106,8 +106,8 @@ fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
 }
 
-impl From<RouterRecord> for Interval {
-    fn from(r: RouterRecord) -> Self {
+impl From<xcp_router_record> for Interval {
+    fn from(r: xcp_router_record) -> Self {
         Self {
             time_s: seconds(r.time_ns),
             interval_s: seconds(r.interval_ns),
@@ -121,7 +121,7 @@ impl From<RouterRecord> for Interval {
             feedback_bps: r.f_Bps * 8,
             increase_bps: r.pos_Bps * 8,
             decrease_bps: r.neg_Bps * 8,
-            xcp_share: (r.share > 0).then_some(f64::from(r.share) / 65536.0),
+            xcp_share: (r.share > 0).then_some(f64::from(r.share) / f64::from(XCP_SHARE_ONE)),
             xcp_flows: f64::from(r.flows) / FLOW,
         }
     }
@@ -132,7 +132,7 @@ impl From<RouterRecord> for Interval {
 pub struct Ring {
     holder: MapHandle,
     ring: RingBuffer<'static>,
-    read: Rc<RefCell<VecDeque<RouterRecord>>>,
+    read: Rc<RefCell<VecDeque<xcp_router_record>>>,
 }
 
 impl Drop for Ring {
@@ -164,7 +164,8 @@ impl Ring {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&map, move |bytes| {
-                into.borrow_mut().extend(RouterRecord::from_bytes(bytes));
+                into.borrow_mut()
+                    .extend(xcp_router_record::from_bytes(bytes));
                 0
             })
             .map_err(failure)?;

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use xcp_abi::{XCP_WIRE_HEADER, XCP_WIRE_HEADER_2004, XCP_WIRE_OPTION, XCP_WIRE_OPTION_2005};
 
 /// IP protocol of the formats `header` and `header-2004`, for experiments
 /// (RFC 3692): none was ever assigned.
@@ -20,15 +21,15 @@ pub const IP_PROTO_RANGE: std::ops::RangeInclusive<u8> = 148..=254;
 pub enum Wire {
     /// This project's TCP option.
     #[default]
-    Option = 0,
+    Option = XCP_WIRE_OPTION as u8,
     /// Zhang & Henderson's TCP options 14 and 15.
     #[serde(rename = "option-2005")]
-    Option2005 = 1,
+    Option2005 = XCP_WIRE_OPTION_2005 as u8,
     /// Draft -03 of 2007, between IP and TCP.
-    Header = 2,
+    Header = XCP_WIRE_HEADER as u8,
     /// Draft -00 of 2004, as in Mosebekk's thesis.
     #[serde(rename = "header-2004")]
-    Header2004 = 3,
+    Header2004 = XCP_WIRE_HEADER_2004 as u8,
 }
 
 impl Wire {

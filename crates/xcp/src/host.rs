@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
+use xcp_abi::XCP_2005_SHIFT;
 use xcp_datapath::connections::{self, Connection};
 use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005, TurnedOn};
-use xcp_datapath::intf::PACKET_2005_BITS;
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Cure, Fallback, Fallbacks, Spoken};
 
@@ -239,7 +239,7 @@ fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
     let packets = |n: i64| {
         format!(
             "{:+.3} packets",
-            n as f64 / f64::from(1u32 << PACKET_2005_BITS)
+            n as f64 / f64::from(1u32 << XCP_2005_SHIFT)
         )
     };
     [

@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use xcp_datapath::intf::Queue;
+use xcp_abi::xcp_queue;
 use xcp_datapath::router::{self, Limits, Queueing};
 use xcp_datapath::{qdisc, testing};
 
@@ -71,7 +71,7 @@ fn limited(rate_bytes_per_s: u64, packets: u32, medium: u32) -> qdisc::Options {
     }
 }
 
-fn record(device: &str) -> Result<Queue> {
+fn record(device: &str) -> Result<xcp_queue> {
     qdisc::record(device)?.ok_or_else(|| Error::new(device, "has no record", "report this"))
 }
 
@@ -155,8 +155,8 @@ fn counters() -> Result<(bool, String)> {
     sleep(Duration::from_secs(3));
     let empty = (shown(dev)?, record(dev)?.class);
     router::del(dev)?;
-    let agree = |(tc, class): &(Shown, [xcp_datapath::intf::QueueClass; 2])| {
-        let sum = |of: fn(&xcp_datapath::intf::QueueClass) -> u64| of(&class[0]) + of(&class[1]);
+    let agree = |(tc, class): &(Shown, [xcp_abi::xcp_queue_class; 2])| {
+        let sum = |of: fn(&xcp_abi::xcp_queue_class) -> u64| of(&class[0]) + of(&class[1]);
         tc.bytes == sum(|c| c.sent_B)
             && tc.packets == sum(|c| c.sent_packets)
             && tc.backlog == sum(|c| c.backlog_B)

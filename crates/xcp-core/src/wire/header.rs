@@ -3,8 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{Forward, Kind};
-use crate::ffi;
+use crate::*;
 
 /// Length of the header, B.
 pub const HEADER_LEN: usize = 20;
@@ -19,39 +18,21 @@ pub enum Version {
     V2007 = 3,
 }
 
-/// The first word, whatever the order of its bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// 1 to 3.
-    pub version: u8,
-    /// 1 is all of the header, 2 returns feedback only.
-    pub format: u8,
-    /// IP protocol of what follows.
-    pub protocol: u8,
-    /// Of the whole header, B.
-    pub length: u8,
-}
-
 /// Reads the first word: both or return, else malformed.
 #[must_use]
-pub fn read(h: &[u8; HEADER_LEN]) -> (Kind, Head) {
-    let mut head = Head::default();
-    // SAFETY: reads HEADER_LEN bytes at most, and writes a record of the
-    // right layout.
-    let kind = unsafe { ffi::xcp_core_header_read(h.as_ptr(), &mut head) };
-    (Kind::of(kind), head)
+pub fn read(h: &[u8; HEADER_LEN]) -> (xcp_kind, xcp_header) {
+    let mut head = xcp_header::default();
+    // SAFETY: reads HEADER_LEN bytes at most.
+    let kind = unsafe { xcp_header_read(h.as_ptr(), &mut head) };
+    (kind, head)
 }
 
 /// The forward fields of a header that [`read`] finds to be both, on a packet
 /// of `size_B`.
 #[must_use]
-pub fn forward(h: &[u8; HEADER_LEN], version: u8, size_B: u32) -> Forward {
-    let mut f = Forward::default();
-    // SAFETY: reads HEADER_LEN bytes at most, and writes a record of the
-    // right layout.
-    unsafe { ffi::xcp_core_header_forward(h.as_ptr(), version, size_B, &mut f) };
-    f
+pub fn forward(h: &[u8; HEADER_LEN], version: u8, size_B: u32) -> xcp_forward {
+    // SAFETY: reads HEADER_LEN bytes at most.
+    unsafe { xcp_header_forward(h.as_ptr(), version, size_B) }
 }
 
 /// last_xcp_router behind a header, as [`router_id`] has it; `whole` is the header
@@ -60,21 +41,21 @@ pub fn forward(h: &[u8; HEADER_LEN], version: u8, size_B: u32) -> Forward {
 pub fn last_router(whole: &[u8]) -> u32 {
     let length = u8::try_from(whole.len()).unwrap_or(0);
     // SAFETY: reads `length` bytes at most.
-    unsafe { ffi::xcp_core_header_last_router(whole.as_ptr(), length) }
+    unsafe { xcp_header_last_router(whole.as_ptr(), length) }
 }
 
 /// What a router with this address is known by in last_xcp_router.
 #[must_use]
 pub fn router_id(address: Ipv6Addr) -> u32 {
     // SAFETY: reads 16 bytes.
-    unsafe { ffi::xcp_core_router_id(address.octets().as_ptr()) }
+    unsafe { xcp_router_id(address.octets().as_ptr()) }
 }
 
 /// The feedback of a header that can be read, B/s.
 #[must_use]
 pub fn feedback(h: &[u8; HEADER_LEN], version: u8) -> i32 {
     // SAFETY: reads HEADER_LEN bytes at most.
-    unsafe { ffi::xcp_core_header_feedback(h.as_ptr(), version) }
+    unsafe { xcp_header_feedback(h.as_ptr(), version) }
 }
 
 /// The header of a packet of `size_B`, with feedback in B/s.
@@ -82,41 +63,32 @@ pub fn feedback(h: &[u8; HEADER_LEN], version: u8) -> i32 {
 pub fn build(
     version: Version,
     protocol: u8,
-    f: &Forward,
+    f: &xcp_forward,
     feedback: i32,
     size_B: u32,
 ) -> [u8; HEADER_LEN] {
     let mut h = [0; HEADER_LEN];
     // SAFETY: writes HEADER_LEN bytes.
     unsafe {
-        ffi::xcp_core_build_header(h.as_mut_ptr(), version as u8, protocol, f, feedback, size_B);
+        xcp_build_header(h.as_mut_ptr(), version as u8, protocol, f, feedback, size_B);
     }
     h
 }
 
-/// The header of a pure ACK; `way` is what [`way`] gives.
+/// The header of a pure ACK; `way` is what `xcp_header_way` gives.
 #[must_use]
 pub fn build_return(version: Version, protocol: u8, feedback: i32, way: u8) -> [u8; HEADER_LEN] {
     let mut h = [0; HEADER_LEN];
     // SAFETY: writes HEADER_LEN bytes.
     unsafe {
-        ffi::xcp_core_build_header_return(h.as_mut_ptr(), version as u8, protocol, feedback, way);
+        xcp_build_header_return(h.as_mut_ptr(), version as u8, protocol, feedback, way);
     }
     h
-}
-
-/// What a receiver tells of the way that a packet has come.
-#[must_use]
-pub fn way(xcp_ttl: u8, ip_ttl: u8) -> u8 {
-    // SAFETY: takes and returns integers.
-    unsafe { ffi::xcp_core_header_way(xcp_ttl, ip_ttl) }
 }
 
 /// The XCP routers on the way of packets that began with `ttl`, if the
 /// receiver tells.
 #[must_use]
 pub fn hops(way: u8, ttl: u8) -> Option<u32> {
-    // SAFETY: takes and returns integers.
-    let hops = unsafe { ffi::xcp_core_header_hops(way, ttl) };
-    u32::try_from(hops).ok()
+    u32::try_from(xcp_header_hops(way, ttl)).ok()
 }

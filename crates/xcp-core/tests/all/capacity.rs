@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use crate::closed_loop::{run, Loop, Outcome, PACKET_B};
 use proptest::prelude::*;
-use xcp_core::{Cloud, Other, Params, Router, Sampler, Seen};
+use xcp_core::*;
 
 const MBPS: f64 = 125_000.0;
 const INTERVAL_NS: u64 = 100_000_000;
@@ -24,10 +24,10 @@ struct Link {
 
 impl Link {
     fn new(configured_Bps: u64) -> Self {
-        let params = Params {
+        let params = xcp_router_params {
             capacity_Bps: configured_Bps,
             min_interval_ns: 1_000_000,
-            ..Params::default()
+            ..xcp_router_params::default()
         };
         let mut link = Link {
             router: Router::new(params, 1),
@@ -39,11 +39,11 @@ impl Link {
         link
     }
 
-    fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> Seen {
+    fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> xcp_capacity_interval {
         self.now_ns += INTERVAL_NS;
         self.sent_B += sent_B;
         let rested = min_backlog_B == 0;
-        Seen {
+        xcp_capacity_interval {
             now_ns: self.now_ns,
             sent_B: self.sent_B,
             backlog_B: min_backlog_B,
@@ -73,11 +73,11 @@ impl Link {
     }
 
     /// The same beside other traffic, on a link of 2.5 MB/s that is busy.
-    fn shared(&mut self, flows: u64, other: Other) -> u64 {
+    fn shared(&mut self, flows: u64, other: xcp_sharing_interval) -> u64 {
         self.arrive(60_000, flows);
         self.other_B += other.other_B;
         let seen = self.seen(250_000, 1);
-        let other = Other {
+        let other = xcp_sharing_interval {
             other_B: self.other_B,
             ..other
         };
@@ -128,9 +128,9 @@ fn a_link_that_was_never_busy_is_as_configured() {
 #[test]
 fn a_cloud_is_found_in_steps_of_what_is_free() {
     let carries_B = 187_500;
-    let cloud = Cloud {
+    let cloud = xcp_cloud {
         free_Bps: 130_000,
-        ..Cloud::default()
+        ..xcp_cloud::default()
     };
     let mut link = Link::new(0);
     let mut came_B = 125_000;
@@ -204,7 +204,7 @@ fn a_link_is_found_again_up_to_what_it_carried_lately() {
 fn a_link_that_carries_far_less_ends_the_interval() {
     let mut link = Link::new(1_250_000);
     link.interval(125_000, 125_000, 1_500, 0);
-    let seen = |after_ns, left_B, free_ns, free_left_B| Seen {
+    let seen = |after_ns, left_B, free_ns, free_left_B| xcp_capacity_interval {
         now_ns: link.now_ns + after_ns,
         sent_B: link.sent_B + left_B,
         backlog_B: 1_500,
@@ -222,7 +222,7 @@ fn a_link_that_carries_far_less_ends_the_interval() {
     // too short a time, a rest just now
     assert!(!fell(seen(30_000_000, 12_500, 10_000_000, 12_500)));
     assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
-    assert!(!fell(Seen {
+    assert!(!fell(xcp_capacity_interval {
         backlog_B: 0,
         ..seen(60_000_000, 27_500, 10_000_000, 12_500)
     }));
@@ -237,7 +237,7 @@ fn a_link_that_carries_far_more_ends_the_interval_and_grows() {
     }
     let stopped_Bps = link.router.link_Bps();
     assert!(stopped_Bps < 10_000, "{stopped_Bps}");
-    let seen = |after_ns, left_B| Seen {
+    let seen = |after_ns, left_B| xcp_capacity_interval {
         now_ns: link.now_ns + after_ns,
         sent_B: link.sent_B + left_B,
         backlog_B: 0,
@@ -274,10 +274,10 @@ fn without_measuring_the_papers_law_holds() {
 #[test]
 fn xcp_gets_its_share_and_what_is_left() {
     let mut link = Link::new(2_500_000);
-    let other = |other_B, min_backlog_B, flows: u32, share| Other {
+    let other = |other_B, min_backlog_B, flows: u32, share| xcp_sharing_interval {
         other_B,
-        min_backlog_B,
-        flows: flows << 8,
+        other_min_backlog_B: min_backlog_B,
+        other_flows: flows << XCP_FLOW_BITS,
         share,
     };
     // 2 of XCP and 2 of others that always have a queue
@@ -325,18 +325,22 @@ fn flows_are_counted_by_what_they_send() {
     for ((flows, acks), processors) in cases {
         let sum = (flows * 1500 + acks * 60) as f64;
         let want = sum * sum / (flows * 1500 * 1500 + acks * 60 * 60) as f64;
-        let mut sampler = Sampler::default();
+        let mut sampler = xcp_sampler::default();
         let mut state = 1;
         let mut left_B = vec![0; processors];
         for now_ns in (0..200_000).map(|n| n * 1_000_000) {
             let flow = random(&mut state) % (flows + acks);
             let bytes = if flow < flows { 1500 } else { 60 };
             let at = &mut left_B[(random(&mut state) % processors as u64) as usize];
-            if Sampler::due(at, bytes, 20_000) {
-                sampler.add((flow as u32 + 1).wrapping_mul(0x9e37_79b1), now_ns);
+            if xcp_sampler_due(at, bytes, 20_000) {
+                xcp_sampler_add(
+                    &mut sampler,
+                    (flow as u32 + 1).wrapping_mul(0x9e37_79b1),
+                    now_ns,
+                );
             }
         }
-        let counted = f64::from(sampler.flows(200_000_000_000)) / 256.0;
+        let counted = f64::from(xcp_sampler_flows(&sampler, 200_000_000_000)) / 256.0;
         assert!(
             (counted / want - 1.0).abs() < 0.15,
             "{flows} flows and {acks} of ACKs on {processors} processors: {counted}"
@@ -348,17 +352,17 @@ fn flows_are_counted_by_what_they_send() {
 #[test]
 fn flows_that_are_gone_are_forgotten() {
     const SECOND_NS: u64 = 1_000_000_000;
-    let mut sampler = Sampler::default();
-    assert_eq!(sampler.flows(0), 0);
+    let mut sampler = xcp_sampler::default();
+    assert_eq!(xcp_sampler_flows(&sampler, 0), 0);
     for hash in 1..1000 {
-        sampler.add(hash % 40 * 2, SECOND_NS);
+        xcp_sampler_add(&mut sampler, hash % 40 * 2, SECOND_NS);
     }
-    assert!(sampler.flows(2 * SECOND_NS) > 30 * 256);
-    assert_eq!(sampler.flows(6 * SECOND_NS), 0);
+    assert!(xcp_sampler_flows(&sampler, 2 * SECOND_NS) > 30 * 256);
+    assert_eq!(xcp_sampler_flows(&sampler, 6 * SECOND_NS), 0);
     for _ in 0..32 {
-        sampler.add(2, 7 * SECOND_NS);
+        xcp_sampler_add(&mut sampler, 2, 7 * SECOND_NS);
     }
-    assert_eq!(sampler.flows(8 * SECOND_NS), 256);
+    assert_eq!(xcp_sampler_flows(&sampler, 8 * SECOND_NS), 256);
 }
 
 /// Hints that are wrong by a constant factor, or late, do no harm.
@@ -580,14 +584,14 @@ proptest! {
             1..40,
         ),
     ) {
-        let params = Params { capacity_Bps: configured_Bps, min_interval_ns: 1_000_000, ..Params::default() };
+        let params = xcp_router_params { capacity_Bps: configured_Bps, min_interval_ns: 1_000_000, ..xcp_router_params::default() };
         let mut router = Router::new(params, 0);
         let mut now_ns = 0u64;
         for (elapsed_ns, sent_B, backlog_B, min_backlog_B, other_B, flows, share) in intervals {
             now_ns = now_ns.saturating_add(elapsed_ns >> 8);
             router.arrival(1500);
             router.arrival_xcp(1, 1500, 1 << 20, 1 << 25);
-            let seen = Seen {
+            let seen = xcp_capacity_interval {
                 now_ns,
                 sent_B,
                 backlog_B,
@@ -595,7 +599,7 @@ proptest! {
                 free_ns: now_ns ^ other_B,
                 free_sent_B: other_B,
             };
-            let other = Other { other_B, min_backlog_B: other_B ^ sent_B, flows, share };
+            let other = xcp_sharing_interval { other_B, other_min_backlog_B: other_B ^ sent_B, other_flows: flows, share };
             router.interval_end_shared(now_ns, &seen, &other);
             let c_Bps = router.capacity_Bps();
             prop_assert!(configured_Bps == 0 || c_Bps <= configured_Bps);

@@ -6,8 +6,7 @@
 use std::iter;
 
 use proptest::prelude::*;
-use xcp_core::wire::{self, Forward, FORWARD_LEN};
-use xcp_core::{Cloud, Crowd};
+use xcp_core::*;
 
 use crate::properties::{cases, extreme_u64, forward, ones_sum};
 
@@ -21,17 +20,17 @@ const D_NS: u64 = 200 * NS_PER_MS;
 /// The most that a link carries, in core/.
 const MAX_BPS: u64 = 1 << 42;
 
-fn waited(wait_ns: u64) -> Cloud {
-    Cloud {
+fn waited(wait_ns: u64) -> xcp_cloud {
+    xcp_cloud {
         wait_ns,
-        ..Cloud::default()
+        ..xcp_cloud::default()
     }
 }
 
-fn told(told_ns: u64) -> Cloud {
-    Cloud {
+fn told(told_ns: u64) -> xcp_cloud {
+    xcp_cloud {
         told_ns,
-        ..Cloud::default()
+        ..xcp_cloud::default()
     }
 }
 
@@ -40,9 +39,13 @@ fn told(told_ns: u64) -> Cloud {
 fn a_short_wait_is_no_backlog() {
     for link_Bps in [0, 1, FIRST_BPS, 1_250_000, MAX_BPS, (1 << 44) - 1] {
         for wait_ns in [0, 1, NS_PER_MS, 2 * NS_PER_MS] {
-            assert_eq!(waited(wait_ns).backlog_B(link_Bps), 0, "{wait_ns}");
+            assert_eq!(
+                xcp_cloud_backlog(&waited(wait_ns), link_Bps),
+                0,
+                "{wait_ns}"
+            );
         }
-        assert!(waited(2 * NS_PER_MS + 1).backlog_B(link_Bps) >= 1);
+        assert!(xcp_cloud_backlog(&waited(2 * NS_PER_MS + 1), link_Bps) >= 1);
     }
 }
 
@@ -54,14 +57,14 @@ fn backlogs_of_usual_clouds() {
         (125_000_000, 3, 375_000.0),
         (75_000, 1_000, 75_000.0),
     ] {
-        let got = waited(wait_ms * NS_PER_MS).backlog_B(link_Bps) as f64;
+        let got = xcp_cloud_backlog(&waited(wait_ms * NS_PER_MS), link_Bps) as f64;
         assert!((got / backlog_B - 1.0).abs() < 0.02, "{got}, {backlog_B}");
     }
 }
 
 #[test]
 fn the_largest_backlog_does_not_overflow() {
-    let most = waited(u64::MAX).backlog_B((1 << 44) - 1);
+    let most = xcp_cloud_backlog(&waited(u64::MAX), (1 << 44) - 1);
     let exact = ((1u128 << 44) - 1) * 100; // a wait counts as at most 100 s
     assert!(u128::from(most) <= exact && exact - u128::from(most) < 256 * 101);
 }
@@ -80,17 +83,23 @@ fn a_cloud_is_known_for_two_intervals_or_50_ms() {
         (64_000, 128_000),
     ] {
         let (d_ns, patience_ns) = (d_ms * NS_PER_MS, patience_ms * NS_PER_MS);
-        assert!(cloud.known(at_ns, d_ns));
-        assert!(cloud.known(at_ns + patience_ns, d_ns), "{d_ms} ms");
-        assert!(!cloud.known(at_ns + patience_ns + 1, d_ns), "{d_ms} ms");
-        assert!(!cloud.known(u64::MAX, d_ns));
+        assert!(xcp_cloud_known(&cloud, at_ns, d_ns));
+        assert!(
+            xcp_cloud_known(&cloud, at_ns + patience_ns, d_ns),
+            "{d_ms} ms"
+        );
+        assert!(
+            !xcp_cloud_known(&cloud, at_ns + patience_ns + 1, d_ns),
+            "{d_ms} ms"
+        );
+        assert!(!xcp_cloud_known(&cloud, u64::MAX, d_ns));
     }
 }
 
 #[test]
 fn a_cloud_that_was_never_told_is_not_known() {
     for now_ns in [0, 1, 50 * NS_PER_MS, u64::MAX] {
-        assert!(!told(0).known(now_ns, 1_000 * NS_PER_MS));
+        assert!(!xcp_cloud_known(&told(0), now_ns, 1_000 * NS_PER_MS));
     }
 }
 
@@ -98,21 +107,21 @@ fn a_cloud_that_was_never_told_is_not_known() {
 #[test]
 fn a_cloud_told_in_the_future_is_known() {
     for ahead_ns in [1, NS_PER_MS, 3_600_000 * NS_PER_MS] {
-        assert!(told(NS_PER_MS + ahead_ns).known(NS_PER_MS, 0));
+        assert!(xcp_cloud_known(&told(NS_PER_MS + ahead_ns), NS_PER_MS, 0));
     }
 }
 
 /// Looks every 10 ms for so many intervals at a cloud with what waits in it at each time,
 /// ns; for how many seconds it stood aside.
 fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
-    let mut crowd = Crowd::default();
+    let mut crowd = xcp_crowd::default();
     let mut found = Vec::new();
     let mut now_ns = D_NS;
     while now_ns < intervals * D_NS {
-        let aside = crowd.is_aside(now_ns);
+        let aside = xcp_crowd_aside(&crowd, now_ns);
         if !aside {
-            crowd.look(wait_ns(now_ns), now_ns, D_NS);
-            if crowd.is_aside(now_ns) {
+            xcp_crowd_look(&mut crowd, wait_ns(now_ns), now_ns, D_NS);
+            if xcp_crowd_aside(&crowd, now_ns) {
                 found.push((crowd.aside_ns - now_ns) / NS_PER_MS / 1_000);
             }
         }
@@ -121,13 +130,25 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     found
 }
 
+const SIZE_B: u64 = 1500;
+
+/// What a packet leaves with of a delta while the virtual router stands aside.
+fn held_back_Bps(cloud: &xcp_cloud, delta: i32, rtt: u32, x: u32) -> i32 {
+    let header = xcp_forward {
+        rtt,
+        x,
+        delta,
+        ..Default::default()
+    };
+    xcp_crowd_delta(cloud, &header, SIZE_B)
+}
+
 /// By a packet in an RTT as Reno, or by W^(2/3) / 2 in a second, near CUBIC.
 #[test]
 fn aside_a_flow_grows_as_tcp_does() {
     const SECOND: u32 = 1 << 28; // ticks
-    const SIZE_B: u64 = 1500;
     let packets_per_s = |window: u32, rtt: u32| {
-        let granted = Cloud::default().held_back_Bps(i32::MAX, rtt, rtt / window, SIZE_B);
+        let granted = held_back_Bps(&xcp_cloud::default(), i32::MAX, rtt, rtt / window);
         // so many packets in an RTT, each of which adds granted RTT to the window
         f64::from(granted) * f64::from(window) / SIZE_B as f64
     };
@@ -144,7 +165,7 @@ fn aside_a_flow_grows_as_tcp_does() {
             "{window}: {found}, {want}"
         );
     }
-    let of = |delta, rtt, x| Cloud::default().held_back_Bps(delta, rtt, x, SIZE_B);
+    let of = |delta, rtt, x| held_back_Bps(&xcp_cloud::default(), delta, rtt, x);
     assert_eq!(of(151, SECOND, SECOND / 125), 150);
     assert_eq!(of(50, SECOND, SECOND / 125), 50);
     assert_eq!(of(-5, SECOND, SECOND / 125), -5);
@@ -152,14 +173,11 @@ fn aside_a_flow_grows_as_tcp_does() {
     assert_eq!((of(1, 0, 1), of(1, 1, 0), of(-1, 0, 0)), (0, 0, -1));
     // a sender with the largest window
     assert_eq!(of(i32::MAX, u32::MAX, 1), 0);
-    let without = Cloud {
-        flags: Cloud::NOT_HELD_BACK,
-        ..Cloud::default()
+    let without = xcp_cloud {
+        flags: XCP_CLOUD_NOT_HELD_BACK,
+        ..xcp_cloud::default()
     };
-    assert_eq!(
-        without.held_back_Bps(i32::MAX, SECOND, SECOND, SIZE_B),
-        i32::MAX
-    );
+    assert_eq!(held_back_Bps(&without, i32::MAX, SECOND, SECOND), i32::MAX);
 }
 
 /// 12 intervals, then 10 s, 20 s and so on.
@@ -182,7 +200,8 @@ fn a_queue_of_xcp_is_no_crowd() {
 /// the longer the queue is.
 #[test]
 fn a_long_queue_is_not_added_to() {
-    let over_B = |wait_ns, flows| waited(wait_ns).over_Bps(flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
+    let over_B =
+        |wait_ns, flows| xcp_cloud_over(&waited(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
     let flow = 256;
     assert!(over_B(0, flow).abs_diff(20_000) <= 1);
     assert!(over_B(D_NS / 8, flow).abs_diff(10_000) <= 1);
@@ -190,7 +209,7 @@ fn a_long_queue_is_not_added_to() {
     assert!(over_B(0, 0).abs_diff(20_000) <= 1, "one that is to come");
     for wait_ns in [D_NS / 4, D_NS, u64::MAX] {
         assert_eq!(
-            waited(wait_ns).over_Bps(flow, D_NS),
+            xcp_cloud_over(&waited(wait_ns), flow, D_NS),
             1,
             "as little as can be"
         );
@@ -201,12 +220,12 @@ fn a_long_queue_is_not_added_to() {
 /// another.
 #[test]
 fn what_was_before_a_pause_is_not_added_to() {
-    let mut crowd = Crowd::default();
+    let mut crowd = xcp_crowd::default();
     for transfer in 0..20 {
         for interval in 0..=8 {
             let now_ns = (transfer * 1_000 + interval) * D_NS + D_NS;
-            crowd.look(D_NS, now_ns, D_NS);
-            assert!(!crowd.is_aside(now_ns), "{transfer}, {interval}");
+            xcp_crowd_look(&mut crowd, D_NS, now_ns, D_NS);
+            assert!(!xcp_crowd_aside(&crowd, now_ns), "{transfer}, {interval}");
         }
     }
 }
@@ -231,7 +250,7 @@ proptest! {
         (less, shorter) in (20..64u32, 0..64u32),
     ) {
         let (link_Bps, wait_ns) = (link_Bps >> less, wait_ns >> shorter);
-        let backlog_B = waited(wait_ns).backlog_B(link_Bps);
+        let backlog_B = xcp_cloud_backlog(&waited(wait_ns), link_Bps);
         if wait_ns <= 2 * NS_PER_MS {
             prop_assert_eq!(backlog_B, 0);
             return Ok(());
@@ -247,12 +266,12 @@ proptest! {
     /// What was found, else what trains found free; within what a link carries.
     #[test]
     fn the_least_is_what_was_found(link_Bps in extreme_u64(), free_Bps in extreme_u64()) {
-        let cloud = Cloud { free_Bps, ..Cloud::default() };
-        prop_assert_eq!(cloud.least_Bps(0, D_NS), free_Bps.clamp(FIRST_BPS, MAX_BPS));
+        let cloud = xcp_cloud { free_Bps, ..xcp_cloud::default() };
+        prop_assert_eq!(xcp_cloud_least(&cloud, 0, D_NS), free_Bps.clamp(FIRST_BPS, MAX_BPS));
         if link_Bps > 0 {
             let least_Bps = LEAST_B * 1_000 * NS_PER_MS / D_NS;
             // numbers of 32 bits round down
-            let found_Bps = cloud.least_Bps(link_Bps, D_NS);
+            let found_Bps = xcp_cloud_least(&cloud, link_Bps, D_NS);
             prop_assert!(found_Bps.abs_diff(link_Bps.max(least_Bps)) <= 1);
         }
     }
@@ -282,8 +301,8 @@ proptest! {
             true => f.xcp_ttl.saturating_sub(routers).max(ip_ttl),
             false => f.xcp_ttl,
         };
-        let want = Forward { delta, xcp_ttl, xcp_hops: f.xcp_hops.min(15), ..f };
-        prop_assert_eq!(Forward::parse(&bytes[offset..]), Some(want));
+        let want = xcp_forward { delta, xcp_ttl, xcp_hops: f.xcp_hops.min(15), ..f };
+        prop_assert_eq!(wire::parse_forward(&bytes[offset..]), Some(want));
         prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
         // xcp_ttl, delta
         check_others(&before, &bytes, &[offset + 5..offset + 6, offset + 14..offset + 18])?;
@@ -306,7 +325,7 @@ proptest! {
             prop_assert_eq!(bytes, before);
             return Ok(());
         }
-        let last = offset + 18..offset + FORWARD_LEN;
+        let last = offset + 18..offset + wire::FORWARD_LEN;
         prop_assert_eq!(&bytes[last.clone()], router.to_be_bytes());
         prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
         check_others(&before, &bytes, &[last])?;
@@ -314,10 +333,10 @@ proptest! {
 }
 
 /// Puts the option there, if there is room for it behind the fixed header.
-fn place(bytes: &mut [u8], offset: usize, f: Forward) -> bool {
-    let fits = (20..60).contains(&offset) && offset + FORWARD_LEN <= bytes.len();
+fn place(bytes: &mut [u8], offset: usize, f: xcp_forward) -> bool {
+    let fits = (20..60).contains(&offset) && offset + wire::FORWARD_LEN <= bytes.len();
     if fits {
-        bytes[offset..offset + FORWARD_LEN].copy_from_slice(&f.build());
+        bytes[offset..offset + wire::FORWARD_LEN].copy_from_slice(&wire::build_forward(&f));
     }
     fits
 }

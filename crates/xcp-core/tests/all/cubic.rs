@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use xcp_core::cubic::{cbrt, Cubic};
+use xcp_core::*;
 
 const WIRE_B: u64 = 1_500;
 const C: f64 = 0.4;
@@ -19,11 +19,11 @@ fn model(max: f64, epoch: f64, time_s: f64, rounds: f64) -> f64 {
 }
 
 /// A window that has just been cut, and time that has passed since.
-fn after(packets: u64, rounds: u64, rtt_us: u64) -> Cubic {
-    let mut cubic = Cubic::default();
-    cubic.cut(packets * WIRE_B);
+fn after(packets: u64, rounds: u64, rtt_us: u64) -> xcp_cubic {
+    let mut cubic = xcp_cubic::default();
+    xcp_cubic_cut(&mut cubic, packets * WIRE_B);
     for _ in 0..rounds {
-        cubic.round(rtt_us);
+        xcp_cubic_round(&mut cubic, rtt_us);
     }
     cubic
 }
@@ -33,7 +33,7 @@ fn the_window_follows_the_rfc() {
     for packets in [2, 10, 100, 1_000, 100_000] {
         for rtt_us in [1_000, 50_000, 500_000] {
             for rounds in [0, 1, 10, 100, 600] {
-                let got = after(packets, rounds, rtt_us).window(WIRE_B, rtt_us) as f64;
+                let got = xcp_cubic_window(&after(packets, rounds, rtt_us), WIRE_B, rtt_us) as f64;
                 let time_s = (rounds + 1) as f64 * rtt_us as f64 / 1e6;
                 let max = packets as f64;
                 let want = model(max, 0.7 * max, time_s, rounds as f64);
@@ -49,8 +49,8 @@ fn the_window_follows_the_rfc() {
 
 #[test]
 fn it_is_back_where_it_was_cut_after_k() {
-    // K = cbrt(0.3 * 100 / 0.4) = 4.22 s
-    let at = |rounds| after(100, rounds, 100_000).window(WIRE_B, 100_000) / WIRE_B;
+    // K = xcp_cbrt(0.3 * 100 / 0.4) = 4.22 s
+    let at = |rounds| xcp_cubic_window(&after(100, rounds, 100_000), WIRE_B, 100_000) / WIRE_B;
     assert!(at(0) < 75);
     assert_eq!(at(41), 100);
     assert!(at(100) > 170);
@@ -58,14 +58,14 @@ fn it_is_back_where_it_was_cut_after_k() {
 
 #[test]
 fn a_window_that_did_not_come_back_makes_room() {
-    let mut cubic = Cubic::default();
-    assert_eq!(cubic.cut(100_000), 70_000);
-    assert_eq!(cubic.cut(90_000), 63_000);
+    let mut cubic = xcp_cubic::default();
+    assert_eq!(xcp_cubic_cut(&mut cubic, 100_000), 70_000);
+    assert_eq!(xcp_cubic_cut(&mut cubic, 90_000), 63_000);
     for _ in 0..2 {
-        cubic.round(1_000_000);
+        xcp_cubic_round(&mut cubic, 1_000_000);
     }
     // 0.85 * 90,000, and not beyond it for a while: K is 2.8 s
-    let plateau_B = cubic.window(WIRE_B, 1_000_000);
+    let plateau_B = xcp_cubic_window(&cubic, WIRE_B, 1_000_000);
     assert!((76_500..80_000).contains(&plateau_B), "{plateau_B}");
 }
 
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn cube_roots_are_exact(v in any::<u64>(), bits in 0..64u32) {
         let v = v >> bits;
-        let root = u128::from(cbrt(v));
+        let root = u128::from(xcp_cbrt(v));
         prop_assert!(root.pow(3) <= u128::from(v));
         prop_assert!((root + 1).pow(3) > u128::from(v));
     }
@@ -92,11 +92,11 @@ proptest! {
         times_us in prop::collection::vec(any::<u64>(), 0..50),
         rtt_us in 0..=64_000_000u64,
     ) {
-        let mut cubic = Cubic::default();
-        let mut before_B = cubic.cut(cwnd_B);
+        let mut cubic = xcp_cubic::default();
+        let mut before_B = xcp_cubic_cut(&mut cubic, cwnd_B);
         for elapsed_us in times_us {
-            cubic.round(elapsed_us >> 30);
-            let now_B = cubic.window(wire_B, rtt_us);
+            xcp_cubic_round(&mut cubic, elapsed_us >> 30);
+            let now_B = xcp_cubic_window(&cubic, wire_B, rtt_us);
             prop_assert!(now_B >= before_B);
             before_B = now_B;
         }

@@ -3,7 +3,7 @@
 
 #![allow(non_snake_case)] // units in names
 
-use xcp_core::{Params, Router};
+use xcp_core::*;
 
 const RTT: u64 = 26_843_546; // 0.1 s
 const INTERVAL_NS: u64 = 100_000_000;
@@ -17,11 +17,11 @@ struct Link {
 
 impl Link {
     fn new(without: u32) -> Self {
-        let params = Params {
+        let params = xcp_router_params {
             capacity_Bps: 1_250_000,
             min_interval_ns: 1_000_000,
             without,
-            ..Params::default()
+            ..xcp_router_params::default()
         };
         Link {
             router: Router::new(params, 0),
@@ -76,7 +76,7 @@ fn little_is_shuffled_for_a_few_of_many() {
 
 #[test]
 fn the_published_law_shuffles_always() {
-    let mut link = Link::new(Params::PUBLISHED);
+    let mut link = Link::new(PUBLISHED);
     for flows in [1.0, 1.0, 5.0, 100.0, 100.0] {
         assert_eq!(link.gamma(flows), 0.1);
     }

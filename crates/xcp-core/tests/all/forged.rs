@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use xcp_core::{Packet, TICKS_PER_SEC};
+use xcp_core::*;
 
 use crate::closed_loop::{run, Forged, Loop, Outcome};
 
@@ -14,20 +14,20 @@ const SECOND: u64 = TICKS_PER_SEC;
 /// What the wire can say at most.
 const MOST: u64 = u32::MAX as u64;
 
-fn packet(x: u64, rtt: u64, delta: i32) -> Packet {
-    Packet {
+fn packet(x: u64, rtt: u64, delta: i32) -> xcp_bench_packet {
+    xcp_bench_packet {
         size_B: 60,
         x,
         rtt,
         n: 1,
         delta,
-        ..Packet::default()
+        ..xcp_bench_packet::default()
     }
 }
 
 /// Ten flows over 10 Mb/s and 100 ms, five of which leave after 30 s, from when
 /// on it is looked at.
-fn beside(every_s: f64, packet: Packet) -> Outcome {
+fn beside(every_s: f64, packet: xcp_bench_packet) -> Outcome {
     run(&Loop {
         flows: 10,
         configured_Bps: 1_250_000.0,
@@ -99,7 +99,7 @@ fn lies_are_forgotten() {
             forged: Some(Forged {
                 every_s: f64::max(every_s, size_B as f64 / 125_000.0),
                 until_s: END_S,
-                packet: Packet {
+                packet: xcp_bench_packet {
                     size_B,
                     ..packet(x, rtt, delta)
                 },

@@ -8,9 +8,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use xcp_core::wire::header::{self, Version};
-use xcp_core::wire::option_2005::{self, code, value, Option2005, VALUE_MAX};
-use xcp_core::wire::{Forward, Kind};
-use xcp_core::{Receiver, Sender, TICKS_PER_SEC};
+use xcp_core::*;
 
 const TICK: f64 = TICKS_PER_SEC as f64;
 /// Feedback of one packet in option-2005.
@@ -40,13 +38,16 @@ fn any_size() -> impl Strategy<Value = i64> {
     prop_oneof![18 => shifted, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
 }
 
+/// The most that `H_feedback` says, 2^-12 packets.
+const XCP_2005_VALUE_MAX: i64 = (XCP_2005_MANTISSA_MAX as i64) << 28;
+
 /// Ticks, evenly over the orders of magnitude of seconds.
 fn ticks(low_s: f64, high_s: f64) -> impl Strategy<Value = u64> {
     (low_s.ln()..=high_s.ln()).prop_map(|v| (v.exp() * TICK) as u64)
 }
 
 /// A sender of up to 65,535 packets in flight, which may have more to ask for.
-fn sender() -> impl Strategy<Value = Sender> {
+fn sender() -> impl Strategy<Value = xcp_sender> {
     (
         40..=9_000u32,
         1..=65_535u64,
@@ -55,12 +56,12 @@ fn sender() -> impl Strategy<Value = Sender> {
     )
         .prop_map(|(wire_B, packets, rtt, spare_B)| {
             let limit_B = packets * u64::from(wire_B) + (spare_B.unsigned_abs() >> 20);
-            Sender::new(wire_B, packets, limit_B, rtt)
+            new_sender(wire_B, packets, limit_B, rtt)
         })
 }
 
 /// H_rtt as routers read it, ticks.
-fn told(h: &Option2005) -> u64 {
+fn told(h: &xcp_2005) -> u64 {
     (u64::from(h.rtt_ms) << 28) / 1000
 }
 
@@ -69,9 +70,13 @@ fn told(h: &Option2005) -> u64 {
 #[test]
 fn codes_of_2005_keep_their_values() {
     for c in 0..=u16::MAX {
-        let v = value(c);
+        let v = xcp_2005_value(c);
         assert_eq!(v, i64::from(c as i16 >> 3) << (4 * (c & 7)), "{c:#x}");
-        assert_eq!(value(code(v, false)), v.max(-VALUE_MAX), "{c:#x}");
+        assert_eq!(
+            xcp_2005_value(xcp_2005_code(v, false)),
+            v.max(-XCP_2005_VALUE_MAX),
+            "{c:#x}"
+        );
     }
 }
 
@@ -82,13 +87,13 @@ proptest! {
     /// it, up to the most that can be told.
     #[test]
     fn values_of_2005_are_cut_towards_0(v in any_size()) {
-        let told = value(code(v, false));
+        let told = xcp_2005_value(xcp_2005_code(v, false));
         prop_assert_eq!(told.signum(), v.signum());
         prop_assert!(told.unsigned_abs() <= v.unsigned_abs(), "{told}");
-        let lost = (v.clamp(-VALUE_MAX, VALUE_MAX) - told).unsigned_abs();
+        let lost = (v.clamp(-XCP_2005_VALUE_MAX, XCP_2005_VALUE_MAX) - told).unsigned_abs();
         prop_assert!(256 * lost < v.unsigned_abs().max(1), "{told}");
-        let whole = value(code(v, true));
-        prop_assert_eq!(whole, value(code(v / 4096 * 4096, false)));
+        let whole = xcp_2005_value(xcp_2005_code(v, true));
+        prop_assert_eq!(whole, xcp_2005_value(xcp_2005_code(v / 4096 * 4096, false)));
         prop_assert!(whole % 4096 == 0 && whole.unsigned_abs() <= told.unsigned_abs());
     }
 }
@@ -104,22 +109,22 @@ proptest! {
         let (mut meant, mut asked, mut rest) = (0, 0, 0);
         for (mut s, ends, size_B, packets) in senders {
             s.ends = ends.into();
-            s.update();
+            xcp_sender_update(&mut s);
             for _ in 0..packets {
-                let h = Option2005::ask(&s, size_B, &mut rest);
-                let full = option_2005::of_Bps(
+                let h = xcp_2005_ask(&s, size_B, &mut rest, false);
+                let full = xcp_2005_of_Bps(
                     i64::from(s.request_Bps),
                     u32::from(h.rtt_ms),
-                    s.wire_B(),
+                    s.wire_B,
                 );
-                let part = i128::from(size_B.min(s.wire_B()));
-                let wish = (i128::from(full) * part / i128::from(s.wire_B())) as i64;
+                let part = i128::from(size_B.min(s.wire_B));
+                let wish = (i128::from(full) * part / i128::from(s.wire_B)) as i64;
                 // what one packet cannot say at all is no wish
-                prop_assume!(rest + wish <= VALUE_MAX);
+                prop_assume!(rest + wish <= XCP_2005_VALUE_MAX);
                 meant += wish;
-                asked += value(h.feedback);
+                asked += xcp_2005_value(h.feedback);
                 prop_assert_eq!(meant, asked + rest);
-                prop_assert!(rest.abs() <= value(h.feedback).abs() / 255, "{rest}");
+                prop_assert!(rest.abs() <= xcp_2005_value(h.feedback).abs() / 255, "{rest}");
             }
         }
     }
@@ -135,15 +140,16 @@ proptest! {
     ) {
         let (mut granted, mut written, mut carry) = (0i64, 0i64, 0i64);
         for (feedback, rtt_ms, cwnd, size_B, grant, n) in packets {
-            let h = Option2005 { feedback, rtt_ms, cwnd };
-            let asked = h.forward(size_B).delta;
+            let h = xcp_2005 { feedback, rtt_ms, cwnd };
+            let asked = xcp_2005_forward(&h, size_B).delta;
             let grant = (grant >> 32).min(i64::from(asked)) as i32;
             let target = i64::from(grant) + carry / i64::from(n);
             granted += i64::from(grant) * i64::from(n);
-            let (answer, wrote) = h.grant(size_B, n, grant, &mut carry);
+            let mut wrote = grant;
+            let answer = xcp_2005_grant(&h, size_B, n, &mut wrote, &mut carry, false);
             written += i64::from(wrote) * i64::from(n);
             prop_assert_eq!(granted, written + carry);
-            prop_assert!(value(answer) <= value(feedback) && wrote <= asked);
+            prop_assert!(xcp_2005_value(answer) <= xcp_2005_value(feedback) && wrote <= asked);
             if (0..i64::from(asked)).contains(&target) {
                 // 1/256 of it, 2^-12 packets, and whole B/s
                 let unit_Bps = f64::from(size_B) / PACKET * 1000.0 / f64::from(rtt_ms);
@@ -159,17 +165,17 @@ proptest! {
     fn a_receiver_of_2005_loses_nothing(
         steps in prop::collection::vec((any::<u16>(), 1..=1_024u32, 0..=3u8, 1..=64u32), 1..100),
     ) {
-        let mut receiver = Receiver::default();
+        let mut receiver = xcp_receiver::default();
         let (mut came, mut went) = (0i64, 0i64);
         for (feedback, n, takes, copies) in steps {
-            receiver.add_2005(feedback, n);
-            came += value(feedback) * i64::from(n);
+            xcp_receiver_add_2005(&mut receiver, feedback, n);
+            came += xcp_2005_value(feedback) * i64::from(n);
             for _ in 0..takes {
                 let before = receiver.pending;
-                let each = value(receiver.take_2005(copies));
+                let each = xcp_2005_value(xcp_receiver_take_2005(&mut receiver, copies));
                 went += each * i64::from(copies);
                 let left = receiver.pending.abs();
-                prop_assert!(each.abs() == VALUE_MAX || left < before.abs() / 256 + i64::from(copies));
+                prop_assert!(each.abs() == XCP_2005_VALUE_MAX || left < before.abs() / 256 + i64::from(copies));
             }
             prop_assert_eq!(came, went + receiver.pending);
         }
@@ -183,16 +189,16 @@ proptest! {
         rtt in ticks(10e-6, 60.0),
         feedback in prop::collection::vec(any_size(), 1..50),
     ) {
-        let mut s = Sender::new(wire_B, 1, u64::MAX >> 18, rtt);
-        s.cwnd_B = Sender::CWND_MAX_B / 2;
-        let h = Option2005::ask(&s, wire_B, &mut 0);
+        let mut s = new_sender(wire_B, 1, u64::MAX >> 18, rtt);
+        s.cwnd_B = XCP_CWND_MAX_B / 2;
+        let h = xcp_2005_ask(&s, wire_B, &mut 0, false);
         prop_assert!(told(&h) >= rtt && told(&h) <= rtt + TICKS_PER_SEC / 1000 + 1);
-        let exact = |s: &Sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
+        let exact = |s: &xcp_sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
         for v in feedback {
             let v = v >> 36; // up to 32,768 packets
             let unit = i128::from(wire_B) << 16; // 2^-12 packets, 2^-28 B
             let before = exact(&s);
-            s.feedback_2005(v);
+            xcp_2005_feedback(&mut s, v);
             let want = i128::from(v) * unit * i128::from(rtt) / i128::from(told(&h));
             let error = exact(&s) - before - want;
             prop_assert!(error.abs() <= unit, "{v}: {error} of {unit}");
@@ -203,14 +209,14 @@ proptest! {
     /// header-2004 rounded up to B/ms, option-2005 to half a packet in H_rtt.
     #[test]
     fn every_format_tells_the_throughput(mut s in sender(), protocol in any::<u8>()) {
-        let size_B = s.wire_B();
+        let size_B = s.wire_B;
         let window_B = s.window_B as f64;
         let rate_Bps = window_B / s.rtt as f64 * TICK;
         let x = f64::from(size_B) / rate_Bps * TICK;
         let rtt = s.rtt as u32;
-        let f = Forward { rtt, x: s.next_x() as u32, ..Forward::default() };
+        let f = xcp_forward { rtt, x: xcp_sender_next_x(&mut s) as u32, ..xcp_forward::default() };
         near("X", f64::from(f.x), x, 1.0 + 1e-9 * x)?;
-        prop_assert_eq!(Forward::parse(&f.build()), Some(f));
+        prop_assert_eq!(wire::parse_forward(&wire::build_forward(&f)), Some(f));
 
         let h = header::build(Version::V2007, protocol, &f, 0, size_B);
         prop_assert_eq!(header::forward(&h, 3, size_B), f);
@@ -225,9 +231,9 @@ proptest! {
         let ms_of = |rtt: u32| (u64::from(rtt) * 1000).div_ceil(TICKS_PER_SEC);
         prop_assert!(read.rtt >= rtt && ms_of(read.rtt) == ms_of(rtt));
 
-        let h = Option2005::ask(&s, size_B, &mut 0);
+        let h = xcp_2005_ask(&s, size_B, &mut 0, false);
         prop_assert_eq!(u64::from(h.rtt_ms), ms_of(rtt));
-        let read = h.forward(size_B);
+        let read = xcp_2005_forward(&h, size_B);
         prop_assert_eq!(u64::from(read.rtt), told(&h));
         let packets = told(&h) as f64 / x;
         let most = f64::from(u16::MAX);
@@ -248,11 +254,11 @@ proptest! {
         protocol in prop_oneof![any::<u8>(), prop::sample::select(vec![0x11u8, 0x12, 0x31, 0x32])],
         way in any::<u8>(),
     ) {
-        let f = Forward { rtt, x, delta, xcp_ttl, ..Forward::default() };
+        let f = xcp_forward { rtt, x, delta, xcp_ttl, ..xcp_forward::default() };
         for version in [Version::V2004, Version::V2007] {
             let h = header::build(version, protocol, &f, feedback, 1500);
             let (kind, head) = header::read(&h);
-            prop_assert_eq!(kind, Kind::Both);
+            prop_assert_eq!(kind, XCP_BOTH);
             prop_assert_eq!((head.version, head.format), (version as u8, 1));
             prop_assert_eq!((head.protocol, head.length), (protocol, 20));
             prop_assert_eq!(header::feedback(&h, head.version), feedback);
@@ -264,7 +270,7 @@ proptest! {
 
             let h = header::build_return(version, protocol, feedback, way);
             let (kind, head) = header::read(&h);
-            prop_assert_eq!(kind, Kind::Return);
+            prop_assert_eq!(kind, XCP_RETURN);
             prop_assert_eq!((head.version, head.format), (version as u8, 2));
             prop_assert_eq!((head.protocol, h[3]), (protocol, way));
             prop_assert_eq!(header::feedback(&h, head.version), feedback);
@@ -284,14 +290,14 @@ proptest! {
         rtt in ticks(100e-6, 10.0),
     ) {
         let limit_B = limit * u64::from(wire_B);
-        let mut s = Sender::new(wire_B, start.min(limit), limit_B, rtt);
-        let (mut receiver, mut rest) = (Receiver::default(), 0);
+        let mut s = new_sender(wire_B, start.min(limit), limit_B, rtt);
+        let (mut receiver, mut rest) = (xcp_receiver::default(), 0);
         let mut idle = 0;
         for _ in 0..40 * limit + 10_000 {
-            let h = Option2005::ask(&s, wire_B, &mut rest);
-            receiver.add_2005(h.feedback, 1);
-            s.feedback_2005(value(receiver.take_2005(1)));
-            s.update();
+            let h = xcp_2005_ask(&s, wire_B, &mut rest, false);
+            xcp_receiver_add_2005(&mut receiver, h.feedback, 1);
+            xcp_2005_feedback(&mut s, xcp_2005_value(xcp_receiver_take_2005(&mut receiver, 1)));
+            xcp_sender_update(&mut s);
             idle = if h.feedback == 0 { idle + 1 } else { 0 };
             if idle > 10 {
                 break;
@@ -311,15 +317,15 @@ fn the_way_tells_the_hops() {
         for hops in 0..ttl.min(15) {
             let xcp_ttl = ttl - hops;
             for others in 0..xcp_ttl {
-                let way = header::way(xcp_ttl, xcp_ttl - others);
+                let way = xcp_header_way(xcp_ttl, xcp_ttl - others);
                 assert_eq!(header::hops(way, ttl), Some(u32::from(hops)));
                 assert_eq!(way & 15, others.min(15));
             }
             // a TTL that no router makes: unknown, and so one
             for above in (xcp_ttl..=u8::MAX).skip(1) {
-                assert_eq!(header::way(xcp_ttl, above) & 15, 1);
+                assert_eq!(xcp_header_way(xcp_ttl, above) & 15, 1);
             }
         }
-        assert_eq!(header::hops(header::way(0, ttl), ttl), None);
+        assert_eq!(header::hops(xcp_header_way(0, ttl), ttl), None);
     }
 }

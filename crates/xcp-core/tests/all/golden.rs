@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use xcp_core::wire::header::{self, Version};
-use xcp_core::wire::option_2005::Option2005;
-use xcp_core::wire::{self, Forward, Kind, Return};
+use xcp_core::*;
 
 const ETHERNET: usize = 14;
 
@@ -50,10 +49,10 @@ fn number(value: &Value) -> i64 {
 }
 
 /// The forward fields of a twin; those that a format lacks are 0.
-fn forward(twin: &Value) -> Forward {
+fn forward(twin: &Value) -> xcp_forward {
     let f = &twin["forward"];
     let or_0 = |field: &str| f[field].as_i64().unwrap_or(0);
-    Forward {
+    xcp_forward {
         rtt: or_0("rtt_ticks") as u32,
         x: or_0("x_ticks") as u32,
         delta: or_0("delta_Bps") as i32,
@@ -63,32 +62,32 @@ fn forward(twin: &Value) -> Forward {
     }
 }
 
-fn check_option(option: &[u8], kind: Kind, twin: &Value) {
+fn check_option(option: &[u8], kind: xcp_kind, twin: &Value) {
     let back = &twin["return"];
     let (version, feedback) = match back["feedback_total"].as_i64() {
         Some(total) => (2, total),
         None => (1, back["feedback_Bps"].as_i64().unwrap_or(0)),
     };
-    let returned = || Return {
+    let returned = || xcp_return {
         feedback: feedback as i32,
         version,
         xcp_hops: number(&twin["return"]["xcp_hops"]) as u8,
         other_hops: number(&twin["return"]["other_hops"]) as u8,
     };
     let built = match kind {
-        Kind::Handshake => wire::handshake().to_vec(),
-        Kind::Return => {
-            assert_eq!(Return::parse(option, kind), Some(returned()));
-            returned().build().to_vec()
+        XCP_HANDSHAKE => wire::handshake().to_vec(),
+        XCP_RETURN => {
+            assert_eq!(wire::parse_return(option, kind), Some(returned()));
+            wire::build_return(&returned()).to_vec()
         }
-        Kind::Forward => {
-            assert_eq!(Forward::parse(option), Some(forward(twin)));
-            forward(twin).build().to_vec()
+        XCP_FORWARD => {
+            assert_eq!(wire::parse_forward(option), Some(forward(twin)));
+            wire::build_forward(&forward(twin)).to_vec()
         }
-        Kind::Both => {
-            assert_eq!(Forward::parse(option), Some(forward(twin)));
-            assert_eq!(Return::parse(option, kind), Some(returned()));
-            forward(twin).build_both(&returned()).to_vec()
+        XCP_BOTH => {
+            assert_eq!(wire::parse_forward(option), Some(forward(twin)));
+            assert_eq!(wire::parse_return(option, kind), Some(returned()));
+            wire::build_both(&forward(twin), &returned()).to_vec()
         }
         other => panic!("{other:?}"),
     };
@@ -98,7 +97,7 @@ fn check_option(option: &[u8], kind: Kind, twin: &Value) {
 fn check_option_2005(option: &[u8], twin: &Value) {
     let told = &twin["option_2005"]["forward"];
     let word = |field: &str| number(&told[field]) as u16;
-    let h = Option2005 {
+    let h = xcp_2005 {
         feedback: word("feedback_code"),
         rtt_ms: word("rtt_ms"),
         cwnd: word("cwnd"),
@@ -109,10 +108,10 @@ fn check_option_2005(option: &[u8], twin: &Value) {
         u16::from_be_bytes([option[6], option[7]]),
     ];
     assert_eq!(raw, [h.feedback, h.rtt_ms, h.cwnd]);
-    let value = xcp_core::wire::option_2005::value(h.feedback) as f64 / 4096.0;
+    let value = xcp_2005_value(h.feedback) as f64 / 4096.0;
     assert_eq!(Some(value), told["feedback_packets"].as_f64());
     let size_B = at(twin, "length").expect("a length") as u32;
-    assert_eq!(h.forward(size_B), forward(twin));
+    assert_eq!(xcp_2005_forward(&h, size_B), forward(twin));
 }
 
 fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
@@ -130,14 +129,14 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
     let feedback = number(&twin["return"]["feedback_Bps"]) as i32;
     assert_eq!(header::feedback(raw, head.version), feedback);
     if told["format"] == "minimal" {
-        assert_eq!(kind, Kind::Return);
+        assert_eq!(kind, XCP_RETURN);
         if head.version == 3 && head.length == 20 {
             let again = header::build_return(Version::V2007, head.protocol, feedback, raw[3]);
             assert_eq!(*raw, again);
         }
         return;
     }
-    assert_eq!(kind, Kind::Both);
+    assert_eq!(kind, XCP_BOTH);
     let size_B = at(twin, "length").expect("a length") as u32;
     let seen = header::forward(raw, head.version, size_B);
     let router = told["last_xcp_router"].as_str().map(|text| {
@@ -150,7 +149,7 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
     let whole = &bytes[at_byte..][..usize::from(head.length)];
     assert_eq!(header::last_router(whole), router.unwrap_or(0));
     // it is appended
-    let want = Forward {
+    let want = xcp_forward {
         last_xcp_router: 0,
         ..forward(twin)
     };
@@ -186,19 +185,19 @@ fn what_is_read_is_what_the_twins_say() {
                 options += 1;
             }
             (Some("option-2005"), Some("return")) => {
-                assert_eq!((kind, Some(tcp + offset)), (Kind::Return2005, option));
+                assert_eq!((kind, Some(tcp + offset)), (XCP_RETURN_2005, option));
             }
             (Some("option-2005"), _) => {
-                assert_eq!((kind, Some(tcp + offset)), (Kind::Forward2005, option));
+                assert_eq!((kind, Some(tcp + offset)), (XCP_FORWARD_2005, option));
                 check_option_2005(&segment[offset..], &twin);
                 options_2005 += 1;
             }
-            _ => assert_eq!(kind, Kind::None),
+            _ => assert_eq!(kind, XCP_NONE),
         }
         // cut anywhere, it is that or nothing that can be read
         for cut in 20..length {
             let (part, _) = wire::find(&segment[..cut], length);
-            assert!(part == kind || part == Kind::Malformed, "{cut}: {part:?}");
+            assert!(part == kind || part == XCP_MALFORMED, "{cut}: {part:?}");
         }
     }
     assert!(options > 20 && options_2005 > 15 && headers > 25);
@@ -215,7 +214,7 @@ fn broken_headers_are_malformed() {
         }
         let raw = bytes[ETHERNET + 20..][..header::HEADER_LEN].try_into();
         let (kind, _) = header::read(raw.expect("20 bytes"));
-        assert_eq!(kind, Kind::Malformed, "{name}");
+        assert_eq!(kind, XCP_MALFORMED, "{name}");
         seen += 1;
     }
     assert!(seen >= 6, "{seen}");

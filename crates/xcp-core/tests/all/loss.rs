@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use xcp_core::{ns_to_ticks, ticks_to_ns, Loss, Sender};
+use xcp_core::*;
 
 const WIRE_B: u32 = 1_500;
 /// The first wait for trust, rounds.
@@ -17,18 +17,18 @@ fn cut(cwnd_B: u64) -> u64 {
 
 /// A connection over a path of 100 ms.
 struct Path {
-    sender: Sender,
-    loss: Loss,
+    sender: xcp_sender,
+    loss: xcp_loss,
     base: u64,
 }
 
 impl Path {
     fn new(packets: u64) -> Self {
-        let base = ns_to_ticks(100_000_000);
-        let sender = Sender::new(WIRE_B, packets, 1 << 40, base);
-        let mut loss = Loss::default();
-        loss.on_rtt(base);
-        loss.on_round(&mut { sender }, 100_000, 0, 1);
+        let base = xcp_ns_to_ticks(100_000_000);
+        let sender = new_sender(WIRE_B, packets, 1 << 40, base);
+        let mut loss = xcp_loss::default();
+        xcp_loss_on_rtt(&mut loss, base);
+        xcp_loss_on_round(&mut loss, &mut { sender }, 100_000, 0, 1);
         Self { sender, loss, base }
     }
 
@@ -36,30 +36,30 @@ impl Path {
     fn round(&mut self, lost: u32, waited: u64) {
         let rtt = self.base + self.base * waited / 100;
         self.sender.rtt = rtt;
-        self.loss.on_rtt(rtt);
-        let arrived = self.sender.packets() as u32;
-        self.loss
-            .on_round(&mut self.sender, ticks_to_ns(rtt) / 1_000, lost, arrived);
+        xcp_loss_on_rtt(&mut self.loss, rtt);
+        let arrived = xcp_sender_packets(&self.sender) as u32;
+        let elapsed_us = xcp_ticks_to_ns(rtt) / 1_000;
+        xcp_loss_on_round(&mut self.loss, &mut self.sender, elapsed_us, lost, arrived);
     }
 
     /// A round in which a hidden queue overflows.
     fn overflow(&mut self) {
-        self.round(self.sender.packets() as u32 / 10 + 7, 50);
+        self.round(xcp_sender_packets(&self.sender) as u32 / 10 + 7, 50);
     }
 
     /// Feedback that moves the window by so many bytes, if nothing bounds it.
     fn feedback(&mut self, bytes: i64) {
         let before_B = self.sender.cwnd_B;
-        self.sender.limit_B = self.loss.limit(1 << 40);
+        self.sender.limit_B = xcp_loss_limit(&self.loss, 1 << 40);
         let base = self.sender.rtt_base as i64;
-        self.sender.feedback(bytes * (1 << 28) / base);
-        self.loss.on_feedback(&mut self.sender, before_B);
+        xcp_sender_feedback(&mut self.sender, bytes * (1 << 28) / base);
+        xcp_loss_on_feedback(&mut self.loss, &mut self.sender, before_B);
     }
 
     /// A path that is not trusted any more, just cut for the last time.
     fn distrusted(packets: u64) -> Self {
         let mut path = Self::new(packets);
-        while path.loss.trusts() {
+        while xcp_loss_trusts(&path.loss) {
             path.overflow();
         }
         path.round(0, 0);
@@ -72,7 +72,7 @@ impl Path {
         (1..5_000)
             .find(|_| {
                 self.round(0, 0);
-                self.loss.trusts()
+                xcp_loss_trusts(&self.loss)
             })
             .expect("clean for long enough")
     }
@@ -83,12 +83,16 @@ fn a_single_lossy_round_is_repaired_without_a_cut() {
     for (lost, waited) in [(1, 0), (50, 0), (1, 100), (50, 100)] {
         let mut path = Path::new(100);
         for _ in 0..5 {
-            path.loss.on_recovery(&mut path.sender, false);
+            xcp_loss_on_recovery(&mut path.loss, &mut path.sender, false);
             path.round(lost, waited);
             path.round(0, waited);
         }
-        assert_eq!(path.sender.packets(), 100, "{lost} lost, {waited} % waited");
-        assert!(path.loss.trusts());
+        assert_eq!(
+            xcp_sender_packets(&path.sender),
+            100,
+            "{lost} lost, {waited} % waited"
+        );
+        assert!(xcp_loss_trusts(&path.loss));
     }
 }
 
@@ -101,7 +105,7 @@ fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
     path.overflow();
     assert_eq!(path.sender.cwnd_B, cut(before_B));
     // lost before the cut, known after it
-    path.loss.on_recovery(&mut path.sender, true);
+    xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
     path.round(20, 50);
     path.overflow();
     assert_eq!(path.sender.cwnd_B, cut(before_B));
@@ -110,7 +114,7 @@ fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
     // and each recovery after that, by itself
     path.round(0, 50);
     path.round(0, 50);
-    path.loss.on_recovery(&mut path.sender, false);
+    xcp_loss_on_recovery(&mut path.loss, &mut path.sender, false);
     assert_eq!(path.sender.cwnd_B, cut(cut(cut(before_B))));
 }
 
@@ -121,8 +125,8 @@ fn a_path_that_is_longer_is_known_after_two_rounds() {
     assert_eq!(path.sender.rtt_base, path.base, "one may be anything");
     path.round(0, 900);
     assert_eq!(path.sender.rtt_base, 10 * path.base);
-    assert!(path.loss.trusts(), "nothing was lost");
-    assert_eq!(path.sender.packets(), 100);
+    assert!(xcp_loss_trusts(&path.loss), "nothing was lost");
+    assert_eq!(xcp_sender_packets(&path.sender), 100);
     // a wait that routers answer is their queue, and no longer path
     let mut path = Path::new(100);
     for _ in 0..5 {
@@ -137,8 +141,8 @@ fn a_window_far_beyond_the_path_shrinks_at_once() {
     let mut path = Path::new(10_000);
     for _ in 0..2 {
         path.sender.rtt = 2 * path.base;
-        path.loss.on_rtt(2 * path.base);
-        path.loss.on_round(&mut path.sender, 200_000, 9_900, 100);
+        xcp_loss_on_rtt(&mut path.loss, 2 * path.base);
+        xcp_loss_on_round(&mut path.loss, &mut path.sender, 200_000, 9_900, 100);
     }
     assert_eq!(path.sender.cwnd_B, cut(200 * u64::from(WIRE_B)));
 }
@@ -148,11 +152,11 @@ fn a_mark_is_answered_at_once_and_then_once_per_two_rounds() {
     let mut path = Path::new(100);
     let before_B = path.sender.cwnd_B;
     for _ in 0..2 {
-        path.loss.on_mark(&mut path.sender);
-        path.loss.on_mark(&mut path.sender);
+        xcp_loss_on_mark(&mut path.loss, &mut path.sender);
+        xcp_loss_on_mark(&mut path.loss, &mut path.sender);
         assert_eq!(path.sender.cwnd_B, cut(before_B));
         path.round(0, 0);
-        path.loss.on_mark(&mut path.sender);
+        xcp_loss_on_mark(&mut path.loss, &mut path.sender);
         assert_eq!(path.sender.cwnd_B, cut(before_B));
         path.round(0, 0);
         path.sender.cwnd_B = before_B;
@@ -160,10 +164,10 @@ fn a_mark_is_answered_at_once_and_then_once_per_two_rounds() {
     // a path that marks is not clean
     for round in 0..10 * WAIT {
         if round % (WAIT - 2) == 0 {
-            path.loss.on_mark(&mut path.sender);
+            xcp_loss_on_mark(&mut path.loss, &mut path.sender);
         }
         path.round(0, 0);
-        assert!(path.loss.is_tcp(), "{round}");
+        assert!(xcp_loss_is_tcp(&path.loss), "{round}");
     }
 }
 
@@ -178,14 +182,14 @@ fn a_queue_that_xcp_routers_take_back_explains_losses() {
         path.overflow();
         assert_eq!(path.sender.cwnd_B, fed_B);
     }
-    assert!(path.loss.trusts());
+    assert!(xcp_loss_trusts(&path.loss));
     // a tenth of that does not
     for _ in 0..2 {
         let before_B = path.sender.cwnd_B;
         path.feedback(-(before_B as i64) * 75 / 10_000);
         path.overflow();
     }
-    assert!(!path.loss.trusts());
+    assert!(!xcp_loss_trusts(&path.loss));
 }
 
 /// One packet in 40 as zh-loss has it, and one in 100 even if packets wait for
@@ -200,15 +204,15 @@ fn corruption_is_not_congestion() {
                 let is_lost = |_: &u64| next(&mut state) < u64::MAX / one_in;
                 let lost = (0..packets).filter(is_lost).count();
                 if lost > 0 {
-                    path.loss.on_recovery(&mut path.sender, false);
+                    xcp_loss_on_recovery(&mut path.loss, &mut path.sender, false);
                 }
                 path.round(lost as u32, waited);
                 assert!(
-                    path.loss.trusts(),
+                    xcp_loss_trusts(&path.loss),
                     "{packets} packets, 1 in {one_in}, round {round}"
                 );
             }
-            assert_eq!(path.sender.packets(), packets);
+            assert_eq!(xcp_sender_packets(&path.sender), packets);
         }
     }
 }
@@ -227,10 +231,10 @@ fn a_policer_is_found_out_although_nothing_waits() {
     for (packets, rounds) in [(10, 20), (100, 2), (1_000, 2)] {
         let mut path = Path::new(packets);
         for _ in 0..rounds {
-            assert!(path.loss.trusts());
+            assert!(xcp_loss_trusts(&path.loss));
             path.round((packets / 10) as u32, 0);
         }
-        assert!(!path.loss.trusts(), "{packets} packets");
+        assert!(!xcp_loss_trusts(&path.loss), "{packets} packets");
     }
 }
 
@@ -244,7 +248,7 @@ fn a_distrusted_window_grows_as_cubic_s_and_falls_as_feedback_says() {
         for _ in 0..3 {
             path.feedback(1_000_000);
         }
-        grown.push(path.sender.packets());
+        grown.push(xcp_sender_packets(&path.sender));
         path.round(0, 50);
     }
     assert!((70..80).contains(&grown[0]), "{grown:?}");
@@ -262,15 +266,15 @@ fn feedback_lifts_to_no_more_than_was_asked_for() {
     let mut path = Path::new(10);
     let before_B = path.sender.cwnd_B;
     path.sender.limit_B = 100 * u64::from(WIRE_B);
-    path.sender.feedback(1 << 31);
-    path.loss.on_feedback(&mut path.sender, before_B);
-    assert_eq!(path.sender.packets(), 100);
+    xcp_sender_feedback(&mut path.sender, 1 << 31);
+    xcp_loss_on_feedback(&mut path.loss, &mut path.sender, before_B);
+    assert_eq!(xcp_sender_packets(&path.sender), 100);
     // a limit that has become less takes nothing away
     path.sender.limit_B = 50 * u64::from(WIRE_B);
-    path.sender.feedback(1 << 31);
+    xcp_sender_feedback(&mut path.sender, 1 << 31);
     let before_B = 100 * u64::from(WIRE_B);
-    path.loss.on_feedback(&mut path.sender, before_B);
-    assert_eq!(path.sender.packets(), 100);
+    xcp_loss_on_feedback(&mut path.loss, &mut path.sender, before_B);
+    assert_eq!(xcp_sender_packets(&path.sender), 100);
 }
 
 #[test]
@@ -279,10 +283,10 @@ fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
     let mut before = path.sender.cwnd_B;
     for wait in [WAIT, 2 * WAIT, 4 * WAIT] {
         assert_eq!(usize::from(path.loss.wait), wait);
-        while path.loss.is_tcp() {
+        while xcp_loss_is_tcp(&path.loss) {
             path.round(0, 0);
         }
-        assert!(!path.loss.trusts());
+        assert!(!xcp_loss_trusts(&path.loss));
         // probation adds an eighth a round, and goes back when it breaks
         assert_eq!(path.sender.cwnd_B, before);
         path.feedback(1 << 30);
@@ -304,7 +308,7 @@ fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
 fn the_wait_for_trust_has_an_end() {
     let mut path = Path::distrusted(1_000);
     for _ in 0..12 {
-        while path.loss.is_tcp() {
+        while xcp_loss_is_tcp(&path.loss) {
             path.round(0, 0);
         }
         path.overflow();
@@ -317,7 +321,7 @@ fn a_path_with_a_hidden_queue_is_never_clean() {
     let mut path = Path::distrusted(100);
     for _ in 0..10 * WAIT {
         path.round(0, 50);
-        assert!(path.loss.is_tcp());
+        assert!(xcp_loss_is_tcp(&path.loss));
     }
 }
 
@@ -326,7 +330,7 @@ fn a_path_that_has_become_longer_is_clean_in_the_end() {
     let mut path = Path::distrusted(100);
     let rounds = (0..2_000).find(|_| {
         path.round(0, 40);
-        path.loss.trusts()
+        xcp_loss_trusts(&path.loss)
     });
     // 1.25 * 1.12 = 1.4; ln 1.12 * 4096 = 464 rounds
     assert!(matches!(rounds, Some(464..550)), "{rounds:?}");
@@ -335,33 +339,33 @@ fn a_path_that_has_become_longer_is_clean_in_the_end() {
 #[test]
 fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
     let mut path = Path::new(100);
-    path.loss.on_timeout(&mut path.sender);
-    assert_eq!(path.sender.packets(), 1);
-    assert!(path.loss.trusts());
+    xcp_loss_on_timeout(&mut path.loss, &mut path.sender);
+    assert_eq!(xcp_sender_packets(&path.sender), 1);
+    assert!(xcp_loss_trusts(&path.loss));
     path.feedback(150_000 - 1_500);
-    assert!(path.sender.packets() >= 99);
+    assert!(xcp_sender_packets(&path.sender) >= 99);
 
     // within a row of lossy rounds it is not
     path.round(1, 0);
-    path.loss.on_timeout(&mut path.sender);
-    assert!(!path.loss.trusts());
+    xcp_loss_on_timeout(&mut path.loss, &mut path.sender);
+    assert!(!xcp_loss_trusts(&path.loss));
     // and the window doubles up to 0.7 of what it was, 7 rounds for 100 packets
     for _ in 0..7 {
         path.feedback(1 << 30);
         path.round(0, 50);
     }
-    assert!((69..=71).contains(&path.sender.packets()));
+    assert!((69..=71).contains(&xcp_sender_packets(&path.sender)));
 }
 
 #[test]
 fn a_loss_where_others_route_is_answered_once_per_recovery() {
     let mut path = Path::new(100);
-    path.loss.on_recovery(&mut path.sender, true);
-    assert_eq!(path.sender.packets(), 70);
+    xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
+    assert_eq!(xcp_sender_packets(&path.sender), 70);
     path.round(1, 0);
-    assert!(path.loss.trusts());
+    assert!(xcp_loss_trusts(&path.loss));
     path.feedback(30 * 1_500);
-    assert!((99..=100).contains(&path.sender.packets()));
+    assert!((99..=100).contains(&xcp_sender_packets(&path.sender)));
 }
 
 proptest! {
@@ -380,29 +384,29 @@ proptest! {
         limit_B in 0..=(1u64 << 46),
         events in prop::collection::vec((0..7u8, any::<u64>(), any::<u32>(), 0..63u32), 1..200),
     ) {
-        let mut sender = Sender::new(WIRE_B, packets, limit_B, 1 << 24);
-        let mut loss = Loss::default();
+        let mut sender = new_sender(WIRE_B, packets, limit_B, 1 << 24);
+        let mut loss = xcp_loss::default();
         for (event, long, short, smaller) in events {
             let before_B = sender.cwnd_B;
             match event {
-                0 => loss.on_rtt((long >> smaller) & ((1 << 34) - 1)),
+                0 => xcp_loss_on_rtt(&mut loss, (long >> smaller) & ((1 << 34) - 1)),
                 1 => {
-                    sender.limit_B = loss.limit(limit_B);
-                    sender.feedback(long as i64 >> smaller);
-                    loss.on_feedback(&mut sender, before_B);
+                    sender.limit_B = xcp_loss_limit(&loss, limit_B);
+                    xcp_sender_feedback(&mut sender, long as i64 >> smaller);
+                    xcp_loss_on_feedback(&mut loss, &mut sender, before_B);
                     prop_assert!(sender.cwnd_B <= before_B.max(sender.limit_B));
                 }
-                2 => loss.on_recovery(&mut sender, long & 1 == 0),
-                3 => loss.on_timeout(&mut sender),
-                5 => loss.on_mark(&mut sender),
-                4 => loss.on_round(&mut sender, long >> 20, short >> (smaller & 31), long as u32),
-                _ => loss.on_round(&mut sender, long >> smaller, 0, short),
+                2 => xcp_loss_on_recovery(&mut loss, &mut sender, long & 1 == 0),
+                3 => xcp_loss_on_timeout(&mut loss, &mut sender),
+                5 => xcp_loss_on_mark(&mut loss, &mut sender),
+                4 => xcp_loss_on_round(&mut loss, &mut sender, long >> 20, short >> (smaller & 31), long as u32),
+                _ => xcp_loss_on_round(&mut loss, &mut sender, long >> smaller, 0, short),
             }
             // feedback leaves a packet in 125 ms, half a window of one; a cut none below a packet
             let least_B = if event == 1 { WIRE_B / 2 } else { WIRE_B };
             prop_assert!(sender.cwnd_B >= before_B.min(least_B.into()));
             prop_assert!(event == 1 || sender.cwnd_B <= before_B);
-            prop_assert!(loss.trusts() || loss.limit(u64::MAX) >= sender.cwnd_B || event == 1);
+            prop_assert!(xcp_loss_trusts(&loss) || xcp_loss_limit(&loss, u64::MAX) >= sender.cwnd_B || event == 1);
         }
     }
 }

@@ -11,9 +11,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use xcp_core::model::{self, Model};
-use xcp_core::wire::{self, Forward, Kind, Return};
-use xcp_core::{ns_to_ticks, total_change, Params, Pool, Receiver, Router, Sender, TICKS_PER_SEC};
+use xcp_core::model::Model;
+use xcp_core::*;
 
 const TICK: f64 = TICKS_PER_SEC as f64;
 /// The longest time on the wire, 16 s.
@@ -128,7 +127,7 @@ fn trace() -> impl Strategy<Value = Trace> {
         log_uniform(1e3, 125e9),
         log_uniform(50e3, 10e6),
         prop_oneof![Just(0), Just(u32::MAX)],
-        0..=Params::PUBLISHED,
+        0..=PUBLISHED,
         log_uniform(10e-6, 15.0),
         log_uniform(1.0, 1e6),
         log_uniform(0.01, 3.0),
@@ -218,12 +217,12 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), TestCaseE
 
 impl Pair {
     fn new(trace: &Trace) -> Self {
-        let params = Params {
+        let params = xcp_router_params {
             capacity_Bps: trace.capacity_Bps,
             min_interval_ns: trace.min_interval_ns,
             without: trace.without,
             max_rtt: trace.max_rtt,
-            ..Params::default()
+            ..xcp_router_params::default()
         };
         let in_f64 = model::Params {
             min_interval_s: trace.min_interval_ns as f64 / 1e9,
@@ -288,9 +287,10 @@ impl Pair {
         let empty = before.pos == 0 && cp == 0.0;
         if !empty && (after.pos > before.pos || self.model.pos_Bps > pos_Bps) {
             self.grew = true;
-            self.unclear |= pos_Bps.min(before.pos_Bps()) <= 1e-5 * self.pools_Bps;
+            self.unclear |=
+                pos_Bps.min(pool_Bps(before.pos, before.shift)) <= 1e-5 * self.pools_Bps;
         }
-        let carried = after.carry_Bps() - before.carry_Bps();
+        let carried = pool_Bps(after.carry, after.shift) - pool_Bps(before.carry, before.shift);
         if want < f64::from(i32::MIN) {
             prop_assert_eq!(got, i32::MIN);
             return Ok((want * n, want * n));
@@ -332,7 +332,7 @@ impl Pair {
         prop_assert!(self.core.queue_due(self.now_ns + tq_ns));
 
         let sum_x_s = self.model.sum_x;
-        let carry_Bps = self.core.pool().carry_Bps();
+        let carry_Bps = pool_Bps(self.core.pool().carry, self.core.pool().shift);
         self.model.granted_Bps = self.core.granted_Bps() as f64;
         let renewed = self.core.interval_end(self.now_ns);
         self.model.params.gamma = self.core.gamma();
@@ -345,7 +345,12 @@ impl Pair {
         } else {
             carry_Bps
         };
-        near("carry", self.core.pool().carry_Bps(), kept_Bps, unit_Bps)?;
+        near(
+            "carry",
+            pool_Bps(self.core.pool().carry, self.core.pool().shift),
+            kept_Bps,
+            unit_Bps,
+        )?;
         near("d", self.core.d_s(), m.d_s, 1e-5 * m.d_s)?;
         near("y", self.core.y_Bps() as f64, m.y_Bps, 1e-5 * m.y_Bps + 1.0)?;
         if renewed {
@@ -439,7 +444,7 @@ proptest! {
         for interval in &trace.intervals {
             let start = *pair.core.pool();
             let mut up_Bps = 0.0;
-            let mut most_Bps = start.pos_Bps() + start.carry_Bps();
+            let mut most_Bps = pool_Bps(start.pos, start.shift) + pool_Bps(start.carry, start.shift);
             for p in &interval.packets {
                 let u = trace.units(p);
                 pair.arrive(p, &u);
@@ -448,8 +453,8 @@ proptest! {
                     let got = pair.core.departure(u.n, u.size_B, u.x, u.rtt, u.delta);
                     let after = pair.core.pool();
                     balance(&before, after, u.n, got)?;
-                    let gained_Bps = after.pos_Bps() - before.pos_Bps();
-                    let passed_Bps = after.carry_Bps() - before.carry_Bps();
+                    let gained_Bps = pool_Bps(after.pos, after.shift) - pool_Bps(before.pos, before.shift);
+                    let passed_Bps = pool_Bps(after.carry, after.shift) - pool_Bps(before.carry, before.shift);
                     most_Bps += gained_Bps.max(0.0).max(gained_Bps + passed_Bps);
                     if got > 0 {
                         up_Bps += f64::from(got) * f64::from(u.n);
@@ -470,10 +475,10 @@ proptest! {
         min_interval_ns in extreme_u64(),
         steps in prop::collection::vec((any::<u8>(), extreme_u64(), extreme_u64(), extreme_u64(), any::<i32>()), 1..60),
     ) {
-        let params = Params {
+        let params = xcp_router_params {
             capacity_Bps: capacity_Bps.clamp(1_000, 125_000_000_000),
             min_interval_ns: min_interval_ns.clamp(50_000, 1_000_000_000),
-            ..Params::default()
+            ..xcp_router_params::default()
         };
         let mut router = Router::new(params, 0);
         let (mut now_ns, mut least_B) = (0u64, 0u64);
@@ -511,7 +516,12 @@ proptest! {
 /// A packet takes out of the pools what it leaves with, to the last unit, and
 /// they stay within their bits. Only a decrease may cost it more, if no pool
 /// can take it, and what 32 bits cannot hold is lost.
-fn balance(before: &Pool, after: &Pool, n: u32, got: i32) -> Result<(), TestCaseError> {
+fn balance(
+    before: &xcp_router_pool,
+    after: &xcp_router_pool,
+    n: u32,
+    got: i32,
+) -> Result<(), TestCaseError> {
     let less = |a: u64, b: u64| i128::from(a) - i128::from(b);
     let written = (i128::from(got) * i128::from(n)) << after.shift;
     let granted = written - less(before.carry, after.carry);
@@ -537,10 +547,10 @@ fn an_interval_ends_once_it_has_lasted_two_rtts() {
     let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
     // the first, of 200 ms, on a path of 4 ms
     let mut router = Router::new(
-        Params {
+        xcp_router_params {
             capacity_Bps: 1_250_000,
             min_interval_ns: ms,
-            ..Params::default()
+            ..xcp_router_params::default()
         },
         0,
     );
@@ -577,10 +587,10 @@ fn an_interval_ends_once_it_has_lasted_two_rtts() {
 /// Whatever its X, a packet takes no more and no less than the whole pool.
 #[test]
 fn a_packet_longer_than_the_interval_takes_the_pool() {
-    let params = Params {
+    let params = xcp_router_params {
         capacity_Bps: 1_000_000_000,
         min_interval_ns: 1_000_000,
-        ..Params::default()
+        ..xcp_router_params::default()
     };
     let mut router = Router::new(params, 0);
     router.arrival(1500);
@@ -599,12 +609,12 @@ fn a_packet_longer_than_the_interval_takes_the_pool() {
 #[test]
 fn what_is_too_much_saturates() {
     let most_Bps = ((1u64 << 43) - 1) as f64;
-    for (without, alpha, beta) in [(Params::PUBLISHED, 0.4, 0.226), (0, 0.6, 0.4)] {
-        let params = Params {
+    for (without, alpha, beta) in [(PUBLISHED, 0.4, 0.226), (0, 0.6, 0.4)] {
+        let params = xcp_router_params {
             capacity_Bps: 1_000,
             min_interval_ns: 50_000,
             without,
-            ..Params::default()
+            ..xcp_router_params::default()
         };
         for b in 44..64 {
             let mut router = Router::new(params, 0);
@@ -646,8 +656,8 @@ proptest! {
     ) {
         let total: u64 = parts.iter().sum();
         prop_assume!(total > 0);
-        let sum: u64 = parts.iter().map(|p| xcp_core::split(pool, *p, total)).sum();
-        prop_assert_eq!(xcp_core::split(pool, total, total), pool);
+        let sum: u64 = parts.iter().map(|p| xcp_router_split(pool, *p, total)).sum();
+        prop_assert_eq!(xcp_router_split(pool, total, total), pool);
         let lost = pool.abs_diff(sum) as f64;
         prop_assert!(lost <= pool as f64 * 1e-8 + parts.len() as f64, "{sum} of {pool}");
     }
@@ -658,13 +668,13 @@ proptest! {
     fn the_receiver_loses_nothing(
         steps in prop::collection::vec((any::<i32>(), 1..=65_535u32, 0..=3u8, 1..=64u32), 1..100),
     ) {
-        let mut receiver = Receiver::default();
+        let mut receiver = xcp_receiver::default();
         let (mut came, mut went) = (0i64, 0i64);
         for (delta, n, takes, copies) in steps {
-            receiver.add(delta, n);
+            xcp_receiver_add(&mut receiver, delta, n);
             came += i64::from(delta) * i64::from(n);
             for _ in 0..takes {
-                let feedback = receiver.take(copies);
+                let feedback = xcp_receiver_take(&mut receiver, copies);
                 went += i64::from(feedback) * i64::from(copies);
                 prop_assert!(
                     feedback.abs() == i32::MAX
@@ -682,25 +692,25 @@ proptest! {
         steps in prop::collection::vec((-1_000_000_000..1_000_000_000i32, 0..=3u8), 1..100),
         total in any::<u32>(),
     ) {
-        let mut receiver = Receiver { total, ..Receiver::default() };
+        let mut receiver = xcp_receiver { total, ..xcp_receiver::default() };
         let (mut seen, mut came, mut went, mut applied) = (total, 0i64, 0i64, 0i64);
         let mut late = total;
         for (delta, fate) in steps {
-            receiver.add(delta, 1);
+            xcp_receiver_add(&mut receiver, delta, 1);
             came += i64::from(delta);
-            went += receiver.add_to_total();
+            went += xcp_receiver_total(&mut receiver);
             prop_assert_eq!(came, went + receiver.pending);
             prop_assert!((0..8).contains(&receiver.pending));
             for _ in 0..fate.min(2) {
-                applied += total_change(&mut seen, receiver.total as i32);
+                applied += xcp_total_change(&mut seen, receiver.total as i32);
             }
             if fate == 3 {
                 // an earlier one overtakes it
-                applied += total_change(&mut seen, late as i32);
+                applied += xcp_total_change(&mut seen, late as i32);
             }
             late = receiver.total;
         }
-        applied += total_change(&mut seen, receiver.total as i32);
+        applied += xcp_total_change(&mut seen, receiver.total as i32);
         // modulo what the wire can say
         prop_assert_eq!((applied - went) % (8 << 32), 0);
         if went.abs() < 1 << 33 {
@@ -717,13 +727,13 @@ proptest! {
         feedback in prop::collection::vec((any::<i32>(), 0..31u32), 1..200),
     ) {
         let rtt = (rtt * TICK) as u64;
-        let start = Sender::CWND_MAX_B / 2;
-        let mut sender = Sender::new(wire_B, 1, u64::MAX >> 8, rtt);
+        let start = XCP_CWND_MAX_B / 2;
+        let mut sender = new_sender(wire_B, 1, u64::MAX >> 8, rtt);
         sender.cwnd_B = start;
         let mut sum = 0i128;
         for (fb, smaller) in feedback {
             let fb = fb >> smaller;
-            sender.feedback(i64::from(fb));
+            xcp_sender_feedback(&mut sender, i64::from(fb));
             sum += i128::from(fb) * i128::from(rtt);
             let moved = (i128::from(sender.cwnd_B) - i128::from(start)) * (1 << 28)
                 + i128::from(sender.cwnd_frac);
@@ -740,7 +750,7 @@ proptest! {
         limit_B in 0..=(1u64 << 46),
         used_B in prop::collection::vec(0..=(1u64 << 45), 1..8),
     ) {
-        let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, 1 << 28);
+        let mut sender = new_sender(wire_B, packets, u64::MAX >> 18, 1 << 28);
         sender.limit_B = limit_B;
         let mut used = 0.0f64;
         let mut cwnd = sender.cwnd_B as f64;
@@ -749,13 +759,13 @@ proptest! {
             used = (now_B as f64).max(used * 0.75);
             let may = used.max(10.0 * f64::from(wire_B));
             cwnd = cwnd.min(if starved { may } else { may.max(limit_B as f64) });
-            sender.age(now_B, starved);
+            xcp_sender_age(&mut sender, now_B, starved);
             let error = (sender.cwnd_B as f64 - cwnd).abs();
             prop_assert!(error <= 8.0 + cwnd * 1e-12, "{} {cwnd}", sender.cwnd_B);
         }
         sender.cwnd_frac = 1;
-        sender.reset(3);
-        prop_assert_eq!(sender.packets(), 3);
+        xcp_sender_reset(&mut sender, 3);
+        prop_assert_eq!(xcp_sender_packets(&sender), 3);
         prop_assert_eq!((sender.cwnd_B, sender.cwnd_frac), (3 * u64::from(wire_B), 0));
     }
 
@@ -769,13 +779,13 @@ proptest! {
         idle_us in any::<u64>(),
     ) {
         let rtt_us = 100_000;
-        let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, ns_to_ticks(rtt_us * 1000));
+        let mut sender = new_sender(wire_B, packets, u64::MAX >> 18, xcp_ns_to_ticks(rtt_us * 1000));
         let before = sender.cwnd_B;
         let least = before.min(10 * u64::from(wire_B));
         let mut other = sender;
-        sender.restart(u64::from(timeouts) * (rtt_us + 200_000) + rtt_us);
+        xcp_sender_restart(&mut sender, u64::from(timeouts) * (rtt_us + 200_000) + rtt_us);
         prop_assert_eq!(sender.cwnd_B, (before.checked_shr(timeouts).unwrap_or(0)).max(least));
-        other.restart(idle_us);
+        xcp_sender_restart(&mut other, idle_us);
         prop_assert!((least..=before).contains(&other.cwnd_B));
     }
 
@@ -794,10 +804,10 @@ proptest! {
         feedback in prop::collection::vec((any::<i64>(), 0..63u32), 1..20),
     ) {
         let limit_B = limit_B & ((1 << 46) - 1);
-        let mut sender = Sender::new(wire_B, packets.min((1 << 45) / u64::from(wire_B)), limit_B, rtt);
+        let mut sender = new_sender(wire_B, packets.min((1 << 45) / u64::from(wire_B)), limit_B, rtt);
         for (fb, smaller) in feedback {
             let fb = fb >> smaller;
-            let exact = |s: &Sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
+            let exact = |s: &xcp_sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
             let moved = i128::from(fb.clamp(1 - (1 << 44), (1 << 44) - 1)) * i128::from(rtt);
             let mut want = exact(&sender) + moved;
             if sender.cwnd_B < u64::from(wire_B) {
@@ -806,38 +816,38 @@ proptest! {
             }
             let least_B = least_window(wire_B, rtt);
             want = want.max(i128::from(least_B) << 28);
-            sender.feedback(fb);
-            if want >> 28 >= i128::from(Sender::CWND_MAX_B) {
-                prop_assert_eq!(sender.cwnd_B, Sender::CWND_MAX_B);
+            xcp_sender_feedback(&mut sender, fb);
+            if want >> 28 >= i128::from(XCP_CWND_MAX_B) {
+                prop_assert_eq!(sender.cwnd_B, XCP_CWND_MAX_B);
             } else if sender.cwnd_B >= 2 * u64::from(wire_B) {
                 prop_assert_eq!(exact(&sender), want);
             } else {
                 near("window", exact(&sender) as f64, want as f64, f64::from(2u32 << 28))?;
             }
-            sender.update();
-            prop_assert_eq!(sender.packets(), sender.cwnd_B.div_ceil(u64::from(wire_B)));
+            xcp_sender_update(&mut sender);
+            prop_assert_eq!(xcp_sender_packets(&sender), sender.cwnd_B.div_ceil(u64::from(wire_B)));
             if rtt > 0 {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
                 // no packet is kept back for longer than 125 ms
-                let pace = pace.max(8.0 * f64::from(wire_B)).min(Sender::CWND_MAX_B as f64);
+                let pace = pace.max(8.0 * f64::from(wire_B)).min(XCP_CWND_MAX_B as f64);
                 near("pacing", sender.pacing_Bps as f64, pace, pace * 1e-6 + 1.0)?;
                 let window_B = sender.cwnd_B.min(limit_B).max(least_B);
                 let x = rtt * u64::from(wire_B) / window_B;
-                let next = sender.next_x();
+                let next = xcp_sender_next_x(&mut sender);
                 prop_assert!(next >= 1 && (x..=x + 1).contains(&next), "X {next}, not {x}");
                 let spare_Bps = limit_B.saturating_sub(window_B) as f64 / (rtt as f64 / TICK);
-                prop_assert!(next <= sender.rtt_told(), "X {next}, RTT {}", sender.rtt_told());
+                prop_assert!(next <= xcp_sender_rtt_told(&sender), "X {next}, RTT {}", xcp_sender_rtt_told(&sender));
                 let part = (f64::from(wire_B) / window_B as f64).min(1.0);
                 let request = (spare_Bps * part).min(f64::from(i32::MAX));
                 near("request", f64::from(sender.request_Bps), request, request * 1e-6 + 1.0)?;
                 sender.ends = 1;
-                sender.update();
+                xcp_sender_update(&mut sender);
                 let last_B = window_B.min(u64::from(wire_B));
                 let back = (last_B as f64 / (rtt as f64 / TICK)).min(f64::from(i32::MAX));
                 near("given back", -f64::from(sender.request_Bps), back, back * 1e-6 + 1.0)?;
                 sender.ends = 0;
             } else {
-                prop_assert_eq!((sender.request_Bps, sender.next_x()), (0, 0));
+                prop_assert_eq!((sender.request_Bps, xcp_sender_next_x(&mut sender)), (0, 0));
             }
         }
     }
@@ -851,15 +861,15 @@ proptest! {
         late in log_uniform(5e-3, 0.2),
         (packets, alone) in (0..3u64, any::<bool>()),
     ) {
-        let least = Sender::RTT_MIN;
-        let mut sender = Sender::new(1_500, packets, u64::MAX >> 18, 0);
-        sender.rtt_sample((short * TICK) as u64, false);
+        let least = u64::from(XCP_RTT_MIN);
+        let mut sender = new_sender(1_500, packets, u64::MAX >> 18, 0);
+        xcp_sender_rtt(&mut sender, (short * TICK) as u64, false);
         prop_assert_eq!((sender.rtt, sender.rtt_base), (least, least));
         if packets == 0 {
             sender.cwnd_B = 100;
         }
-        sender.update();
-        sender.rtt_sample((late * TICK) as u64, alone);
+        xcp_sender_update(&mut sender);
+        xcp_sender_rtt(&mut sender, (late * TICK) as u64, alone);
         let lifted = packets > 0 || !alone;
         prop_assert_eq!(sender.rtt > least, lifted, "{} from {}", sender.rtt, least);
     }
@@ -874,16 +884,16 @@ proptest! {
     ) {
         let rtt = (rtt * TICK) as u64;
         prop_assume!(rtt > 2 * packets);
-        let mut sender = Sender::new(wire_B, packets, u64::MAX >> 18, rtt);
-        let sum: u64 = (0..packets).map(|_| sender.next_x()).sum();
+        let mut sender = new_sender(wire_B, packets, u64::MAX >> 18, rtt);
+        let sum: u64 = (0..packets).map(|_| xcp_sender_next_x(&mut sender)).sum();
         prop_assert!(sum.abs_diff(rtt) <= 1, "{} of {}", sum, rtt);
         for _ in 0..first {
-            sender.next_x();
+            xcp_sender_next_x(&mut sender);
         }
         let shrunk = shrunk.min(packets);
-        sender.reset(shrunk);
-        sender.update();
-        let sum: u64 = (0..shrunk).map(|_| sender.next_x()).sum();
+        xcp_sender_reset(&mut sender, shrunk);
+        xcp_sender_update(&mut sender);
+        let sum: u64 = (0..shrunk).map(|_| xcp_sender_next_x(&mut sender)).sum();
         prop_assert!(sum.abs_diff(rtt) <= 1, "{} of {}, {} packets", sum, rtt, shrunk);
     }
 
@@ -892,10 +902,10 @@ proptest! {
     fn times_convert_exactly(v in extreme_u64(), smaller in 0..64u32) {
         let v = v >> smaller;
         let ns = u128::from(v.min(63_999_999_999));
-        prop_assert_eq!(u128::from(xcp_core::ns_to_ticks(v)), (ns << 28) / 1_000_000_000);
+        prop_assert_eq!(u128::from(xcp_ns_to_ticks(v)), (ns << 28) / 1_000_000_000);
         let ticks = u128::from(v.min((1 << 34) - 1));
-        prop_assert_eq!(u128::from(xcp_core::ticks_to_ns(v)), (ticks * 1_000_000_000) >> 28);
-        prop_assert_eq!(xcp_core::bits(v), u64::BITS - v.leading_zeros());
+        prop_assert_eq!(u128::from(xcp_ticks_to_ns(v)), (ticks * 1_000_000_000) >> 28);
+        prop_assert_eq!(xcp_bits(v), u64::BITS - v.leading_zeros());
     }
 
     /// What is built is found, wherever it stands, and parsed back.
@@ -908,16 +918,16 @@ proptest! {
         before in prop::collection::vec(other_option(), 0..4),
         after in prop::collection::vec(other_option(), 0..4),
     ) {
-        let r = Return { feedback, xcp_hops, other_hops, version: 1 + other_hops % 2 };
-        let both = f.build_both(&r);
+        let r = xcp_return { feedback, xcp_hops, other_hops, version: 1 + other_hops % 2 };
+        let both = wire::build_both(&f, &r);
         // 4 bits have room for 15
-        let parsed_f = Forward { xcp_hops: f.xcp_hops.min(15), ..f };
-        let parsed_r = Return { other_hops: other_hops.min(15), ..r };
+        let parsed_f = xcp_forward { xcp_hops: f.xcp_hops.min(15), ..f };
+        let parsed_r = xcp_return { other_hops: other_hops.min(15), ..r };
         for (kind, option) in [
-            (Kind::Handshake, &wire::handshake()[..]),
-            (Kind::Return, &r.build()),
-            (Kind::Forward, &f.build()),
-            (Kind::Both, &both),
+            (XCP_HANDSHAKE, &wire::handshake()[..]),
+            (XCP_RETURN, &wire::build_return(&r)),
+            (XCP_FORWARD, &wire::build_forward(&f)),
+            (XCP_BOTH, &both),
         ] {
             let mut header = [&fixed[..], &before.concat()].concat();
             let offset = header.len();
@@ -930,18 +940,18 @@ proptest! {
             prop_assert_eq!(wire::find(&header, header.len()), (kind, offset));
             let usual = offset == 32 && header[20..24] == [1, 1, 8, 10];
             let quick = wire::at_32(&header);
-            if usual && matches!(kind, Kind::Forward | Kind::Both) {
+            if usual && matches!(kind, XCP_FORWARD | XCP_BOTH) {
                 prop_assert_eq!(quick, kind);
             } else {
-                prop_assert_eq!(quick, Kind::None);
+                prop_assert_eq!(quick, XCP_NONE);
             }
             let o = &header[offset..];
-            let forward = matches!(kind, Kind::Forward | Kind::Both).then_some(parsed_f);
-            let returned = matches!(kind, Kind::Return | Kind::Both).then_some(parsed_r);
+            let forward = matches!(kind, XCP_FORWARD | XCP_BOTH).then_some(parsed_f);
+            let returned = matches!(kind, XCP_RETURN | XCP_BOTH).then_some(parsed_r);
             if forward.is_some() {
-                prop_assert_eq!(Forward::parse(o), forward);
+                prop_assert_eq!(wire::parse_forward(o), forward);
             }
-            prop_assert_eq!(Return::parse(o, kind), returned);
+            prop_assert_eq!(wire::parse_return(o, kind), returned);
         }
     }
 
@@ -961,10 +971,10 @@ proptest! {
         prop_assert_eq!(found, wire::find(&ones[..readable], len));
         prop_assert_eq!(wire::at_32(&bytes[..readable]), wire::at_32(&ones[..readable]));
         let (kind, offset) = found;
-        if !matches!(kind, Kind::None | Kind::Malformed | Kind::Return2005) {
-            prop_assert!(offset >= 20 && offset + kind.option_len() <= len);
+        if !matches!(kind, XCP_NONE | XCP_MALFORMED | XCP_RETURN_2005) {
+            prop_assert!(offset >= 20 && offset + wire::option_len(kind) <= len);
             let start = match kind {
-                Kind::Forward2005 => [14, 8, bytes[offset + 2], bytes[offset + 3]],
+                XCP_FORWARD_2005 => [14, 8, bytes[offset + 2], bytes[offset + 3]],
                 _ => [254, bytes[offset + 1], 0x58, 0x43],
             };
             prop_assert_eq!(&bytes[offset..offset + 4], &start);
@@ -972,7 +982,7 @@ proptest! {
         // the usual place is found by both ways, or by none
         if readable >= len && (20..=60).contains(&len) {
             let quick = wire::at_32(&bytes[..len]);
-            prop_assert!(quick == Kind::None || found == (quick, 32));
+            prop_assert!(quick == XCP_NONE || found == (quick, 32));
         }
     }
 
@@ -988,7 +998,7 @@ proptest! {
         offset in 0..70usize,
     ) {
         let delta = change.map_or(delta, |c| f.delta.wrapping_add(c));
-        let option = f.build();
+        let option = wire::build_forward(&f);
         let fits = (20..60).contains(&offset) && offset + option.len() <= bytes.len();
         if fits {
             bytes[offset..offset + option.len()].copy_from_slice(&option);
@@ -999,20 +1009,20 @@ proptest! {
             prop_assert_eq!(bytes, before);
             return Ok(());
         }
-        let want = Forward {
+        let want = xcp_forward {
             delta,
             xcp_hops: f.xcp_hops.saturating_add(1).min(15),
             xcp_ttl: f.xcp_ttl - u8::from(f.xcp_ttl > ip_ttl),
             ..f
         };
-        prop_assert_eq!(Forward::parse(&bytes[offset..]), Some(want));
+        prop_assert_eq!(wire::parse_forward(&bytes[offset..]), Some(want));
         prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
     }
 }
 
-pub fn forward() -> impl Strategy<Value = Forward> {
+pub fn forward() -> impl Strategy<Value = xcp_forward> {
     any::<(u32, u32, i32, u32, u8, u8)>().prop_map(
-        |(rtt, x, delta, last_xcp_router, xcp_ttl, xcp_hops)| Forward {
+        |(rtt, x, delta, last_xcp_router, xcp_ttl, xcp_hops)| xcp_forward {
             rtt,
             x,
             delta,
@@ -1090,7 +1100,7 @@ fn options_that_do_not_parse_are_malformed() {
     ] {
         let header = [&[0; 20][..], &options].concat();
         let (kind, _) = wire::find(&header, header.len());
-        assert_eq!(kind, Kind::Malformed, "{options:?}");
+        assert_eq!(kind, XCP_MALFORMED, "{options:?}");
     }
 }
 
@@ -1107,7 +1117,7 @@ fn other_options_and_what_follows_the_last_are_no_concern() {
     ] {
         let header = [&[0; 20][..], &options].concat();
         let (kind, _) = wire::find(&header, header.len());
-        assert_eq!(kind, Kind::None, "{options:?}");
+        assert_eq!(kind, XCP_NONE, "{options:?}");
     }
 }
 
@@ -1123,12 +1133,12 @@ pub fn ones_sum(bytes: &[u8]) -> u64 {
 #[test]
 fn a_queue_slows_pacing_by_half() {
     let base = 1 << 27; // 0.5 s in ticks
-    let mut sender = Sender::new(1_500, 400, 1 << 40, base);
+    let mut sender = new_sender(1_500, 400, 1 << 40, base);
     assert_eq!((sender.x, sender.pacing_Bps), (base / 400, 1_200_000));
     for _ in 0..40 {
-        sender.rtt_sample(3 * base, false);
+        xcp_sender_rtt(&mut sender, 3 * base, false);
     }
-    sender.update();
+    xcp_sender_update(&mut sender);
     assert_eq!((sender.rtt, sender.rtt_base), (3 * base, base));
     assert_eq!((sender.x, sender.pacing_Bps), (3 * base / 400, 600_000));
 }
@@ -1136,10 +1146,10 @@ fn a_queue_slows_pacing_by_half() {
 /// A start sends each window in half an RTT.
 #[test]
 fn a_start_is_paced_twice_as_fast() {
-    let mut sender = Sender::new(1_500, 400, 1 << 40, 1 << 27);
+    let mut sender = new_sender(1_500, 400, 1 << 40, 1 << 27);
     for (arrived, pacing_Bps) in [(0, 2_400_000), (199, 2_400_000), (200, 1_200_000)] {
         sender.arrived = arrived;
-        sender.update();
+        xcp_sender_update(&mut sender);
         assert_eq!(sender.pacing_Bps, pacing_Bps);
     }
 }

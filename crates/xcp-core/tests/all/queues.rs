@@ -7,7 +7,37 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use xcp_core::{time_ns, Queue, Service, Shaper};
+use xcp_core::*;
+
+/// One of two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    /// The one whose weight is given.
+    A,
+    /// The one that has the rest.
+    B,
+}
+
+/// Service of two queues by weight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Service {
+    /// What A is owed, 2^-16 B.
+    owed: i64,
+}
+
+impl Service {
+    fn next(&self, a_has: bool, b_has: bool) -> Option<Queue> {
+        match (xcp_service_a_next(self.owed, a_has, b_has), b_has) {
+            (true, _) => Some(Queue::A),
+            (false, true) => Some(Queue::B),
+            (false, false) => None,
+        }
+    }
+
+    fn sent(&mut self, weight: u32, queue: Queue, other_has: bool, bytes: u64) {
+        self.owed = xcp_service_sent(self.owed, weight, queue == Queue::A, other_has, bytes);
+    }
+}
 
 const LATE_NS: u64 = 1_000_000;
 const LOOK_NS: u64 = 20_000_000;
@@ -42,18 +72,18 @@ proptest! {
         rate in rate(),
         packets in prop::collection::vec((size(), 0..=LATE_NS), 1..100),
     ) {
-        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let (mut shaper, mut free) = (xcp_shaper::default(), 0);
         let start = 5_000_000_000;
         let mut now: u64 = start;
         let mut sent_B = 0;
-        shaper.take(&mut free, now, 0, false);
+        xcp_shaper_take(&mut shaper, &mut free, now, 0, false);
         for (bytes, late) in packets {
             let due = start + (u128::from(sent_B) * 1_000_000_000 / u128::from(rate)) as u64;
             prop_assert_eq!(shaper.slot_ns, due);
             now = now.max(due) + late.min(LATE_NS - now.saturating_sub(due).min(LATE_NS));
-            shaper.begin(&mut free, rate, bytes);
+            xcp_shaper_begin(&mut shaper, &mut free, rate, bytes);
             sent_B += bytes;
-            shaper.take(&mut free, now, 0, true);
+            xcp_shaper_take(&mut shaper, &mut free, now, 0, true);
         }
     }
 
@@ -65,13 +95,13 @@ proptest! {
         late in 0..10 * LATE_NS,
         waited: bool,
     ) {
-        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let (mut shaper, mut free) = (xcp_shaper::default(), 0);
         let start = 5_000_000_000;
-        shaper.take(&mut free, start, 0, false);
-        shaper.begin(&mut free, rate, bytes);
-        let end = start + time_ns(rate, bytes);
+        xcp_shaper_take(&mut shaper, &mut free, start, 0, false);
+        xcp_shaper_begin(&mut shaper, &mut free, rate, bytes);
+        let end = start + xcp_shaper_time(rate, bytes);
         let now = end + late;
-        shaper.take(&mut free, now, 0, waited);
+        xcp_shaper_take(&mut shaper, &mut free, now, 0, waited);
         let wanted = if waited { end.max(now - LATE_NS) } else { now };
         prop_assert_eq!(shaper.slot_ns, wanted);
     }
@@ -85,17 +115,17 @@ proptest! {
         times in 2..1000u64,
         elapsed in 0.0..1.0f64,
     ) {
-        let (mut shaper, mut free) = (Shaper::default(), 0);
+        let (mut shaper, mut free) = (xcp_shaper::default(), 0);
         let start = 5_000_000_000;
-        shaper.take(&mut free, start, 0, false);
-        shaper.begin(&mut free, rate, bytes);
-        shaper.take(&mut free, start, 0, true);
+        xcp_shaper_take(&mut shaper, &mut free, start, 0, false);
+        xcp_shaper_begin(&mut shaper, &mut free, rate, bytes);
+        xcp_shaper_take(&mut shaper, &mut free, start, 0, true);
         let end = shaper.slot_ns;
         let now = start + ((end - start) as f64 * elapsed) as u64;
-        prop_assert!(shaper.next_look(&mut free, now, rate) <= end);
+        prop_assert!(xcp_shaper_next_look(&mut shaper, &mut free, now, rate) <= end);
         prop_assert_eq!(shaper.slot_ns, end);
-        let look = shaper.next_look(&mut free, now, rate.saturating_mul(times));
-        let new_end = now + time_ns(rate.saturating_mul(times), bytes) + 1;
+        let look = xcp_shaper_next_look(&mut shaper, &mut free, now, rate.saturating_mul(times));
+        let new_end = now + xcp_shaper_time(rate.saturating_mul(times), bytes) + 1;
         let far = end > now + LOOK_NS;
         prop_assert_eq!(shaper.slot_ns, if far { end.min(new_end) } else { end });
         prop_assert_eq!(free, shaper.slot_ns);
@@ -113,9 +143,9 @@ proptest! {
         let start = 5_000_000_000u64;
         let mut free = 0;
         let mut now = start;
-        let mut waiting: VecDeque<Shaper> = (0..count).map(|_| {
-            let mut shaper = Shaper::default();
-            shaper.take(&mut free, start, time_ns(rate, 1_000), false);
+        let mut waiting: VecDeque<xcp_shaper> = (0..count).map(|_| {
+            let mut shaper = xcp_shaper::default();
+            xcp_shaper_take(&mut shaper, &mut free, start, xcp_shaper_time(rate, 1_000), false);
             shaper
         }).collect();
         let mut sent_B = 0u64;
@@ -123,11 +153,11 @@ proptest! {
             let mut shaper = waiting.pop_front().unwrap();
             // the one that took its slot first has the first slot
             prop_assert!(waiting.iter().all(|other| shaper.slot_ns <= other.slot_ns));
-            prop_assert!(shaper.has_slot());
+            prop_assert!(shaper.has_slot != 0);
             now = now.max(shaper.slot_ns);
-            shaper.begin(&mut free, rate, bytes);
-            prop_assert!(!shaper.has_slot());
-            shaper.take(&mut free, now, time_ns(rate, waits), true);
+            xcp_shaper_begin(&mut shaper, &mut free, rate, bytes);
+            prop_assert!(!shaper.has_slot != 0);
+            xcp_shaper_take(&mut shaper, &mut free, now, xcp_shaper_time(rate, waits), true);
             waiting.push_back(shaper);
             sent_B += bytes;
         }

@@ -14,8 +14,8 @@
 #![allow(non_snake_case)] // units in names
 
 use std::collections::HashMap;
-use xcp_core::model::{self, Model};
-use xcp_core::{Params, Router};
+use xcp_core::model::Model;
+use xcp_core::*;
 
 const VECTORS: &str = include_str!("../../testdata/router-1.csv");
 const TICK: f64 = 268_435_456.0;
@@ -279,11 +279,11 @@ impl Subject for OfCore {
 
 #[test]
 fn core_follows_ns2() {
-    let params = Params {
+    let params = xcp_router_params {
         capacity_Bps: capacity() as u64,
         min_interval_ns: 1_000_000,
-        without: Params::PUBLISHED,
-        ..Params::default()
+        without: PUBLISHED,
+        ..xcp_router_params::default()
     };
     let mut subject = OfCore {
         router: Router::new(params, 0),

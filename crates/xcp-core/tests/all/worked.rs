@@ -4,7 +4,7 @@
 
 #![allow(non_snake_case)] // units in names
 
-use xcp_core::{model, Params, Router};
+use xcp_core::*;
 
 const RTT: u64 = 26_843_546; // 0.1 s
 
@@ -29,11 +29,11 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
 fn check(w: &Worked) {
     let mut m = model::Model::new(model::Params::core(1.25e6), 0.0);
     let mut r = Router::new(
-        Params {
+        xcp_router_params {
             capacity_Bps: 1_250_000,
             min_interval_ns: 1_000_000,
-            without: Params::PUBLISHED,
-            ..Params::default()
+            without: PUBLISHED,
+            ..xcp_router_params::default()
         },
         0,
     );
@@ -82,9 +82,9 @@ fn check(w: &Worked) {
             assert!(g.rewritten);
             near("delta", g.delta_Bps, change, 1e-6);
             // whole B/s are written, the rest is carried; X is in whole ticks
-            let carried = r.pool().carry_Bps();
+            let carried = pool_Bps(r.pool().carry, r.pool().shift);
             let g = r.departure(1, w.size_B, ticks(x_ms), RTT, i32::MAX);
-            let rest = r.pool().carry_Bps() - carried;
+            let rest = pool_Bps(r.pool().carry, r.pool().shift) - carried;
             near(
                 "core delta",
                 f64::from(g) + rest,

@@ -12,8 +12,8 @@ use crate::support::{crossed, edit, until_in_time, Router};
 use crate::wire::decode::Decoded;
 use crate::wire::random::Random;
 use crate::wire::{cases, decode};
+use xcp_abi::xcp_cloud;
 use xcp_datapath::cloud::id;
-use xcp_datapath::intf::Cloud;
 use xcp_datapath::{monotonic_ns, testing};
 
 const UPSTREAM: u32 = 0x0a4f_02fe;
@@ -25,17 +25,17 @@ const FREE_BPS: u64 = 1_250_000;
 const SHORTEST: usize = 14;
 const ROUNDS: usize = 30_000;
 
-fn cloud(routers: u8) -> Cloud {
-    Cloud {
+fn cloud(routers: u8) -> xcp_cloud {
+    xcp_cloud {
         told_ns: ALWAYS_NS,
         free_Bps: FREE_BPS,
         routers: routers.into(),
-        ..Cloud::default()
+        ..xcp_cloud::default()
     }
 }
 
-fn told_at(told_ns: u64) -> Cloud {
-    Cloud {
+fn told_at(told_ns: u64) -> xcp_cloud {
+    xcp_cloud {
         told_ns,
         ..cloud(3)
     }
@@ -325,7 +325,7 @@ fn the_backlog_is_what_a_probe_has_waited() {
     let frame = crossed::named("forward", UPSTREAM);
     for (wait_ms, backlog_B) in [(0, 0), (2, 0), (30, FREE_BPS * 30 / 1000)] {
         router.reset();
-        router.tell(Cloud {
+        router.tell(xcp_cloud {
             wait_ns: wait_ms * NS_PER_MS,
             ..cloud(3)
         });

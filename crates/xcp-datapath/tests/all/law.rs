@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::support::{edit, pin, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
-use xcp_datapath::intf::{RouterLaw, RouterLink};
+use xcp_abi::{xcp_router_law, xcp_router_link};
 use xcp_datapath::router::{Options, Terms};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
@@ -39,12 +39,12 @@ struct Sent {
 
 /// The packets under one law, in order.
 struct Interval {
-    link: RouterLink,
+    link: xcp_router_link,
     sent: Vec<Sent>,
 }
 
 impl Interval {
-    fn law(&self) -> &RouterLaw {
+    fn law(&self) -> &xcp_router_law {
         &self.link.law[self.link.epoch as usize & 1]
     }
 

@@ -11,7 +11,7 @@ mod edges;
 mod golden;
 mod law;
 mod law_formats;
-mod layout;
+
 mod mutations;
 mod packets;
 mod refused;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter, Result};
 
-use xcp_core::{ns_to_ticks, Packet, Params, Router, Seen, Sender};
+use xcp_core::*;
 
 pub const PACKET_B: u32 = 1500;
 
@@ -50,7 +50,7 @@ pub struct Forged {
     pub every_s: f64,
     /// When it sends no more, s.
     pub until_s: f64,
-    pub packet: Packet,
+    pub packet: xcp_bench_packet,
 }
 
 /// What came of it, after the warm-up.
@@ -91,7 +91,7 @@ struct InFlight {
 }
 
 struct Flow {
-    sender: Sender,
+    sender: xcp_sender,
     next_s: f64,
     in_flight: usize,
     acks: VecDeque<(f64, InFlight)>,
@@ -101,7 +101,7 @@ struct Flow {
 impl Flow {
     fn new(start_s: f64, rtt_s: f64) -> Self {
         Flow {
-            sender: Sender::new(PACKET_B, 10, 1 << 24, ns_to_ticks((rtt_s * 1e9) as u64)),
+            sender: new_sender(PACKET_B, 10, 1 << 24, xcp_ns_to_ticks((rtt_s * 1e9) as u64)),
             next_s: start_s,
             in_flight: 0,
             acks: VecDeque::new(),
@@ -111,7 +111,7 @@ impl Flow {
 
     /// When it may send next; never while its window is full.
     fn ready_s(&self, now_s: f64) -> f64 {
-        if self.in_flight < self.sender.packets() as usize + 2 {
+        if self.in_flight < xcp_sender_packets(&self.sender) as usize + 2 {
             self.next_s.max(now_s)
         } else {
             f64::INFINITY
@@ -122,12 +122,12 @@ impl Flow {
         let Some((_, packet)) = self.acks.pop_front() else {
             return;
         };
-        let rtt = ns_to_ticks(((now_s - packet.sent_s) * 1e9) as u64);
+        let rtt = xcp_ns_to_ticks(((now_s - packet.sent_s) * 1e9) as u64);
         self.in_flight -= 1;
         self.acked += 1;
-        self.sender.rtt_sample(rtt, false);
-        self.sender.feedback(packet.delta.into());
-        self.sender.update();
+        xcp_sender_rtt(&mut self.sender, rtt, false);
+        xcp_sender_feedback(&mut self.sender, packet.delta.into());
+        xcp_sender_update(&mut self.sender);
     }
 }
 
@@ -135,7 +135,7 @@ enum Event {
     Leaves,
     Ack(usize),
     Sends(usize),
-    Lies(Packet),
+    Lies(xcp_bench_packet),
 }
 
 /// How long a packet takes that a link begins to send at a time, s; the link's
@@ -155,10 +155,10 @@ fn sending_s(link_Bps: fn(f64) -> f64, begin_s: f64) -> f64 {
 }
 
 pub fn run(what: &Loop) -> Outcome {
-    let params = Params {
+    let params = xcp_router_params {
         capacity_Bps: what.configured_Bps as u64,
         min_interval_ns: 1_000_000,
-        ..Params::default()
+        ..xcp_router_params::default()
     };
     let mut router = Router::new(params, 0);
     let mut flows: Vec<Flow> = (0..what.flows)
@@ -168,7 +168,7 @@ pub fn run(what: &Loop) -> Outcome {
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
     let mut lies_s = 0.0;
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
-    let mut seen = Seen::default();
+    let mut seen = xcp_capacity_interval::default();
     let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
     let size_s = |at_s| sending_s(what.link_Bps, at_s);
     loop {
@@ -222,7 +222,7 @@ pub fn run(what: &Loop) -> Outcome {
             }
             Event::Sends(i) => {
                 let now_ns = (now_s * 1e9) as u64;
-                seen.look(now_ns, sent * u64::from(PACKET_B), backlog_B);
+                xcp_link_look(&mut seen, now_ns, sent * u64::from(PACKET_B), backlog_B);
                 router.backlog(backlog_B);
                 if router.queue_due(now_ns) {
                     router.queue_end(backlog_B, now_ns);
@@ -240,13 +240,13 @@ pub fn run(what: &Loop) -> Outcome {
                     }
                 }
                 let flow = &mut flows[i];
-                let packet = Packet {
+                let packet = xcp_bench_packet {
                     size_B: PACKET_B.into(),
-                    x: flow.sender.next_x(),
+                    x: xcp_sender_next_x(&mut flow.sender),
                     rtt: flow.sender.rtt,
                     n: 1,
                     delta: flow.sender.request_Bps,
-                    ..Packet::default()
+                    ..xcp_bench_packet::default()
                 };
                 router.arrival(packet.size_B);
                 router.arrival_xcp(1, packet.size_B, packet.x, packet.rtt);

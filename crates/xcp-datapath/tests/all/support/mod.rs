@@ -11,8 +11,9 @@ pub mod pin;
 use std::net::IpAddr;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use xcp_datapath::intf::{
-    Cloud, Crowd, Queue, Record, RouterConfig, RouterCounters, RouterCpu, RouterLink,
+use xcp_abi::{
+    xcp_cloud, xcp_crowd, xcp_queue, xcp_router_config, xcp_router_counters, xcp_router_cpu,
+    xcp_router_link, Record,
 };
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::{self, Bench, Turn};
@@ -67,23 +68,26 @@ impl Router {
     }
 
     /// Tells a virtual router of its cloud.
-    pub fn tell(&self, cloud: Cloud) {
+    pub fn tell(&self, cloud: xcp_cloud) {
         self.write(".data.cloud", &cloud);
     }
 
     /// Has a virtual router stand aside until then.
     pub fn stand_aside(&self, aside_ns: u64) {
-        let crowd = Crowd {
+        let crowd = xcp_crowd {
             aside_ns,
-            ..Crowd::default()
+            ..xcp_crowd::default()
         };
         self.write(".data.crowd", &crowd);
     }
 
     /// What to write into last_xcp_router.
     pub fn set_edge(&self, edge: Option<IpAddr>) {
-        let config: RouterConfig = self.record(".data.config", 0);
-        self.write(".data.config", &config.with_edge(edge));
+        let config: xcp_router_config = self.record(".data.config", 0);
+        self.write(
+            ".data.config",
+            &xcp_datapath::router::with_edge(config, edge),
+        );
     }
 
     fn write(&self, map: &str, record: &impl Record) {
@@ -119,21 +123,21 @@ impl Router {
         Some(out)
     }
 
-    pub fn counters(&self) -> RouterCounters {
+    pub fn counters(&self) -> xcp_router_counters {
         self.bench.counters().expect("counters are there")
     }
 
-    pub fn link(&self) -> RouterLink {
+    pub fn link(&self) -> xcp_router_link {
         self.record(".data.link", 0)
     }
 
     /// Other traffic has a queue of its own, as with the queue discipline.
     pub fn keep_apart(&self) {
-        let mut config: RouterConfig = self.record(".data.config", 0);
+        let mut config: xcp_router_config = self.record(".data.config", 0);
         config.queue = 1;
-        let queue = Queue {
+        let queue = xcp_queue {
             present: 1,
-            ..Queue::default()
+            ..xcp_queue::default()
         };
         self.write(".data.config", &config);
         self.write("queues", &queue);
@@ -149,7 +153,7 @@ impl Router {
         self.sum(|cpu| cpu.sums.input_traffic_B)
     }
 
-    fn sum(&self, of: impl Fn(RouterCpu) -> u64) -> u64 {
+    fn sum(&self, of: impl Fn(xcp_router_cpu) -> u64) -> u64 {
         let cpus = self.map("cpus").max_entries();
         (0..cpus).map(|cpu| of(self.record("cpus", cpu))).sum()
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * Records that BPF programs and user space share. Their layout is mirrored in
- * crates/xcp-datapath/src/intf.rs; a test compares the two through BTF.
+ * All records, enums and constants that BPF programs and user space share. The
+ * Rust side, crates/xcp-abi/src/generated.rs, is generated from this file and
+ * from core/; a test fails while it is not current.
  */
-#ifndef XCP_BPF_INTF_H
-#define XCP_BPF_INTF_H
+#ifndef XCP_BPF_ABI_H
+#define XCP_BPF_ABI_H
 
 #include "../core/xcp_cloud.h"
 #include "../core/xcp_frame.h"
@@ -204,6 +205,21 @@ struct xcp_host_sums {
 	int64_t applied; /* of it, applied to a window */
 };
 
+/* A device that `xcp host on --dev` has attached to. */
+struct xcp_device_key {
+	uint64_t netns; /* cookie */
+	uint32_t ifindex;
+	uint32_t unused;
+};
+
+/* What the device was before. */
+struct xcp_device_record {
+	uint32_t gso_max_segs;
+	uint32_t tx_checksums;
+	uint32_t ip_proto;
+	uint32_t complete; /* all was done */
+};
+
 /* What `xcp host on --socket-protocol` sets. */
 struct xcp_protocol_config {
 	uint32_t number; /* IPPROTO_XCP */
@@ -240,7 +256,13 @@ struct xcp_host_counters {
 	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };
 
-/* One connection. User space reads what comes before `feedback`. */
+/*
+ * Data segments in a row without room for a header after which the connection
+ * falls back. One alone means nothing: some options are only on some segments.
+ */
+#define XCP_CROWDED_SEGMENTS_MAX 3
+
+/* One connection. */
 struct xcp_socket {
 	uint8_t wire; /* enum xcp_wire */
 	uint8_t speaks; /* the handshake said so */
