@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
+pub mod check;
 pub mod cost;
 pub mod exec;
 pub mod programs;
@@ -14,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use xcp_player::guest::Channel;
 use xcp_player::{Error, Result};
 
+use check::Check;
 use cost::{Cost, Subject};
 use exec::{Program, Stream};
 use programs::Loaded;
-use qdisc::Check;
 
 /// What the machine is asked to do.
 #[derive(Debug, Serialize, Deserialize)]

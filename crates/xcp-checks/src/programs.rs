@@ -12,7 +12,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 use xcp_datapath::{router, testing, Wire};
 
-use crate::qdisc::Check;
+use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Socket};
 use xcp_player::play::HostOn;

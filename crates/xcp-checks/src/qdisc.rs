@@ -2,23 +2,10 @@
 //! The queue discipline `xcp` in the machine: what must hold of it, and what
 //! a packet costs.
 
-mod bench;
 mod check;
 mod cycles;
-mod frames;
+pub(crate) mod frames;
 mod load;
-mod tools;
+pub(crate) mod tools;
 
-use serde::{Deserialize, Serialize};
-
-pub use bench::bench;
 pub use check::check;
-
-/// One thing that must hold.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Check {
-    pub name: String,
-    pub ok: bool,
-    /// What was seen.
-    pub seen: String,
-}

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 
-use crate::out;
+use crate::terminal;
 use crate::value::BadValue;
 
 const FAILED: u8 = 1;
@@ -136,7 +136,7 @@ impl Failure {
         let status = self.status;
         let text = if json {
             serde_json::to_string(&Report { error: &self }).unwrap_or_default()
-        } else if out::wants_colour(&io::stderr()) {
+        } else if terminal::wants_colour(&io::stderr()) {
             format!("{:?}", miette::Report::new(self))
         } else {
             format!("xcp: {self}\n  help: {}", self.remedy)

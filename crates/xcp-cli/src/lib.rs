@@ -12,5 +12,6 @@ pub mod manual;
 pub mod out;
 pub mod path;
 pub mod table;
+pub mod terminal;
 pub mod units;
 pub mod value;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Standard output: text for people or JSON for programs.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::terminal::wants_colour;
 
 /// Where results go, and in which form.
 pub struct Out {
@@ -78,17 +79,6 @@ pub fn write(bytes: &[u8]) -> Result<bool, Failure> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(e) => Err(Failure::output(&e)),
     }
-}
-
-/// Whether a stream is a terminal whose user has nothing against colours.
-pub fn wants_colour(stream: &impl IsTerminal) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-    stream.is_terminal() && !set("NO_COLOR") && !is_dumb()
-}
-
-/// Whether the terminal cannot move its cursor.
-pub fn is_dumb() -> bool {
-    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
 }
 
 /// Paints, where colours are wanted.

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bpffs::Access;
 use crate::link::{Direction, Place};
-use crate::pinned::{device_of, is_on, name_of};
+use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 pub use crate::wire::router_id as id;
-use crate::{bpffs, clock, features, layout, link, object, pinned, trace, Error, Result};
+use crate::{bpffs, clock, folders, layout, link, object, probes, trace, Error, Result};
 use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link};
 
 /// Says that all of it is there; in it, of which build.
@@ -147,9 +147,9 @@ impl Virtual {
 #[must_use]
 pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
     let name = format!("-{:08x}", id(upstream));
-    let here = pinned::folders("cloud")
+    let here = folders::folders("cloud")
         .filter(|dir| name_of(dir).ends_with(&name))
-        .filter(|dir| pinned::here(dir, Direction::Ingress).is_some());
+        .filter(|dir| folders::here(dir, Direction::Ingress).is_some());
     let cloud = here
         .filter_map(|dir| known(&dir))
         .max_by_key(|cloud| cloud.told_ns)?;
@@ -193,7 +193,7 @@ pub(crate) fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> 
     let mut open = object::open(&object::CLOUD)?;
     router::configure(
         &mut open,
-        &[l2_len, cpus, features::merges_chains().into(), upstream],
+        &[l2_len, cpus, probes::merges_chains().into(), upstream],
         config(),
     )?;
     object::load(&object::CLOUD, open)
@@ -237,12 +237,12 @@ fn take_down(dir: &Path) -> Result<()> {
 
 /// Whether any edge has virtual routers on this system.
 pub fn are_there() -> bool {
-    pinned::folders("cloud").next().is_some()
+    folders::folders("cloud").next().is_some()
 }
 
 /// Removes what devices that are gone have left pinned.
 pub(crate) fn sweep() {
-    for dir in pinned::left("cloud") {
+    for dir in folders::left("cloud") {
         let _ = take_down(&dir);
     }
 }
@@ -300,7 +300,7 @@ pub struct Status {
 pub fn clear() -> Result<()> {
     let _turn = Turn::take()?;
     let here = format!("{}-", rtnl::netns()?);
-    let mut ours = pinned::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
+    let mut ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     ours.try_for_each(|dir| take_down(&dir))
 }
 
@@ -312,7 +312,7 @@ pub fn clear() -> Result<()> {
 /// What is pinned cannot be removed.
 pub fn clear_old(since_ns: u64) -> Result<()> {
     let here = format!("{}-", rtnl::netns()?);
-    let ours = pinned::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
+    let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.told_ns < since_ns);
     for dir in ours.filter(is_old).collect::<Vec<_>>() {
         let Some(_turn) = Turn::at_once()? else {
@@ -337,8 +337,8 @@ pub fn require_root() -> Result<()> {
 /// Not root, or one is of a build with other records.
 pub fn list() -> Result<Vec<Status>> {
     bpffs::require("xcp router show", Access::Read)?;
-    let mut found: Vec<PathBuf> = pinned::folders("cloud")
-        .filter(|dir| pinned::here(dir, Direction::Ingress).is_some())
+    let mut found: Vec<PathBuf> = folders::folders("cloud")
+        .filter(|dir| folders::here(dir, Direction::Ingress).is_some())
         .filter(|dir| object::exists(&dir.join(COMPLETE)))
         .collect();
     found.sort();

@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use libbpf_rs::Btf;
 use serde::Serialize;
 
 use crate::error::is_root;
-pub use crate::refusal::kernel_release;
-use crate::{cgroup, host, mounts, object, pinned, qdisc, refusal, router, socket, Error};
+use crate::probes::has_tcx;
+pub use crate::probes::kernel_release;
+pub use crate::qdisc::is_supported as has_qdisc;
+use crate::{cgroup, error, host, mounts, object, refusal, router, socket, sweep, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -25,66 +25,12 @@ pub struct Feature {
     pub cost: String,
 }
 
-/// Whether programs can be attached as tcx links (6.6 and later).
-pub(crate) fn has_tcx() -> bool {
-    const LOOPBACK: i32 = 1;
-    // SAFETY: the record is zeroed but for its size.
-    unsafe {
-        let mut opts: libbpf_sys::bpf_prog_query_opts = std::mem::zeroed();
-        opts.sz = std::mem::size_of_val(&opts) as _;
-        libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_EGRESS, &mut opts) == 0
-    }
-}
-
-/// Set to anything, makes [`has_qdisc`] say no.
-const NO_QDISC: &str = "XCP_NO_QDISC";
 const NEEDS_QDISC: &str = "6.16 and later with CONFIG_NET_SCH_BPF";
-
-/// Whether queue disciplines can be written in BPF (6.16 and later, where
-/// CONFIG_NET_SCH_BPF is set).
-pub fn has_qdisc() -> bool {
-    if std::env::var_os(NO_QDISC).is_some() {
-        return false;
-    }
-    /// Reading all of the kernel's types takes milliseconds, and they stay as they are.
-    static IN_TYPES: OnceLock<bool> = OnceLock::new();
-    let in_types = || {
-        Btf::from_vmlinux().is_ok_and(|btf| {
-            btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
-                .is_some()
-        })
-    };
-    qdisc::is_registered() || *IN_TYPES.get_or_init(in_types)
-}
-
-/// Whether the kernel segments a chain of packets (fraglist GRO) by its first
-/// header once a program has pulled all data into that packet. From 6.12 on. By
-/// the version: only traffic would show it, and 6.10 may crash.
-pub(crate) fn merges_chains() -> bool {
-    let release = kernel_release();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    let mut number = || numbers.next().and_then(|n| n.parse::<u32>().ok());
-    (number(), number()) >= (Some(6), Some(12))
-}
-
-/// Whether congestion controls have a hook of its own for data after a pause
-/// (7.1 and later).
-pub(crate) fn has_tx_start() -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| {
-        btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("tcp_congestion_ops")
-            .is_some_and(|ops| {
-                let mut members = ops.iter();
-                members.any(|m| m.name.is_some_and(|n| n == "cwnd_event_tx_start"))
-            })
-    })
-}
 
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
+    sweep::sweep_if_free();
     let root = is_root();
-    if root {
-        pinned::sweep_if_free();
-    }
     vec![
         Feature {
             name: "root",
@@ -143,7 +89,7 @@ pub fn probe() -> Vec<Feature> {
 /// Whether an object loads; what is lost if not, and what it needs.
 fn loads<T>(image: &object::Image, result: crate::Result<T>, lost: &str, needs: &str) -> Feature {
     let what_to_do = match &result {
-        Err(e) if [refusal::REPORT, refusal::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
+        Err(e) if [refusal::REPORT, error::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
         _ => needs,
     };
     let cost = if what_to_do.is_empty() {
@@ -280,7 +226,7 @@ mod tests {
             loads(&object::ROUTER, refused, "no router here", "needs 6.6")
         };
         assert_eq!(row("").cost, "no router here: needs 6.6");
-        assert!(row(refusal::FORBIDDEN).cost.contains("forbids"));
+        assert!(row(error::FORBIDDEN).cost.contains("forbids"));
         let row = row(refusal::REPORT);
         assert!(!row.present && row.cost.contains("`xcp doctor --json`"));
         assert_eq!(row.detail, "refused");

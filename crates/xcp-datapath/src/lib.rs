@@ -5,55 +5,41 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
 
-mod bpffs;
-pub mod capacity_hint;
-mod cgroup;
-mod clock;
 pub mod cloud;
-pub mod connections;
-mod device;
-mod error;
-mod ethtool;
-mod fallback;
 pub mod features;
 pub mod host;
-pub mod interrupt;
-mod layout;
-mod link;
+mod kernel;
 pub mod medium;
-pub mod meter;
-mod mounts;
 mod named_bits;
-pub mod netem;
-mod netns;
-mod object;
-mod offload;
-mod peers;
 mod pinned;
-pub mod qdisc;
-mod refusal;
 pub mod router;
-mod rtnl;
-pub mod shape;
-mod sock_diag;
-pub mod socket;
+mod sweep;
 pub mod testing;
-pub mod trace;
-mod turn;
-mod warning;
 pub mod wire;
 
-pub use cgroup::{mount_point as cgroup_mount_point, Cgroup};
-pub use clock::monotonic_ns;
-pub use error::{Error, Result};
-pub use fallback::{Fallback, Fallbacks};
+pub use host::fallback::{Fallback, Fallbacks};
+pub use host::peers::{Prefix, Spoken};
+pub use host::{connections, socket};
+pub use kernel::cgroup::{mount_point as cgroup_mount_point, Cgroup};
+pub use kernel::clock::monotonic_ns;
+pub use kernel::error::{Error, Result};
+pub use kernel::object::set_verbose;
+pub use kernel::rtnl::{links, route_to, Link, Route};
+pub use kernel::{interrupt, netem};
 pub use named_bits::{Cure, Term};
-pub use object::set_verbose;
-pub use peers::{Prefix, Spoken};
-pub use rtnl::{links, route_to, Link, Route};
-pub use turn::Turn;
-pub use warning::Warning;
+pub use pinned::turn::Turn;
+pub use router::warning::Warning;
+pub use router::{capacity_hint, meter, qdisc, shape, trace};
+pub use sweep::sweep_if_free;
 pub use wire::Wire;
+
+use host::{device, peers};
+use kernel::{
+    cgroup, clock, error, ethtool, link, mounts, netns, object, offload, probes, refusal, rtnl,
+    sock_diag,
+};
+use pinned::{bpffs, folders, layout, turn};
+use router::warning;
 
 /// Waits until no other command changes anything: for a command that changes several
 /// things, as long as what is returned lives.

@@ -7,61 +7,19 @@
 //! sends what [`Edge::poll`] gives.
 
 mod cloud;
+mod datagram;
 mod probing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 pub use cloud::{Cloud, State, FIRST_TTL};
+pub use datagram::{Arrived, Datagram, Stamp, Time};
 use probing::Probing;
 
 use crate::conversation::{Answerer, Counters, Ignored};
 use crate::estimate::Estimate;
 use crate::message::{addressee, Error, Key, Role, PORT};
-
-/// Now, by two clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Time {
-    /// For timers: it never goes back.
-    pub now_ns: u64,
-    /// The one by which the kernel tells when packets were sent and received.
-    pub wall_ns: u64,
-}
-
-/// A message to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datagram {
-    /// The address that it is sent from.
-    pub from: IpAddr,
-    /// Where to.
-    pub to: SocketAddr,
-    /// The message.
-    pub bytes: Vec<u8>,
-    /// If this is not None, [`Edge::transmitted`] wants to know when it left.
-    pub stamp: Option<Stamp>,
-}
-
-/// A packet of a train.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    to: SocketAddr,
-    sequence: u64,
-}
-
-/// A message that has arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
-    /// Its source.
-    pub from: SocketAddr,
-    /// Its destination, an address of this router.
-    pub to: IpAddr,
-    /// Its TTL or hop limit, if the kernel told.
-    pub ttl: Option<u8>,
-    /// When the kernel received it, by the wall clock.
-    pub wall_ns: u64,
-    /// The message.
-    pub bytes: &'a [u8],
-}
 
 /// Both ends of a router.
 #[derive(Debug)]
@@ -131,7 +89,7 @@ impl Edge {
     /// Asks this upstream edge no more. Returns the bye to send.
     pub fn forget(&mut self, now_ns: u64, upstream: IpAddr) -> Option<Datagram> {
         let mut cloud = self.clouds.remove(&upstream)?;
-        Some(plain(
+        Some(Datagram::plain(
             cloud.local(),
             (upstream, PORT).into(),
             cloud.bye(now_ns),
@@ -191,7 +149,11 @@ impl Edge {
         let mut clouds = self.clouds.iter_mut();
         clouds.find_map(|(upstream, cloud)| {
             let request = cloud.poll(time.now_ns)?;
-            Some(plain(cloud.local(), (*upstream, PORT).into(), request))
+            Some(Datagram::plain(
+                cloud.local(),
+                (*upstream, PORT).into(),
+                request,
+            ))
         })
     }
 
@@ -231,7 +193,7 @@ impl Edge {
             };
             cloud.receive(now_ns, arrived)?
         };
-        Ok(answer.map(|bytes| plain(to, from, bytes)))
+        Ok(answer.map(|bytes| Datagram::plain(to, from, bytes)))
     }
 
     /// The kernel tells when a packet of a train really left.
@@ -251,18 +213,9 @@ impl Edge {
         let probing = std::mem::take(&mut self.probing);
         for (to, bye) in self.answerer.stop() {
             if let Some(probing) = probing.get(&to) {
-                byes.push(plain(probing.local(), to, bye));
+                byes.push(Datagram::plain(probing.local(), to, bye));
             }
         }
         byes
-    }
-}
-
-fn plain(from: IpAddr, to: SocketAddr, bytes: Vec<u8>) -> Datagram {
-    Datagram {
-        from,
-        to,
-        bytes,
-        stamp: None,
     }
 }

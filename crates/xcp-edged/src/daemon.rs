@@ -16,6 +16,7 @@ use xcp_edge::message::{Key, PORT};
 use crate::desk::Desk;
 use crate::socket::{Family, Socket, BUFFER_B};
 use crate::status::{self, Status};
+pub use crate::trial::Trial;
 use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
@@ -41,17 +42,6 @@ pub struct Options {
     pub socket: PathBuf,
     /// What is otherwise in experiments.
     pub trial: Trial,
-}
-
-/// What experiments change: nothing by default.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Trial {
-    /// What estimates are made wrong by, at most, as a part of them.
-    pub error: f64,
-    /// Virtual routers that stand aside lower no delta.
-    pub not_held_back: bool,
-    /// Trains are as frequent where they lose packets.
-    pub frequent_trains: bool,
 }
 
 /// Whether to go on.

@@ -17,6 +17,7 @@ mod notify;
 pub mod secret;
 mod socket;
 pub mod status;
+mod trial;
 mod virtuals;
 
 pub use error::{Error, Result};

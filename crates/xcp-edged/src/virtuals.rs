@@ -12,8 +12,8 @@ use xcp_datapath::router;
 use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
-use crate::daemon::Trial;
 use crate::notify;
+use crate::trial::Trial;
 
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.

@@ -16,9 +16,9 @@ use crate::guest::Request;
 use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
 use crate::machines::{side_by_side, workplace};
+use crate::options::{Progress, Tell};
 use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::rig::Rig;
-use crate::run::{Progress, Tell};
 use crate::{catalog, interrupt, kept, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.

@@ -13,7 +13,7 @@ use crate::initramfs::{self, Archive, Guest};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Setup};
 use crate::machines::workplace;
-use crate::run::{Progress, Tell};
+use crate::options::{Progress, Tell};
 use crate::{interrupt, Error, Result};
 
 /// Beside those that all machines have: what programs may want to try.

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::experiment::Experiment;
 use crate::guest::Request;
 use crate::machine::Played;
+use crate::options::{Options, Progress, Tell};
 use crate::rig::Rig;
-use crate::run::{Options, Progress, Tell};
 use crate::{Error, Result};
 
 /// A variant, and what came of it so far.

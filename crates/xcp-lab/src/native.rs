@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::experiment::{Experiment, Link, Queue};
 use crate::machine::Played;
+use crate::options::Progress;
 use crate::play;
-use crate::run::Progress;
 use crate::{interrupt, Error, Result};
 
 const QDISCS: &[(&str, &str)] = &[

@@ -3,8 +3,8 @@
 //! is kept, as the results of experiments are. On several processors another run
 //! may differ in what it measures, not in what it must show.
 
+use xcp_checks::check::Check;
 use xcp_checks::cost::Subject;
-use xcp_checks::qdisc::Check;
 use xcp_checks::{Answer, Task};
 
 use crate::bill::Bill;

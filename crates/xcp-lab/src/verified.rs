@@ -2,8 +2,8 @@
 //! What a kernel's verifier made of the programs, held against their limits.
 
 use serde::Serialize;
+use xcp_checks::check::Check;
 use xcp_checks::programs::{Loaded, PROCESSORS};
-use xcp_checks::qdisc::Check;
 
 use crate::limits::Limits;
 use crate::Result;

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 
 use crate::all::{plan, rigs, Case, Planned};
 use crate::machines::{side_by_side, workplace};
+use crate::options::{Progress, Tell};
 use crate::results::{self, Written};
 use crate::rig::Rig;
-use crate::run::{Progress, Tell};
 use crate::{interrupt, Error, Result};
 
 /// What became of a document's rows.

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::link::device;
 pub use crate::link::Link;
-use crate::stage::device;
-use crate::validate::validate;
 use xcp_datapath::{Cure, Term, Wire};
 
 use crate::{Error, Result};
@@ -455,43 +454,9 @@ impl Metric {
 }
 
 impl Experiment {
-    /// Reads a file's text that names no other files; `file` is its name in
-    /// messages.
-    pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let none = |named: &str| Err(Error::new(named, "not available here", "give its steps"));
-        Self::parse_with(file, text, &none)
-    }
-
-    /// The same; `read` gives the text of each file that it names.
-    pub fn parse_with(
-        file: &str,
-        text: &str,
-        read: &dyn Fn(&str) -> Result<String>,
-    ) -> Result<Self> {
-        let mut experiment: Self = toml::from_str(text).map_err(|e| {
-            let place = e.span().map_or(String::new(), |span| {
-                let before = &text[..span.start.min(text.len())];
-                let line = before.matches('\n').count() + 1;
-                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-                format!(":{line}:{column}")
-            });
-            Error::new(
-                format!("{file}{place}"),
-                e.message().to_owned(),
-                "see the files in experiments/ for the form",
-            )
-        })?;
-        for link in &mut experiment.links {
-            link.read_files(read)?;
-        }
-        experiment.count_out();
-        validate(&experiment, file)?;
-        Ok(experiment)
-    }
-
     /// Each flow that stands for several becomes so many, here and where it is
     /// named.
-    fn count_out(&mut self) {
+    pub(crate) fn count_out(&mut self) {
         let counted = |name: &str, flows: &[Flow]| -> Vec<String> {
             let count = flows.iter().find(|f| f.name == name).and_then(|f| f.count);
             match count {

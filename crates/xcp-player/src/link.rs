@@ -277,6 +277,11 @@ impl Link {
     }
 }
 
+/// Name of a node's device towards a neighbour.
+pub fn device(node: &str, peer: &str) -> String {
+    format!("{node}-{peer}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use xcp_datapath::capacity_hint::Feed;
 
 use crate::experiment::{Experiment, Variant};
-use crate::stage::{device, Stage};
+use crate::link::device;
+use crate::stage::Stage;
 use crate::Result;
 
 const EVERY: Duration = Duration::from_millis(100);

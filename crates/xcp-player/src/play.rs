@@ -12,11 +12,13 @@ use xcp_datapath::{host, qdisc, router, socket};
 use crate::capture::{Captures, Recording};
 use crate::edges::Edges;
 use crate::experiment::{Experiment, Socket, Variant};
+use crate::link::device;
 use crate::metrics::{self, Seen};
 use crate::modem::Modem;
 use crate::probe::{Probe, QueueState};
+use crate::random::split_mix;
 use crate::result::{Sample, Series, VariantResult};
-use crate::stage::{device, has_own_queue, Stage};
+use crate::stage::{has_own_queue, Stage};
 use crate::traffic::{End, Running};
 use crate::transfers::Fetched;
 use crate::{interrupt, Error, Result};
@@ -303,15 +305,6 @@ fn start_times(experiment: &Experiment, seed: u64) -> Vec<Duration> {
                 + Duration::from_millis(split_mix(&mut state) % JITTER_MS)
         })
         .collect()
-}
-
-/// SplitMix64: a few well-spread numbers from a seed.
-pub(crate) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// XCP on the host while a variant needs it, unless it was on already.

@@ -15,6 +15,7 @@ use xcp_datapath::router::{Framing, Limits, Queueing};
 use xcp_datapath::{features, qdisc, router, Spoken};
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
+use crate::link::device;
 use crate::shaper::{self, disciplines, Shaper};
 use crate::way::ways;
 use crate::{Error, Result};
@@ -423,11 +424,6 @@ impl Drop for Stage {
             let _ = tool("ip", &["netns", "del", &self.space_name(node)], "");
         }
     }
-}
-
-/// Name of a node's device towards a neighbour.
-pub fn device(node: &str, peer: &str) -> String {
-    format!("{node}-{peer}")
 }
 
 /// The address of a node: its end of its first link.

@@ -12,6 +12,7 @@ use xcp_datapath::socket;
 
 use crate::experiment::{Burst, Experiment, Flow, Socket, Transfers, Variant, UDP};
 use crate::result::FlowSample;
+use crate::socket_option::{check, set_option};
 use crate::stage::{address, Stage};
 use crate::udp::Blast;
 use crate::{Error, Result};
@@ -410,28 +411,6 @@ fn socket(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
 /// doubles it, for what it keeps with each packet.
 fn set_buffer(fd: &OwnedFd, name: i32, bytes: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, name, &bytes.to_ne_bytes())
-}
-
-/// Sets a socket's option.
-pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: pointer and length describe the slice.
-    let rc = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_ptr().cast(),
-            value.len() as u32,
-        )
-    };
-    check(rc)
-}
-
-fn check(rc: i32) -> io::Result<()> {
-    if rc < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 pub fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::experiment::{Experiment, Transfers, Variant};
-use crate::play::split_mix;
+use crate::random::split_mix;
 use crate::result::TransferResult;
 use crate::stage::Stage;
 use crate::traffic::Running;

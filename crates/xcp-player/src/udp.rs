@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use crate::result::FlowSample;
-use crate::traffic::set_option;
+use crate::socket_option::set_option;
 
 /// Longer than any payload.
 const ROOM_BYTES: usize = 2048;

@@ -37,6 +37,9 @@ fn main() -> ExitCode {
 }
 
 fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
+    if uses_pins(&action) {
+        xcp_datapath::sweep_if_free();
+    }
     match action {
         Action::Host(action) => host::act(action, out),
         Action::Run { command } => run::act(&command),
@@ -53,4 +56,12 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Completions { shell } => manual::completions(shell, out),
         Action::Man { out: dir } => manual::man(dir.as_deref(), &config::page(), out),
     }
+}
+
+/// Whether a command reads or changes what is pinned.
+fn uses_pins(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Lab(_) | Action::Completions { .. } | Action::Man { .. }
+    )
 }

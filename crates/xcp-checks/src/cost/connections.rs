@@ -7,8 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
 
+use super::figure::Cost;
 use super::hosts::{network, of_each, with_routers, Kind};
-use super::{spare, Cost};
+use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::Socket;
 use xcp_player::stage::address;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use xcp_datapath::router::{self, Options};
 use xcp_datapath::Wire;
 
-use super::{spare, Cost};
+use super::figure::Cost;
+use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Variant};
 use xcp_player::play::{serve, HostOn};

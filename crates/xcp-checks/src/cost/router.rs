@@ -7,7 +7,7 @@
 use xcp_datapath::router::Options;
 use xcp_datapath::testing::Bench;
 
-use super::Cost;
+use super::figure::Cost;
 use crate::{Error, Result};
 
 /// So many that an interrupt among them does not count.

@@ -13,7 +13,7 @@ use super::cycles;
 use super::frames::{self, frame, Class, Label, Port};
 use super::load::{flow, Arrived, Sink};
 use super::tools::{shown, tc, Hole, Pair, Shown};
-use super::Check;
+use crate::check::Check;
 use crate::{Error, Result};
 
 /// 10 Mb/s.

@@ -12,7 +12,7 @@ use xcp_datapath::{qdisc, testing};
 use super::frames::Class;
 use super::load::{flow, Sink};
 use super::tools::Pair;
-use super::Check;
+use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::stage::tool;
 

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{
+use super::common::{
     Counters, Ignored, Window, FLOOR_BPS, LIFETIME_NS, PROBING_SHARE, REFRESH_NS, SECOND_NS,
 };
 use crate::message::{

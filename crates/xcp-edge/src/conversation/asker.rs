@@ -9,7 +9,7 @@
 //!          time to refresh                 a packet came again
 //! ```
 
-use super::{
+use super::common::{
     Counters, Heard, Ignored, Window, IDLE_NS, LIFETIME_NS, REFRESH_NS, TRIES, XCP_REQ_TIMEOUT_NS,
 };
 use crate::message::{
@@ -113,7 +113,7 @@ impl Asker {
     }
 
     /// Asks for the next train at this time, if that is before the grant is
-    /// refreshed. More than a few in [`super::REFRESH_NS`] are refused.
+    /// refreshed. More than a few in [`REFRESH_NS`] are refused.
     pub fn refresh_at(&mut self, now_ns: u64) {
         if let State::Granted { refresh_ns, .. } = &mut self.state {
             *refresh_ns = now_ns.min(*refresh_ns);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::Arrived;
+use super::datagram::Arrived;
 use crate::conversation::{Asker, Counters, Heard, Ignored, REFRESH_NS};
 use crate::delay::Delay;
 use crate::estimate::{Estimate, Source};

@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Datagram, Stamp, Time};
+use super::datagram::{Datagram, Stamp, Time};
 use crate::conversation::Answerer;
 use crate::message::{overhead_B, Body, Correction, Probe, Report, Train, MAX_CORRECTIONS, SINGLE};
 
@@ -215,6 +215,6 @@ impl Probing {
     ) -> Option<Datagram> {
         self.probes += u64::from(matches!(body, Body::Probe(_)));
         let bytes = answerer.measurement(time.now_ns, to, body)?;
-        Some(super::plain(self.local, to, bytes))
+        Some(Datagram::plain(self.local, to, bytes))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use xcp_lab::Progress as News;
 
-use xcp_cli::out;
+use xcp_cli::terminal;
 
 const BAR_WIDTH: usize = 30;
 /// Plain lines come at every such part.
@@ -29,7 +29,7 @@ struct Variant {
 impl Progress {
     pub fn new() -> Self {
         Self {
-            live: io::stderr().is_terminal() && !out::is_dumb(),
+            live: io::stderr().is_terminal() && !terminal::is_dumb(),
             many: false,
             variants: Mutex::new(Vec::new()),
         }

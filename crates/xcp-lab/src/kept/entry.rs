@@ -14,7 +14,7 @@ use flate2::write::ZlibEncoder;
 use flate2::Compression;
 use serde::{Deserialize, Serialize};
 
-use super::key::{digest, Key};
+use super::key::{digest, Key, FORMAT};
 
 /// What can be kept.
 pub trait Keep: Sized {
@@ -24,8 +24,6 @@ pub trait Keep: Sized {
     fn read(from: &mut dyn BufRead) -> Option<Self>;
 }
 
-/// Goes up when the file or the records in it change.
-pub const FORMAT: u32 = 1;
 const MAGIC: &str = "xcp-kept";
 /// Both lines of text are shorter than this.
 const HEAD_BYTES: u64 = 1 << 16;

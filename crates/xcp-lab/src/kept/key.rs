@@ -8,9 +8,11 @@ use std::fmt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::entry::FORMAT;
 use crate::emulator::Emulator;
 use crate::{Error, Result};
+
+/// Goes up when the file or the records in it change.
+pub const FORMAT: u32 = 1;
 
 /// Names a result: 64 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::entry::Keep;
+use super::entry::{Keep, Label};
 use super::key::{Ingredients, Key};
-use super::{Label, Store};
+use super::store::Store;
 use crate::kernel::Kernel;
 use crate::machine::Setup;
 use crate::{emulator, Error, Result};

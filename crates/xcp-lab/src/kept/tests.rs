@@ -8,12 +8,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use xcp_datapath::trace::Interval;
 
-use super::key::Ingredients;
 use super::*;
 use crate::capture::Recording;
 use crate::catalog;
 use crate::emulator::Emulator;
 use crate::guest::Request;
+use crate::kept::key::Ingredients;
 use crate::result::{FlowResult, FlowSample, QueueStats, Sample, Series, VariantResult};
 
 /// Set for the process that a test kills: the folder it writes to.

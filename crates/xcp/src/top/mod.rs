@@ -15,7 +15,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::{DefaultTerminal, Frame};
 use xcp_cli::cli::Top;
 use xcp_cli::failure::{Failure, INTERRUPTED};
-use xcp_cli::out::{self, Out};
+use xcp_cli::out::Out;
+use xcp_cli::terminal;
 use xcp_datapath::meter::Meter;
 use xcp_datapath::{host, interrupt};
 
@@ -30,7 +31,7 @@ const ROUTERS_EVERY: Duration = Duration::from_secs(1);
 const REST_PER_CONNECTION: Duration = Duration::from_micros(500);
 
 pub fn act(asked: &Top, out: &Out) -> Result<ExitCode, Failure> {
-    let is_terminal = io::stdout().is_terminal() && !out::is_dumb();
+    let is_terminal = io::stdout().is_terminal() && !terminal::is_dumb();
     if out.is_json() || !is_terminal {
         return Err(Failure::new(
             "xcp top",
@@ -55,7 +56,7 @@ fn run(
     interval: Duration,
     terminal: &mut DefaultTerminal,
 ) -> Result<ExitCode, Failure> {
-    let colour = out::wants_colour(&io::stdout());
+    let colour = terminal::wants_colour(&io::stdout());
     let (begun, mut next) = (Instant::now(), interval);
     loop {
         let draw = |frame: &mut Frame| view::draw(live, colour, frame.area(), frame.buffer_mut());

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapHandle};
 use serde::Serialize;
 
 use crate::bpffs::{self, Access};
-use crate::fallback::Fallback;
+use crate::host::fallback::Fallback;
 use crate::sock_diag::{self, attributes, number};
 use crate::{host, object, Result, Wire};
 use xcp_abi::{xcp_socket, Record, XCP_CROWDED_SEGMENTS_MAX, XCP_HOPS_UNKNOWN, XCP_LOSS_TRUSTED};

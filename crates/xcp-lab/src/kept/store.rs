@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Kept results. A run of the machine is the same to the byte whenever its
-//! ingredients are, so its result is kept in a file that the ingredients name.
-//!
-//! Processes share the folder without a common lock. Entries appear by rename,
-//! so they are whole or absent, and an entry that is removed stays readable for
-//! a process that has it open. A file that is being written is locked: one that
-//! is not locked was left behind by a process that has died.
-
-mod entry;
-mod key;
-mod played;
-mod session;
+//! The folder of kept results.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,12 +12,9 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use super::entry::{self, Keep, Label};
+use super::key::Key;
 use crate::{kernel, Error, Result};
-use entry::Keep;
-pub use entry::Label;
-pub(crate) use key::digest;
-use key::Key;
-pub(crate) use session::Session;
 
 /// Names the folder, in place of `results` in the cache folder.
 const FOLDER: &str = "XCP_KEPT_DIR";
@@ -86,7 +72,7 @@ pub fn clear() -> Result<Cleared> {
 }
 
 /// A folder of kept results.
-struct Store {
+pub(super) struct Store {
     folder: PathBuf,
     limit_bytes: u64,
 }
@@ -100,7 +86,7 @@ struct Found {
 
 impl Store {
     /// The user's.
-    fn open() -> Result<Self> {
+    pub(super) fn open() -> Result<Self> {
         let folder = match env::var_os(FOLDER).filter(|name| !name.is_empty()) {
             Some(name) => PathBuf::from(name),
             None => kernel::cache_dir()?.join("results"),
@@ -118,7 +104,7 @@ impl Store {
         Self::at(folder, limit_mb.saturating_mul(1_000_000))
     }
 
-    fn at(folder: PathBuf, limit_bytes: u64) -> Result<Self> {
+    pub(super) fn at(folder: PathBuf, limit_bytes: u64) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(|e| describe(&folder, &e))?;
         Ok(Self {
             folder,
@@ -126,12 +112,12 @@ impl Store {
         })
     }
 
-    fn path(&self, key: &Key) -> PathBuf {
+    pub(super) fn path(&self, key: &Key) -> PathBuf {
         self.folder.join(key.as_str()).with_extension(ENTRY)
     }
 
     /// The result of this key. A damaged entry is removed.
-    fn get<T: Keep>(&self, key: &Key) -> Option<T> {
+    pub(super) fn get<T: Keep>(&self, key: &Key) -> Option<T> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
         let value = entry::decode(key, &bytes);
@@ -145,7 +131,7 @@ impl Store {
     }
 
     /// Keeps a result, in place of one that has the same key.
-    fn put(&self, key: &Key, label: &Label, value: &impl Keep) -> Result<()> {
+    pub(super) fn put(&self, key: &Key, label: &Label, value: &impl Keep) -> Result<()> {
         let path = self.path(key);
         let bytes = entry::encode(key, label, value).map_err(|e| describe(&path, &e))?;
         if bytes.len() as u64 > self.limit_bytes {
@@ -166,7 +152,7 @@ impl Store {
     }
 
     /// A file to write an entry to, locked. It is removed when dropped.
-    fn begin(&self) -> Result<NamedTempFile> {
+    pub(super) fn begin(&self) -> Result<NamedTempFile> {
         loop {
             let file = tempfile::Builder::new()
                 .prefix(WRITING)
@@ -183,7 +169,7 @@ impl Store {
 
     /// Removes the entries that were not used for longest until the rest is
     /// within the limit, and files left behind.
-    fn tidy(&self) -> Result<()> {
+    pub(super) fn tidy(&self) -> Result<()> {
         self.remove_left_behind()?;
         let mut all = self.found()?;
         let mut total: u64 = all.iter().map(|f| f.bytes).sum();
@@ -195,7 +181,7 @@ impl Store {
         Ok(())
     }
 
-    fn remove_left_behind(&self) -> Result<()> {
+    pub(super) fn remove_left_behind(&self) -> Result<()> {
         for path in self.paths()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if !name.starts_with(WRITING) {
@@ -211,7 +197,7 @@ impl Store {
         Ok(())
     }
 
-    fn paths(&self) -> Result<Vec<PathBuf>> {
+    pub(super) fn paths(&self) -> Result<Vec<PathBuf>> {
         let entries = fs::read_dir(&self.folder).map_err(|e| describe(&self.folder, &e))?;
         Ok(entries.flatten().map(|e| e.path()).collect())
     }
@@ -234,7 +220,7 @@ impl Store {
         Ok(all)
     }
 
-    fn list(&self) -> Result<Listing> {
+    pub(super) fn list(&self) -> Result<Listing> {
         let all = self.found()?;
         let entry = |found: &Found| Entry {
             label: File::open(&found.path).ok().and_then(entry::label_of),
@@ -249,7 +235,7 @@ impl Store {
         })
     }
 
-    fn clear(&self) -> Result<Cleared> {
+    pub(super) fn clear(&self) -> Result<Cleared> {
         self.remove_left_behind()?;
         let all = self.found()?;
         for found in &all {
@@ -289,4 +275,5 @@ fn describe(path: &Path, e: &std::io::Error) -> Error {
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

@@ -10,10 +10,12 @@ use std::path::Path;
 
 use libbpf_rs::MapHandle;
 
+use super::folder::is_readable;
+use super::options::TICKS_PER_SEC;
+use super::status::{sum_counters, Sharing};
 use crate::link::Direction;
-use crate::router::{self, Sharing, TICKS_PER_SEC};
 use crate::rtnl::RootQueue;
-use crate::{bpffs, object, pinned, qdisc, rtnl, Result};
+use crate::{bpffs, folders, object, qdisc, rtnl, Result};
 use xcp_abi::{xcp_router_config, xcp_router_link};
 
 /// What a router knows and has done.
@@ -123,8 +125,8 @@ impl Meter {
     /// Opens what is new, and closes what is gone.
     fn look(&mut self) -> Result<()> {
         let mut before = std::mem::take(&mut self.open);
-        for dir in pinned::folders("router") {
-            let name = pinned::name_of(&dir);
+        for dir in folders::folders("router") {
+            let name = folders::name_of(&dir);
             let Ok(pin) = fs::metadata(dir.join("config")) else {
                 continue;
             };
@@ -143,10 +145,10 @@ impl Open {
     /// None if it is elsewhere, half there, or of another build that this one cannot
     /// read.
     fn of(dir: &Path, inode: u64) -> Result<Option<Self>> {
-        let Some(ifindex) = pinned::here(dir, Direction::Egress) else {
+        let Some(ifindex) = folders::here(dir, Direction::Egress) else {
             return Ok(None);
         };
-        if !router::is_readable(dir)? {
+        if !is_readable(dir)? {
             return Ok(None);
         }
         let map = |pin: &str| object::pinned_map(&dir.join(pin));
@@ -180,7 +182,7 @@ impl Open {
     fn read(&self) -> Result<Reading> {
         let config = &self.config;
         let link: xcp_router_link = object::read_record(&self.state, 0)?;
-        let total = router::sum_counters(&self.cpus)?;
+        let total = sum_counters(&self.cpus)?;
         let has_queue = config.queue > 0;
         let is_shared = has_queue && qdisc::is_present(config.queue - 1)?;
         let known = |value: u64| (value > 0).then_some(value);

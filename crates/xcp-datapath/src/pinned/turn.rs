@@ -2,7 +2,7 @@
 //! One command at a time changes something: a lock, which the kernel opens
 //! when its holder ends, however that ends.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -24,13 +24,11 @@ thread_local! {
 
 /// This thread's turn, as long as it lives. Within it, it may be taken again.
 pub struct Turn {
-    lock: Rc<Lock>,
+    _lock: Rc<Lock>,
 }
 
 struct Lock {
     _file: File,
-    /// What devices that are gone have left pinned was removed in this turn.
-    swept: Cell<bool>,
 }
 
 impl Turn {
@@ -68,23 +66,14 @@ impl Turn {
     /// The one that this thread has.
     fn within() -> Option<Self> {
         let lock = HELD.with_borrow(Weak::upgrade)?;
-        Some(Self { lock })
+        Some(Self { _lock: lock })
     }
 
     /// That of who has locked the file.
     fn of(file: File) -> Self {
-        let lock = Rc::new(Lock {
-            _file: file,
-            swept: Cell::new(false),
-        });
+        let lock = Rc::new(Lock { _file: file });
         HELD.set(Rc::downgrade(&lock));
-        Self { lock }
-    }
-
-    /// Whether this is the first call in this turn: once is enough for a command that
-    /// changes many devices.
-    pub(crate) fn is_first_sweep(&self) -> bool {
-        !self.lock.swept.replace(true)
+        Self { _lock: lock }
     }
 }
 

@@ -14,7 +14,7 @@ use libbpf_rs::{
     OpenObject, PrintLevel, ProgramMut,
 };
 
-use crate::error::is_root;
+use crate::error::{denied, is_root};
 use crate::refusal::{self, Refusal};
 use crate::{Error, Result};
 use xcp_abi::Record;
@@ -115,7 +115,7 @@ pub fn try_load(object: OpenObject) -> std::result::Result<Object, Refusal> {
 /// What went wrong with a BPF operation, and the likely way out.
 pub fn failure(thing: &str, err: &libbpf_rs::Error) -> Error {
     let remedy = match err.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => refusal::denied(is_root()),
+        libbpf_rs::ErrorKind::PermissionDenied => denied(is_root()),
         _ => "run `xcp doctor` for what this kernel lacks, and the command again with --verbose",
     };
     Error::new(thing, err.to_string(), remedy)

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use xcp_datapath::qdisc;
 
-use super::frames::{frame, Class, Label, Port};
-use super::tools::Hole;
-use crate::cost::Cost;
+use super::figure::Cost;
+use crate::qdisc::frames::{frame, Class, Label, Port};
+use crate::qdisc::tools::Hole;
 use crate::{Error, Result};
 use xcp_player::stage::tool;
 
@@ -27,7 +27,7 @@ const TBF: &str = "tbf rate 100gbit burst 10mb limit 100mb";
 
 /// Compares `xcp` with queue disciplines of the kernel's, with and without a
 /// shaper.
-pub fn bench(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
+pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     let mut setups = vec![Setup::Chain(vec![])];
     let kernels: [&[&str]; 5] = [
         &[TBF, "pfifo"],

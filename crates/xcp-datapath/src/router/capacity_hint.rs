@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use libbpf_rs::MapHandle;
 
+use super::folder::readable;
+use super::lifecycle::refuse_noqueue;
+use super::options::CAPACITY_RANGE_BPS;
 use crate::bpffs::{self, Access};
-use crate::router::{self, Change, CAPACITY_RANGE_BPS};
+use crate::pinned::change::Change;
 use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
@@ -25,7 +28,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     bpffs::require("xcp router set", Access::Change)?;
     let _turn = Turn::take()?;
     let device = Device::find(dev)?;
-    let dir = router::readable(&device)?;
+    let dir = readable(&device)?;
     let map = object::pinned_map(&dir.join("config"))?;
     let mut config: xcp_router_config = object::read_record(&map, 0)?;
     let before = config.params.capacity_Bps;
@@ -34,7 +37,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     }
     if bytes_per_s == 0 {
         refuse_unmeasured(dev, &config)?;
-        router::refuse_noqueue(&device)?;
+        refuse_noqueue(&device)?;
     }
     if crate::shape::rate(&device, &dir) == Some(before) {
         return Err(Error::new(
@@ -80,7 +83,7 @@ impl Feed {
     pub fn open(dev: &str) -> Result<Self> {
         bpffs::require("xcp router feed", Access::Change)?;
         let _turn = Turn::take()?;
-        let dir = router::readable(&Device::find(dev)?)?;
+        let dir = readable(&Device::find(dev)?)?;
         let map = object::pinned_map(&dir.join("config"))?;
         refuse_unmeasured(dev, &object::read_record(&map, 0)?)?;
         Ok(Self { map })

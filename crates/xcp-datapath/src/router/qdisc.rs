@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle};
 
-use crate::router::{Framing, Limits};
+use super::framing::{Framing, Limits};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
-use crate::{bpffs, features, layout, object, Error, Result};
+use crate::{bpffs, layout, object, Error, Result};
 use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 
 /// The name by which `tc` knows it.
@@ -72,6 +73,25 @@ pub(crate) fn is_registered() -> bool {
     object::exists(&bpffs::dir(PART).join(LINK))
 }
 
+/// Set to anything, makes [`is_supported`] say no.
+const NO_QDISC: &str = "XCP_NO_QDISC";
+/// Whether queue disciplines can be written in BPF (6.16 and later, where
+/// CONFIG_NET_SCH_BPF is set).
+pub fn is_supported() -> bool {
+    if std::env::var_os(NO_QDISC).is_some() {
+        return false;
+    }
+    /// Reading all of the kernel's types takes milliseconds, and they stay as they are.
+    static IN_TYPES: OnceLock<bool> = OnceLock::new();
+    let in_types = || {
+        Btf::from_vmlinux().is_ok_and(|btf| {
+            btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("bpf_struct_ops_Qdisc_ops")
+                .is_some()
+        })
+    };
+    is_registered() || *IN_TYPES.get_or_init(in_types)
+}
+
 fn register_now() -> Result<()> {
     if is_registered() {
         return match layout::is_ours(&bpffs::dir(PART), &object::QDISC, &MAPS)? {
@@ -86,7 +106,7 @@ fn register_now() -> Result<()> {
     bpffs::create(PART)?;
     // what a command that was killed has left half done
     bpffs::clear(PART)?;
-    let loaded = if features::has_qdisc() {
+    let loaded = if is_supported() {
         load()
     } else {
         Err(Error::new(

@@ -6,11 +6,11 @@
 //! container that forbids BPF.
 
 use std::cell::RefCell;
-use std::fs;
 
 use libbpf_rs::{ErrorKind, PrintLevel};
 
-use crate::Error;
+use crate::error::{Error, FORBIDDEN, NOT_ROOT};
+use crate::probes::kernel_release;
 
 /// What to do where the verifier refused a program.
 pub const REPORT: &str = "report it as a bug, with the output of `xcp doctor --json` and the last \
@@ -176,26 +176,6 @@ impl Refusal {
             ),
         }
     }
-}
-
-const NOT_ROOT: &str = "run it as root (sudo)";
-pub const FORBIDDEN: &str =
-    "the kernel or a container forbids it, even to root: run it outside of \
-                         containers and sandboxes; `xcp doctor` tells what the kernel permits";
-
-/// The way out where the kernel denied something to this process.
-pub fn denied(root: bool) -> &'static str {
-    if root {
-        FORBIDDEN
-    } else {
-        NOT_ROOT
-    }
-}
-
-/// Such as `6.18.15+deb13-cloud-amd64`.
-pub fn kernel_release() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    text.trim().to_owned()
 }
 
 #[cfg(test)]

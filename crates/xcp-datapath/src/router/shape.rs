@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::router::{Cells, Framing};
+use super::framing::{Cells, Framing};
 use crate::rtnl::{self, attribute, Device, Setting};
 use crate::{bpffs, object, Error, Result};
 

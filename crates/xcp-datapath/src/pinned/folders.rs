@@ -6,10 +6,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crate::cloud;
 use crate::link::Direction;
-use crate::turn::Turn;
-use crate::{bpffs, device, link, router};
+use crate::{bpffs, link};
 
 /// The folders of one part, in all network namespaces of the system.
 pub fn folders(part: &str) -> impl Iterator<Item = PathBuf> {
@@ -52,17 +50,4 @@ pub fn here(dir: &Path, direction: Direction) -> Option<u32> {
 /// The folders of one part that devices have left that are gone.
 pub fn left(part: &str) -> impl Iterator<Item = PathBuf> {
     folders(part).filter(|dir| device_of(dir) == Some(0))
-}
-
-/// Removes what devices that are gone have left pinned, unless another command
-/// changes something now. The kernel removes no pins: a network namespace that
-/// is deleted leaves those of its devices to the next command, whatever it is.
-pub fn sweep_if_free() {
-    if let Ok(Some(turn)) = Turn::at_once() {
-        if turn.is_first_sweep() {
-            router::sweep();
-            device::sweep();
-            cloud::sweep();
-        }
-    }
 }

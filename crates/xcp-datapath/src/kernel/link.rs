@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::rtnl::Device;
-use crate::{features, Error, Result};
+use crate::{probes, Error, Result};
 
 /// The kernel takes no more on one device.
 const PROGRAMS_MAX: usize = 64;
@@ -55,7 +55,7 @@ pub fn attach_tcx(
         }
     }
     create_with(program, device.index as i32, direction.kind(), &options).map_err(|e| {
-        if features::has_tcx() {
+        if probes::has_tcx() {
             return e;
         }
         Error::new(

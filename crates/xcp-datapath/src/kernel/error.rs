@@ -3,8 +3,6 @@
 
 use std::io;
 
-use crate::refusal;
-
 /// Something could not be done.
 #[derive(Debug, thiserror::Error)]
 #[error("{thing}: {reason}")]
@@ -51,11 +49,25 @@ impl Error {
 /// The remedy for the most common cause of an operating system error.
 fn remedy(errno: Option<i32>, root: bool) -> &'static str {
     match errno {
-        Some(libc::EPERM | libc::EACCES) => refusal::denied(root),
+        Some(libc::EPERM | libc::EACCES) => denied(root),
         Some(libc::ENODEV | libc::ENXIO) => "list the devices with `ip link`",
         Some(libc::ENOENT) => "check the name",
         Some(libc::EOPNOTSUPP) => "see `xcp doctor` for what this kernel lacks",
         _ => "see `xcp doctor`",
+    }
+}
+
+pub(crate) const NOT_ROOT: &str = "run it as root (sudo)";
+pub(crate) const FORBIDDEN: &str =
+    "the kernel or a container forbids it, even to root: run it outside of \
+                         containers and sandboxes; `xcp doctor` tells what the kernel permits";
+
+/// The way out where the kernel denied something to this process.
+pub(crate) fn denied(root: bool) -> &'static str {
+    if root {
+        FORBIDDEN
+    } else {
+        NOT_ROOT
     }
 }
 

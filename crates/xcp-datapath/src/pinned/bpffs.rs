@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{self, BPFFS};
-use crate::{error, pinned, Error, Result};
+use crate::{error, Error, Result};
 
 const ROOT: &str = "/sys/fs/bpf/xcp";
 /// An empty folder that says we mounted the file system ourselves.
@@ -28,7 +28,6 @@ pub fn require(what: &str, access: Access) -> Result<()> {
     if access == Access::Change {
         mounts::require_writable_bpffs()?;
     }
-    pinned::sweep_if_free();
     Ok(())
 }
 

@@ -15,10 +15,16 @@ use crate::rtnl::Device;
 use crate::turn::Turn;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, device, features, layout, link, netns, object, peers, socket, Cgroup, Cure,
-    Error, Fallbacks, Prefix, Result, Spoken, Wire,
+    bpffs, cgroup, layout, link, netns, object, probes, Cgroup, Cure, Error, Fallbacks, Prefix,
+    Result, Spoken, Wire,
 };
 use xcp_abi::{xcp_host_config, xcp_host_counters, Record};
+
+pub mod connections;
+pub(crate) mod device;
+pub(crate) mod fallback;
+pub(crate) mod peers;
+pub mod socket;
 
 pub(crate) const PART: &str = "host";
 /// The settings, which all programs share.
@@ -130,7 +136,7 @@ pub enum Reach {
     Another,
 }
 
-pub use crate::router::Change;
+pub use crate::pinned::change::Change;
 
 /// What `xcp host on` did.
 #[derive(Clone, Debug, Serialize)]
@@ -414,7 +420,7 @@ pub(crate) fn call_another_layout() -> Result<()> {
 pub(crate) fn load_control(mut open: OpenObject) -> Result<Object> {
     /// Where `cwnd_event_tx_start` is in bpf/kernel.h's `tcp_congestion_ops`.
     const TX_START_AT: usize = 64;
-    if !features::has_tx_start() {
+    if !probes::has_tx_start() {
         let mut map = object::open_map(&mut open, "xcp")?;
         if let Some(hooks) = map.initial_value_mut() {
             hooks[TX_START_AT..TX_START_AT + size_of::<usize>()].fill(0);

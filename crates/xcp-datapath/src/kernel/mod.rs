@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The kernel's interfaces: BPF objects and links, netlink, namespaces, control
+//! groups, and what this kernel can do. Knows nothing of XCP.
+
+pub mod cgroup;
+pub mod clock;
+pub mod error;
+pub mod ethtool;
+pub mod interrupt;
+pub mod link;
+pub mod mounts;
+pub mod netem;
+pub mod netns;
+pub mod object;
+pub mod offload;
+pub mod probes;
+pub mod refusal;
+pub mod rtnl;
+pub mod sock_diag;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What single parts of the kernel can do. [`crate::features`] asks for all of it.
+
+use std::fs;
+
+use libbpf_rs::Btf;
+
+/// Such as `6.18.15+deb13-cloud-amd64`.
+pub fn kernel_release() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Whether programs can be attached as tcx links (6.6 and later).
+pub fn has_tcx() -> bool {
+    const LOOPBACK: i32 = 1;
+    // SAFETY: the record is zeroed but for its size.
+    unsafe {
+        let mut opts: libbpf_sys::bpf_prog_query_opts = std::mem::zeroed();
+        opts.sz = std::mem::size_of_val(&opts) as _;
+        libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_EGRESS, &mut opts) == 0
+    }
+}
+
+/// Whether the kernel segments a chain of packets (fraglist GRO) by its first
+/// header once a program has pulled all data into that packet. From 6.12 on. By
+/// the version: only traffic would show it, and 6.10 may crash.
+pub fn merges_chains() -> bool {
+    let release = kernel_release();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|n| n.parse::<u32>().ok());
+    (number(), number()) >= (Some(6), Some(12))
+}
+
+/// Whether congestion controls have a hook of its own for data after a pause
+/// (7.1 and later).
+pub fn has_tx_start() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("tcp_congestion_ops")
+            .is_some_and(|ops| {
+                let mut members = ops.iter();
+                members.any(|m| m.name.is_some_and(|n| n == "cwnd_event_tx_start"))
+            })
+    })
+}

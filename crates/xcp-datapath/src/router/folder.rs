@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The folder that a router is pinned in, `router/NETNS-IFINDEX`. A device that moves
+//! to another network namespace takes its router along; the folder gets its new name
+//! with the next command that changes something.
+
+use std::path::{Path, PathBuf};
+
+use xcp_abi::xcp_router_link;
+
+use crate::link::Direction;
+use crate::rtnl::{self, Device};
+use crate::{bpffs, folders, layout, object, trace, Error, Result};
+
+/// A folder that says that all of a router is there.
+/// In it, which build they are of.
+pub(super) const COMPLETE: &str = "complete";
+
+/// The folder of another build's parts, until they take the place of these.
+pub(super) const NEXT: &str = "next";
+
+pub(super) const PROGRAM: &str = "program";
+
+/// Maps, and where they are pinned.
+pub(super) const MAPS: [(&str, &str); 4] = [
+    ("cpus", "cpus"),
+    (".data.config", "config"),
+    (".data.link", "state"),
+    ("trace", trace::PIN),
+];
+
+/// What commands read of them.
+pub(super) const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
+
+pub(super) fn part(ifindex: u32) -> Result<String> {
+    Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
+}
+
+/// The folder of a device's router, whose name may be of where it was before.
+pub(super) fn find(device: &Device) -> Result<Option<PathBuf>> {
+    let named = bpffs::dir(&part(device.index)?);
+    let is_on = |dir: &PathBuf| folders::is_on(dir, device.index, Direction::Egress);
+    if is_on(&named) {
+        return Ok(Some(named));
+    }
+    Ok(folders::folders("router").find(is_on))
+}
+
+/// The routers of this network namespace: the numbers of their devices, and their
+/// folders.
+pub(super) fn of_here() -> impl Iterator<Item = (u32, PathBuf)> {
+    folders::folders("router")
+        .filter_map(|dir| Some((folders::here(&dir, Direction::Egress)?, dir)))
+}
+
+/// The same, where its records are laid out as in this build.
+pub(crate) fn readable(device: &Device) -> Result<PathBuf> {
+    let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
+    ours(&dir, &device.name)?;
+    Ok(dir)
+}
+
+/// Fails where a folder's records are laid out otherwise than in this build.
+pub(super) fn ours(dir: &Path, dev: &str) -> Result<()> {
+    match layout::is_ours(dir, &object::ROUTER, &RECORDS)? {
+        true => Ok(()),
+        false => Err(object::other_version(dev)),
+    }
+}
+
+pub(super) fn no_router(dev: &str) -> Error {
+    Error::new(
+        dev,
+        "no XCP router on this device",
+        format!("add one: xcp router add {dev} --capacity 10mbit"),
+    )
+}
+
+/// Whether all of a router is in a folder, laid out as in this build.
+pub(crate) fn is_readable(dir: &Path) -> Result<bool> {
+    Ok(object::exists(&dir.join(COMPLETE)) && layout::is_ours(dir, &object::ROUTER, &RECORDS)?)
+}
+
+/// For tests: a router's folder, and what is pinned there.
+pub(crate) fn pins(device: &Device) -> Result<(PathBuf, Vec<&'static str>)> {
+    let pins = MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]);
+    Ok((readable(device)?, pins.collect()))
+}
+
+/// What the router of a device keeps of its link.
+pub(crate) fn link(device: &Device) -> Result<xcp_router_link> {
+    object::read_record(&object::pinned_map(&readable(device)?.join("state"))?, 0)
+}

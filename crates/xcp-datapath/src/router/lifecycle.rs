@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Adds, changes, renews and deletes a router: one program instance per device.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use libbpf_rs::{Object, OpenObject, ProgramMut};
+use xcp_abi::{xcp_router_config, Record};
+
+use super::folder::*;
+use super::framing::Framing;
+use super::options::*;
+use super::qdisc;
+use super::shape::{self, Shape};
+use crate::bpffs::Access;
+use crate::link::{Direction, Place};
+use crate::pinned::change::Change;
+use crate::rtnl::{self, Device};
+use crate::trace::{self, Trace};
+use crate::turn::Turn;
+use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result};
+
+/// Gives the folder of a device's router its name, if the device has moved. A
+/// router that has that name and is not here any more is taken off.
+pub(super) fn settle(device: &Device) -> Result<()> {
+    let part = part(device.index)?;
+    let named = bpffs::dir(&part);
+    let found = find(device)?;
+    if found.as_ref() == Some(&named) {
+        return Ok(());
+    }
+    if object::exists(&named.join("link")) {
+        link::detach(link::open(&named.join("link"))?.as_fd());
+        bpffs::remove(&part)?;
+    }
+    let Some(found) = found else {
+        return Ok(());
+    };
+    // its queue discipline stayed behind, so `add` is to set all up anew
+    let _ = fs::remove_dir(found.join(COMPLETE).join(object::ROUTER.build()));
+    let _ = fs::remove_dir_all(&named);
+    fs::rename(&found, &named).map_err(|e| Error::io(named.display().to_string(), &e))
+}
+
+/// A router program, loaded but not attached, over no queue discipline.
+pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
+    load_for(object::cpus()?, l2_len, options)
+}
+
+/// The same for a machine of so many processors.
+pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
+    load_over(cpus, l2_len, options.record(), None)
+}
+
+pub(super) fn load_over(
+    cpus: u32,
+    l2_len: u32,
+    config: xcp_router_config,
+    queues: Option<&Path>,
+) -> Result<Object> {
+    let mut open = object::open(&object::ROUTER)?;
+    if let Some(folder) = queues {
+        object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
+    }
+    let merge_chains = probes::merges_chains().into();
+    configure(&mut open, &[l2_len, cpus, merge_chains], config)?;
+    object::load(&object::ROUTER, open)
+}
+
+/// Sets the constants of an opened router program, of which the second is the
+/// number of processors, and its configuration.
+pub(crate) fn configure(
+    open: &mut OpenObject,
+    constants: &[u32],
+    config: xcp_router_config,
+) -> Result<()> {
+    object::open_map(open, "cpus")?
+        .set_max_entries(constants[1])
+        .map_err(|e| object::failure("map of CPUs", &e))?;
+    let constants: Vec<u8> = constants.iter().flat_map(|v| v.to_ne_bytes()).collect();
+    object::open_map(open, ".rodata")?
+        .set_initial_value(&constants)
+        .map_err(|e| object::failure("constants", &e))?;
+    object::open_map(open, ".data.config")?
+        .set_initial_value(config.bytes())
+        .map_err(|e| object::failure("configuration", &e))
+}
+
+/// Makes a device an XCP router's output, or changes its options.
+pub fn add(dev: &str, options: Options) -> Result<Change> {
+    bpffs::require("xcp router add", Access::Change)?;
+    let _turn = Turn::take()?;
+    let device = Device::find(dev)?;
+    let part = part(device.index)?;
+    let dir = bpffs::dir(&part);
+    refuse_unmeasurable(&device, options)?;
+    settle(&device)?;
+    let options = options.over(&device);
+    if object::exists(&dir.join(COMPLETE)) {
+        return match object::exists(&dir.join(COMPLETE).join(object::ROUTER.build())) {
+            true => change(&device, options, &dir),
+            false => renew(&device, options, &dir).map(|()| Change::Changed),
+        };
+    }
+    if object::exists(&dir) {
+        // what a command that was killed has left half done
+        take_down(&device)?;
+    }
+    bpffs::create(&part)?;
+    install(&device, options, &dir).inspect_err(|_| {
+        let _ = qdisc::remove(&device.name);
+        let _ = shape::remove(&device, &dir);
+        let _ = bpffs::remove(&part);
+    })?;
+    Ok(Change::Added)
+}
+
+/// What [`add`] would have set with these options, in the form in which
+/// [`options`] tells it: where two ways of asking come to the same on this device
+/// and this kernel, one of them.
+///
+/// # Errors
+/// There is no such device.
+pub fn settled(dev: &str, asked: Options) -> Result<Options> {
+    let asked = asked.over(&Device::find(dev)?);
+    let max_rtt_ticks = asked.record().params.max_rtt;
+    Ok(Options {
+        queueing: queueing(asked.capacity_bytes_per_s, asked.qdisc(), asked.shape()),
+        max_rtt: duration(max_rtt_ticks),
+        ..asked
+    })
+}
+
+/// What the router of a device is set to; None if it has none. One of another
+/// build, whose records are laid out otherwise, has none that can be read.
+///
+/// # Errors
+/// There is no such device, or its records cannot be read.
+pub fn options(dev: &str) -> Result<Option<Options>> {
+    bpffs::require("the configuration", Access::Read)?;
+    let device = Device::find(dev)?;
+    let Some(dir) = find(&device)?.filter(|dir| object::exists(&dir.join(COMPLETE))) else {
+        return Ok(None);
+    };
+    ours(&dir, dev)?;
+    let config: xcp_router_config =
+        object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
+    let params = &config.params;
+    let framing = Framing::of(&config.frame);
+    let qdisc = match config.queue {
+        0 => None,
+        behind => Some(qdisc::options(behind - 1)?),
+    };
+    let shape = shape::set(&dir).map(|(rate_bytes_per_s, limit_packets)| Shape {
+        rate_bytes_per_s,
+        limit_packets,
+        framing,
+    });
+    Ok(Some(Options {
+        capacity_bytes_per_s: params.capacity_Bps,
+        measure: config.measure != 0,
+        without: Terms::of_bits(params.without),
+        max_rtt: duration(params.max_rtt),
+        xcp_share_percent: percent(config.share),
+        framing,
+        queueing: queueing(params.capacity_Bps, qdisc, shape),
+        ip_proto: config.ip_proto as u8,
+        whole_feedback: config.whole_feedback != 0,
+    }))
+}
+
+/// The devices of this network namespace that are XCP routers, by name.
+///
+/// # Errors
+/// This process may not see what is pinned.
+pub fn devices() -> Result<Vec<String>> {
+    bpffs::require("the configuration", Access::Read)?;
+    let complete = of_here().filter(|(_, dir)| object::exists(&dir.join(COMPLETE)));
+    let mut names: Vec<String> = complete.filter_map(|(i, _)| rtnl::name_of(i)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Fails where only measuring is to tell the capacity, and nothing can be
+/// measured.
+pub(super) fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
+    let by_measuring = options.capacity_bytes_per_s == 0;
+    let shaped = matches!(options.queueing, Queueing::Shape { .. });
+    match by_measuring && !shaped {
+        true => refuse_noqueue(device),
+        false => Ok(()),
+    }
+}
+
+/// Fails where the device never holds packets back.
+pub(crate) fn refuse_noqueue(device: &Device) -> Result<()> {
+    let root = rtnl::root_qdisc(device.index);
+    if root.is_some_and(|root| root.kind == "noqueue") {
+        return Err(Error::new(
+            &device.name,
+            "never holds packets back (noqueue), so its capacity cannot be measured",
+            "give it: --capacity 10mbit",
+        ));
+    }
+    Ok(())
+}
+
+/// Changes what a router hands out. One that gets a queue discipline, or loses
+/// it, is renewed: its program holds the map of records.
+pub(super) fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
+    let map = object::pinned_map(&dir.join("config"))?;
+    let present: xcp_router_config = object::read_record(&map, 0)?;
+    let mut config = options.config(device);
+    config.edge = present.edge;
+    config.edge_address = present.edge_address;
+    config.hint_Bps = present.hint_Bps;
+    config.hint_until_ns = present.hint_until_ns;
+    let mut queue_changed = false;
+    match (options.qdisc(), present.queue) {
+        (None, 0) => {}
+        (Some(queue), 1..) => {
+            let installed = qdisc::install(&device.name, queue)?;
+            config.queue = installed.index + 1;
+            queue_changed = installed.changed;
+        }
+        _ => return renew(device, options, dir).map(|()| Change::Changed),
+    }
+    queue_changed |= match options.shape() {
+        Some(shape) => shape::install(device, shape, dir)?,
+        None => shape::remove(device, dir)?,
+    };
+    if config.bytes() != present.bytes() {
+        object::write_record(&map, &config)?;
+    } else if !queue_changed {
+        return Ok(Change::Unchanged);
+    }
+    Ok(Change::Changed)
+}
+
+/// Its program, loaded, and whether the queue discipline is to be there.
+pub(super) fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
+    let mut config = options.config(device);
+    let mut queues = None;
+    if let Some(queue) = options.qdisc() {
+        config.queue = qdisc::prepare(&device.name, queue)?.index + 1;
+        queues = Some(qdisc::folder());
+    }
+    let loaded = load_over(object::cpus()?, device.l2_len, config, queues.as_deref())?;
+    Ok((loaded, config.queue != 0))
+}
+
+pub(super) fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
+    let (mut loaded, queue) = prepare(device, options)?;
+    let program = pin_all(&mut loaded, dir)?;
+    // behind the host's program, which puts headers in
+    let host = device::egress(device);
+    let place = host
+        .as_ref()
+        .map_or(Place::First, |link| Place::Behind(link.as_fd()));
+    let attached = link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
+    link::pin(attached.as_fd(), &dir.join("link"))?;
+    // last, and away first: a flow must not change queues on its way
+    if queue {
+        qdisc::place(&device.name)?;
+    }
+    if let Some(shape) = options.shape() {
+        shape::install(device, shape, dir)?;
+    }
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
+    bpffs::mark(&dir.join(COMPLETE).join(object::ROUTER.build()))
+}
+
+/// Pins its maps and its program in a folder.
+pub(super) fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
+    for (map, pin) in MAPS {
+        object::pin_map(loaded, map, &dir.join(pin))?;
+    }
+    let program = object::program(loaded, "xcp_router")?;
+    link::pin(program.as_fd(), &dir.join(PROGRAM))?;
+    Ok(program)
+}
+
+/// Puts this build's program in the place of another's, newer or older, or of
+/// one with other maps, under traffic: no packet passes without one, and flows
+/// go on at their rates. What the other has learnt and counted is not kept: its
+/// records may be different.
+pub(super) fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
+    let (mut loaded, queue) = prepare(device, options)?;
+    // of no build until all is in place: the next `add` does this again
+    let complete = dir.join(COMPLETE);
+    let builds = fs::read_dir(&complete).into_iter().flatten().flatten();
+    for build in builds.map(|entry| entry.path()).collect::<Vec<_>>() {
+        let _ = fs::remove_dir(build);
+    }
+    let next = dir.join(NEXT);
+    let _ = fs::remove_dir_all(&next);
+    bpffs::mark(&next)?;
+    let program = pin_all(&mut loaded, &next)?;
+    link::replace(link::open(&dir.join("link"))?.as_fd(), program.as_fd())?;
+    for pin in MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]) {
+        let (from, to) = (next.join(pin), dir.join(pin));
+        fs::rename(&from, &to).map_err(|e| Error::io(to.display().to_string(), &e))?;
+    }
+    let _ = fs::remove_dir_all(&next);
+    match queue {
+        true => qdisc::place(&device.name).map(drop)?,
+        false => qdisc::remove(&device.name)?,
+    }
+    match options.shape() {
+        Some(shape) => shape::install(device, shape, dir)?,
+        None => shape::remove(device, dir)?,
+    };
+    layout::mark(dir, &object::ROUTER, &RECORDS)?;
+    bpffs::mark(&complete.join(object::ROUTER.build()))
+}
+
+/// Takes the router off a device.
+pub fn del(dev: &str) -> Result<()> {
+    bpffs::require("xcp router del", Access::Change)?;
+    let _turn = Turn::take()?;
+    let device = Device::find(dev)?;
+    settle(&device)?;
+    if !object::exists(&bpffs::dir(&part(device.index)?)) {
+        return Err(no_router(dev));
+    }
+    take_down(&device)
+}
+
+pub(super) fn take_down(device: &Device) -> Result<()> {
+    let part = part(device.index)?;
+    let dir = bpffs::dir(&part);
+    let taken = qdisc::remove(&device.name).and(shape::remove(device, &dir));
+    if object::exists(&dir.join("link")) {
+        link::detach(link::open(&dir.join("link"))?.as_fd());
+    }
+    bpffs::remove(&part)?;
+    taken.map(|_| ())
+}
+
+/// Removes what devices that are gone have left pinned, and what readers of a
+/// trace have left that were killed.
+pub(crate) fn sweep() {
+    for dir in folders::folders("router") {
+        trace::free_unread(&dir);
+    }
+    for dir in folders::left("router") {
+        let _ = bpffs::remove(&format!("router/{}", folders::name_of(&dir)));
+        let _ = qdisc::tidy();
+    }
+}
+
+/// Has all routers of this network namespace write an address into last_xcp_router
+/// ([`wire::router_id`]), for the next XCP router behind a cloud, or none. One that is
+/// added later writes none.
+///
+/// # Errors
+/// A router's records cannot be written.
+pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
+    let _turn = Turn::take()?;
+    for (_, dir) in of_here() {
+        if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
+            continue; // another build's
+        }
+        let map = object::pinned_map(&dir.join("config"))?;
+        let config: xcp_router_config = object::read_record(&map, 0)?;
+        let told = with_edge(config, address);
+        if told.edge_address != config.edge_address {
+            object::write_record(&map, &told)?;
+        }
+    }
+    Ok(())
+}
+
+/// For tests of [`renew`].
+pub(crate) fn call_another_build(device: &Device) -> Result<()> {
+    let complete = readable(device)?.join(COMPLETE);
+    let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
+    bpffs::mark(&complete.join("another"))
+}
+
+/// For tests: its records are laid out in another way.
+pub(crate) fn call_another_layout(device: &Device) -> Result<()> {
+    let dir = readable(device)?;
+    call_another_build(device)?;
+    layout::mark(&dir, &object::ROUTER, &["config"])
+}
+
+/// Reads the control intervals of a device's router from now on. Only one at
+/// a time can.
+pub fn trace(dev: &str) -> Result<Trace> {
+    bpffs::require("xcp router trace", Access::Read)?;
+    let _turn = Turn::take()?;
+    let device = Device::find(dev)?;
+    let dir = readable(&device)?;
+    Trace::open(&device, dir)
+}

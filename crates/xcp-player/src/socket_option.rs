@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Options of sockets.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Sets a socket's option.
+pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe the slice.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as u32,
+        )
+    };
+    check(rc)
+}
+
+/// The last error, where a call has returned a negative number.
+pub fn check(rc: i32) -> io::Result<()> {
+    if rc < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
