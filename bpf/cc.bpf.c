@@ -25,7 +25,7 @@
  * no flow is left without congestion control.
  */
 #include "fallback.h"
-#include "given.h"
+#include "app_limit.h"
 #include "option_2005.h"
 #include <bpf/bpf_tracing.h>
 
@@ -237,7 +237,7 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		 s->sender.wire_B * rtt_us / elapsed_us;
 	xcp_sender_age(&s->sender, used_B, s->starved);
 	s->starved = 0;
-	if (does(XCP_CURE_LOSSES))
+	if (feature_enabled(XCP_CURE_LOSSES))
 		judge_losses(&s->loss, &s->sender, elapsed_us,
 			     tp->lost - s->round_lost,
 			     tp->delivered - s->round_delivered);
@@ -298,7 +298,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		xcp_2005_feedback(&s->sender, feedback);
 	else if (feedback)
 		xcp_sender_feedback(&s->sender, feedback);
-	if (does(XCP_CURE_LOSSES)) {
+	if (feature_enabled(XCP_CURE_LOSSES)) {
 		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
 		if (s->marked != tcp_sk(sk)->delivered_ce)
 			xcp_loss_on_mark(&s->loss, &s->sender);
@@ -318,7 +318,7 @@ static __always_inline void restart(struct sock *sk)
 
 	if (!s || !s->started)
 		return;
-	if (does(XCP_CURE_IDLE))
+	if (feature_enabled(XCP_CURE_IDLE))
 		xcp_sender_restart(&s->sender,
 				   tcp_sk(sk)->tcp_mstamp - s->acked_us);
 	limit(tcp_sk(sk), s);

@@ -27,9 +27,9 @@ const volatile struct {
 	__u32 upstream; /* last_xcp_router of its packets */
 } options = {14, 1, 1, 0};
 
-#include "interval.h"
+#include "control_interval.h"
 #include "segments.h"
-#include "find.h"
+#include "parse.h"
 #include "grant.h"
 
 /* What is known of the cloud; user space writes it. */
@@ -37,7 +37,7 @@ struct xcp_cloud cloud SEC(".data.cloud");
 struct xcp_crowd crowd SEC(".data.crowd");
 
 /* Its bytes are counted as they come out of it. */
-static __u64 see(const struct net_device *dev, __u64 now)
+static __u64 sample_link(const struct net_device *dev, __u64 now)
 {
 	struct xcp_capacity *capacity = &link.state.capacity;
 	__u64 d_ns = link.state.interval_ns, backlog_B;
@@ -79,7 +79,7 @@ static __always_inline bool is_upstream(struct __sk_buff *skb,
 
 /* Counts a packet that is, and grants; or does neither, and holds it back. */
 static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
-				    struct xcp_forward *h, struct share *s,
+				    struct xcp_forward *h, struct gso_burst *s,
 				    bool aside)
 {
 	if (aside)
@@ -91,7 +91,7 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 
 /* The wire format `option`. */
 __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct share *s, struct found *f, bool aside)
+			    struct gso_burst *s, struct found *f, bool aside)
 {
 	/* aligned as in edit_slowly of bpf/router.bpf.c */
 	struct {
@@ -121,7 +121,7 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 /* The wire formats `header` and `header-2004`. */
 __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct share *s, struct found *f, bool aside)
+			    struct gso_burst *s, struct found *f, bool aside)
 {
 	__u8 h[XCP_HEADER_MAX_LEN] = {};
 	struct xcp_header head = {};
@@ -154,7 +154,7 @@ int xcp_virtual(struct __sk_buff *skb)
 {
 	__u32 key = bpf_get_smp_processor_id();
 	struct xcp_router_cpu *cpu;
-	struct share s = {};
+	struct gso_burst s = {};
 	struct found f = {};
 	__u64 now;
 	bool aside;
@@ -165,7 +165,7 @@ int xcp_virtual(struct __sk_buff *skb)
 		return XCP_TC_NEXT;
 	aside = xcp_crowd_aside(&crowd, now);
 	if (XCP_UNLIKELY(!aside && now >= link.look_ns))
-		look(skb, now);
+		poll_link(skb, now);
 	if (XCP_UNLIKELY(!aside && (link.fell ||
 				    xcp_router_interval_due(&link.state, now))))
 		interval_end(now);

@@ -20,10 +20,10 @@
  * keeps that until the socket is there (option.bpf.c). Without an answer to a
  * SYN or SYN-ACK and its repetition, a plain one is tried.
  */
-#include "given.h"
+#include "app_limit.h"
 #include "route.h"
 #include "sack.h"
-#include "sent.h"
+#include "ip_edit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -134,7 +134,7 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 }
 
 /* The addresses and ports of a packet, as the socket here has them. */
-static __always_inline bool names_of(struct __sk_buff *skb, __u32 l3, bool v4,
+static __always_inline bool flow_key(struct __sk_buff *skb, __u32 l3, bool v4,
 				     __u32 l4, bool sent,
 				     struct xcp_heard_key *key)
 {
@@ -174,7 +174,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 
 	if (!p || !request || !(p->flags & TCP_FLAG_SYN) ||
 	    !(p->flags & TCP_FLAG_ACK) ||
-	    !names_of(skb, p->l3, is_v4(p), p->l4, true, &names))
+	    !flow_key(skb, p->l3, is_v4(p), p->l4, true, &names))
 		return 0;
 	h = bpf_map_lookup_elem(&heard, &names);
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
@@ -349,8 +349,8 @@ static __always_inline void take(struct xcp_socket *s, const struct arrived *a)
 	COUNT(return_received, 1);
 }
 
-static __always_inline void hear(const struct arrived *a,
-				 const struct xcp_heard_key *names)
+static __always_inline void cache_handshake(const struct arrived *a,
+					    const struct xcp_heard_key *names)
 {
 	struct xcp_heard h = {}, *before;
 
@@ -440,7 +440,7 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	} else if (is_peer(names)) {
 		fits = fits_handshake(sk, a);
 		if (fits)
-			hear(a, names);
+			cache_handshake(a, names);
 		ours = true;
 	}
 	if (ours && !fits)
@@ -456,7 +456,7 @@ int xcp_ingress(struct __sk_buff *skb)
 	struct arrived a = {};
 
 	if (!read_arrived(skb, &a) ||
-	    !names_of(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
+	    !flow_key(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
 		return XCP_TC_NEXT;
 	if (!deliver(skb, &a, &names))
 		return XCP_TC_NEXT;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * What a router does with a forward header: counts it and grants. Whoever
- * includes this has included interval.h and has options.merge_chains.
+ * includes this has included control_interval.h and has options.merge_chains.
  */
 #ifndef XCP_BPF_GRANT_H
 #define XCP_BPF_GRANT_H
 
-#include "interval.h"
+#include "control_interval.h"
 
 /* A wire packet of a super-packet: one of n, all alike. */
-struct share {
+struct gso_burst {
 	__u32 n;
 	__u32 chain; /* of packets with headers of their own */
 	__u64 bytes; /* of all n */
 };
 
 /* The length of one of the n packets. */
-static __always_inline __u32 length_of(const struct share *s)
+static __always_inline __u32 length_of(const struct gso_burst *s)
 {
 	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
 }
@@ -50,7 +50,7 @@ static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
  */
 static __always_inline bool merge_chain(struct __sk_buff *skb,
 					struct xcp_router_cpu *cpu,
-					const struct share *s)
+					const struct gso_burst *s)
 {
 	if (!options.merge_chains || bpf_skb_pull_data(skb, skb->len)) {
 		cpu->counters.chained_unedited += s->n;
@@ -61,7 +61,7 @@ static __always_inline bool merge_chain(struct __sk_buff *skb,
 }
 
 __noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
-			    struct share *s)
+			    struct gso_burst *s)
 {
 	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
 }

@@ -25,9 +25,9 @@
  *    from the SYN on. Where other options (MPTCP, AccECN) leave no room on data
  *    segments, the connection falls back.
  */
-#include "chosen.h"
+#include "socket_mark.h"
 #include "fallback.h"
-#include "given.h"
+#include "app_limit.h"
 #include "option_2005.h"
 #include "segments.h"
 #include "ttl.h"
@@ -255,7 +255,7 @@ static __always_inline void forget(struct bpf_sock_ops *skops)
 		(to) = _w;                                                     \
 	} while (0)
 
-static __always_inline struct xcp_heard_key names_of(struct bpf_sock_ops *skops)
+static __always_inline struct xcp_heard_key flow_key(struct bpf_sock_ops *skops)
 {
 	struct xcp_heard_key key = {};
 	__u32 *local = (__u32 *)key.local.bytes;
@@ -291,7 +291,7 @@ static __always_inline bool is_elsewhere(struct bpf_sock_ops *skops)
 /* Is nothing to be spoken with the other end? */
 static __noinline bool is_silent(struct bpf_sock_ops *skops)
 {
-	struct xcp_heard_key names = names_of(skops);
+	struct xcp_heard_key names = flow_key(skops);
 
 	if (is_elsewhere(skops))
 		return true;
@@ -301,7 +301,7 @@ static __noinline bool is_silent(struct bpf_sock_ops *skops)
 /* A socket with xcp connects: the peer's wire format is offered. */
 static __noinline void offer(struct bpf_sock_ops *skops)
 {
-	struct xcp_heard_key names = names_of(skops);
+	struct xcp_heard_key names = flow_key(skops);
 	struct xcp_socket *s;
 	int wire;
 
@@ -437,7 +437,7 @@ static __noinline bool begin_2005(struct bpf_sock_ops *skops)
 /* Was the handshake's packet before this one, or this one, with a header? */
 static __noinline bool begin_header(struct bpf_sock_ops *skops, bool passive)
 {
-	struct xcp_heard_key names = names_of(skops);
+	struct xcp_heard_key names = flow_key(skops);
 	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
 	struct xcp_heard known;
 
@@ -464,7 +464,7 @@ static __always_inline void begin_option(struct bpf_sock_ops *skops,
 {
 	struct xcp_socket *s = begin(skops, XCP_WIRE_OPTION);
 
-	if (s && does(XCP_CURE_TOTALS))
+	if (s && feature_enabled(XCP_CURE_TOTALS))
 		s->receiver.totals = kind == XCP_HANDSHAKE
 					     ? has_totals(skops, 0)
 					     : tells_total(option, kind);
@@ -562,7 +562,7 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 /* Is the SYN or SYN-ACK at hand to say that totals are understood? */
 static __always_inline bool offers_totals(struct bpf_sock_ops *skops)
 {
-	return does(XCP_CURE_TOTALS) &&
+	return feature_enabled(XCP_CURE_TOTALS) &&
 	       (!(skops->skb_tcp_flags & TCP_FLAG_ACK) ||
 		has_totals(skops, BPF_LOAD_HDR_OPT_TCP_SYN));
 }
@@ -817,7 +817,7 @@ static __noinline void parse(struct bpf_sock_ops *skops)
 		r = xcp_parse_return(option, kind);
 		if (r.version == XCP_RETURN_TOTAL) {
 			feedback = xcp_total_change(&s->total_seen, r.feedback);
-			s->receiver.totals = does(XCP_CURE_TOTALS);
+			s->receiver.totals = feature_enabled(XCP_CURE_TOTALS);
 		} else if (r.version == XCP_RETURN_CHANGE) {
 			feedback = (__s64)r.feedback * n;
 		} else {

@@ -39,14 +39,14 @@ const volatile struct {
 	__u32 merge_chains; /* the kernel segments merged chains correctly */
 } options = {14, 1, 1};
 
-#include "interval.h"
+#include "control_interval.h"
 #include "segments.h"
-#include "find.h"
+#include "parse.h"
 #include "grant.h"
-#include "link.h"
+#include "qdisc_stats.h"
 
 /* As counted by the queue disciplines, or by the queue discipline `xcp`. */
-static __u64 see(const struct net_device *dev, __u64 now)
+static __u64 sample_link(const struct net_device *dev, __u64 now)
 {
 	struct xcp_capacity_interval *seen = &link.seen;
 	struct xcp_queue *queue = queue_record();
@@ -111,7 +111,7 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 /* What to write as H_feedback. */
 __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
-			  struct share *s)
+			  struct gso_burst *s)
 {
 	struct xcp_forward f;
 	__s32 granted, before;
@@ -139,7 +139,7 @@ struct header_copy {
 };
 
 __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
-			   struct share *s)
+			   struct gso_burst *s)
 {
 	struct xcp_header head;
 	struct xcp_forward f;
@@ -196,7 +196,7 @@ static __always_inline void append_edge(struct __sk_buff *skb, __u32 at,
 
 /* The draft's header at `at`, of `length` bytes up to the packet's end. */
 __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			      struct share *s, struct found *f)
+			      struct gso_burst *s, struct found *f)
 {
 	struct header_copy h = {};
 	enum xcp_kind kind = XCP_MALFORMED;
@@ -233,7 +233,7 @@ static __always_inline __u32 edit_option(__u8 *option, __u32 offset,
 }
 
 __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			   struct share *s)
+			   struct gso_burst *s)
 {
 	struct found f = {};
 	/* clang loads whole words where they are aligned; the option's words
@@ -291,7 +291,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 static __always_inline bool edit_fast(struct __sk_buff *skb,
 				      const struct sk_buff *kskb,
 				      struct xcp_router_cpu *cpu,
-				      struct share *s, __u8 *tcp, __u8 *end,
+				      struct gso_burst *s, __u8 *tcp, __u8 *end,
 				      __u32 length, __u8 ttl)
 {
 	struct xcp_forward h;
@@ -340,7 +340,7 @@ int xcp_router(struct __sk_buff *skb)
 	__u32 key = bpf_get_smp_processor_id(), l2 = options.l2_len;
 	__u8 *data, *end, *ip;
 	struct xcp_router_cpu *cpu;
-	struct share s = {};
+	struct gso_burst s = {};
 	struct found f = {};
 	__u64 now;
 	struct sk_buff *kskb;
@@ -353,7 +353,7 @@ int xcp_router(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	kskb = kernel_skb(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
-		look(skb, now);
+		poll_link(skb, now);
 	if (XCP_UNLIKELY(link.fell ||
 			 xcp_router_interval_due(&link.state, now)))
 		interval_end(now);

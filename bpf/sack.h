@@ -15,7 +15,7 @@
 #define XCP_BPF_SACK_H
 
 #include "host.h"
-#include "sent.h"
+#include "ip_edit.h"
 
 #define OPTIONS_MAX (XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN)
 #define TWO_BLOCKS_LEN 32 /* options with timestamps and two blocks */

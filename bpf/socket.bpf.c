@@ -12,7 +12,7 @@
  * socket() begins with forgetting it. (Only io_uring makes sockets without
  * asking; at worst one of them gets xcp after such a failure.)
  */
-#include "chosen.h"
+#include "socket_mark.h"
 #include "abi.h"
 #include <bpf/bpf_tracing.h>
 

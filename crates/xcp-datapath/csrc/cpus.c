@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The router's clocks on several CPUs at once: bpf/interval.h itself, each
- * thread being a CPU. What must hold:
+ * The router's clocks on several CPUs at once: bpf/control_interval.h itself,
+ * each thread being a CPU. What must hold:
  *
  *   - each interval is ended by one CPU: its epoch is told once, and begins
  *     where the one before ended
@@ -68,7 +68,7 @@ static void note(const void *record);
 
 static struct xcp_router_record told;
 
-#include "../../../bpf/interval.h"
+#include "../../../bpf/control_interval.h"
 
 static struct xcp_router_cpu records[CPUS];
 
@@ -109,7 +109,7 @@ static void *lookup(const void *map, const __u32 *key)
 }
 
 /* As in the programs, of a link that sends, and has no queue. */
-static __u64 see(const struct net_device *dev, __u64 now)
+static __u64 sample_link(const struct net_device *dev, __u64 now)
 {
 	link.seen.sent_B += 1000;
 	xcp_link_look(&link.seen, now, link.seen.sent_B, 0);
@@ -231,7 +231,7 @@ static void *run(void *argument)
 	do {
 		now = __atomic_load_n(&clock_ns, __ATOMIC_ACQUIRE);
 		if (look_is_due(now))
-			look((struct __sk_buff *)&skb, now);
+			poll_link((struct __sk_buff *)&skb, now);
 		if (interval_is_due(now))
 			interval_end(now);
 		/* now and then, no XCP for some intervals */

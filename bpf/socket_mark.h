@@ -3,8 +3,8 @@
  * The sockets that were opened by XCP's protocol number: socket.bpf.c marks
  * them, option.bpf.c gives them xcp when they connect or listen.
  */
-#ifndef XCP_BPF_CHOSEN_H
-#define XCP_BPF_CHOSEN_H
+#ifndef XCP_BPF_SOCKET_MARK_H
+#define XCP_BPF_SOCKET_MARK_H
 
 #include "kernel.h"
 

@@ -4,8 +4,8 @@
  * and TCP options, in copies. Whoever includes this has options.l2_len and
  * config.ip_proto.
  */
-#ifndef XCP_BPF_FIND_H
-#define XCP_BPF_FIND_H
+#ifndef XCP_BPF_PARSE_H
+#define XCP_BPF_PARSE_H
 
 #include "kernel.h"
 #include "abi.h"

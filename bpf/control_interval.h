@@ -5,8 +5,8 @@
  * that has claimed it. Whoever includes this has options.cpus and defines what
  * it means to see the link.
  */
-#ifndef XCP_BPF_INTERVAL_H
-#define XCP_BPF_INTERVAL_H
+#ifndef XCP_BPF_CONTROL_INTERVAL_H
+#define XCP_BPF_CONTROL_INTERVAL_H
 
 #include "kernel.h"
 #include "abi.h"
@@ -199,8 +199,8 @@ static __noinline void fill(struct xcp_router_record *r,
 	r->flows = s->flows.now;
 }
 
-static __noinline void tell(const struct xcp_router_law *law, __u64 interval_ns,
-			    __u64 now)
+static __noinline void emit_trace(const struct xcp_router_law *law,
+				  __u64 interval_ns, __u64 now)
 {
 	struct xcp_router_record *r;
 	__u32 key = 0;
@@ -290,7 +290,7 @@ __noinline int interval_end(__u64 now)
 				    now, law)) {
 		split_pools(law, traffic_B, sum_x);
 		__sync_lock_test_and_set(&link.epoch, epoch);
-		tell(law, interval_ns, now);
+		emit_trace(law, interval_ns, now);
 	}
 	link.seen.min_backlog_B = link.seen.backlog_B;
 	link.other.other_min_backlog_B = ~0ULL;
@@ -323,17 +323,17 @@ __noinline int check(__u64 now)
  * What the link holds and has sent, in bytes on the link, for link.seen and
  * link.look_ns. Returns the backlog that XCP's packets wait behind.
  */
-static __u64 see(const struct net_device *dev, __u64 now);
+static __u64 sample_link(const struct net_device *dev, __u64 now);
 
 /* Looks at the link, and ends the queue estimate if it is due. */
-__noinline int look(struct __sk_buff *skb, __u64 now)
+__noinline int poll_link(struct __sk_buff *skb, __u64 now)
 {
 	struct sk_buff *kskb = kernel_skb(skb);
 	__u64 backlog_B;
 
 	if (!claim(&link.claimed))
 		return 0;
-	backlog_B = see(kskb->dev, now);
+	backlog_B = sample_link(kskb->dev, now);
 	xcp_router_backlog(&link.state, backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
 		xcp_router_queue_end(&link.state, &config.params, backlog_B,

@@ -6,8 +6,8 @@
  * again with each packet. Not after a pause: many that wake up at once would be
  * granted the same spare capacity (idle-restart: 159 packets waiting, else 9).
  */
-#ifndef XCP_BPF_GIVEN_H
-#define XCP_BPF_GIVEN_H
+#ifndef XCP_BPF_APP_LIMIT_H
+#define XCP_BPF_APP_LIMIT_H
 
 #include "host.h"
 
@@ -23,7 +23,7 @@ struct xcp_host_config config SEC(".data.config");
 /* XCP_RTT_MIN */
 #define RTT_MIN_US (1000000ULL * XCP_RTT_MIN >> XCP_TICK_SHIFT)
 
-static __always_inline bool does(enum xcp_cure cure)
+static __always_inline bool feature_enabled(enum xcp_cure cure)
 {
 	return !(config.without & cure);
 }
@@ -86,7 +86,7 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
 
 	sender->ends = 0;
-	if (!does(XCP_CURE_USE)) {
+	if (!feature_enabled(XCP_CURE_USE)) {
 		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
 		return true;
 	}
@@ -110,7 +110,7 @@ static __always_inline void ask(struct bpf_sock *sk, struct xcp_socket *s)
 	struct tcp_sock *tp;
 
 	if (s->sender.arrived >= XCP_START_PACKETS || s->sender.request_Bps ||
-	    s->fell_back || !does(XCP_CURE_USE))
+	    s->fell_back || !feature_enabled(XCP_CURE_USE))
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)

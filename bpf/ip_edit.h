@@ -4,8 +4,8 @@
  * packet stays right: in IPv4 the header's own checksum evens a change out, in
  * IPv6 it is computed anew.
  */
-#ifndef XCP_BPF_SENT_H
-#define XCP_BPF_SENT_H
+#ifndef XCP_BPF_IP_EDIT_H
+#define XCP_BPF_IP_EDIT_H
 
 #include "kernel.h"
 

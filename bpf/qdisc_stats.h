@@ -12,8 +12,8 @@
  * That is many loads on a large device, so a link is looked at now and then,
  * not by every packet. Whoever includes this has options.cpus.
  */
-#ifndef XCP_BPF_LINK_H
-#define XCP_BPF_LINK_H
+#ifndef XCP_BPF_QDISC_STATS_H
+#define XCP_BPF_QDISC_STATS_H
 
 #include "kernel.h"
 
