@@ -11,8 +11,6 @@
 
 #include "host.h"
 
-struct xcp_host_config config SEC(".data.config");
-
 /*
  * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
  * sent in 20 us, and timers are no finer; they only cost time and move packets
@@ -22,11 +20,6 @@ struct xcp_host_config config SEC(".data.config");
 
 /* XCP_RTT_MIN */
 #define RTT_MIN_US (1000000ULL * XCP_RTT_MIN >> XCP_TICK_SHIFT)
-
-static __always_inline bool feature_enabled(enum xcp_cure cure)
-{
-	return !(config.without & cure);
-}
 
 /* Bytes of a full segment without headers: our own room is taken. */
 static __always_inline __u32 payload_of(const struct tcp_sock *tp,

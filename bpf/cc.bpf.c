@@ -31,6 +31,11 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+XCP_DATA(xcp_host_config, config);
+XCP_MAP(sockets);
+XCP_MAP(counters);
+XCP_MAP(fallback_reasons);
+
 /* what rounding and delayed ACKs may take of the window */
 #define HEADROOM_PACKETS 2
 /* a window that starts is given four times itself in an RTT */

@@ -14,30 +14,30 @@
  *   4. anything else passes untouched, and what has no last_xcp_router: the
  *      wire format `option-2005`
  */
-#include "kernel.h"
-#include "abi.h"
+#include "control_interval.h"
+#include "grant.h"
+#include "maps_router.h"
+#include "parse.h"
+#include "segments.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set before loading. */
-const volatile struct {
-	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
-	__u32 cpus;
-	__u32 merge_chains; /* the kernel segments merged chains correctly */
-	__u32 upstream; /* last_xcp_router of its packets */
-} options = {14, 1, 1, 0};
+const volatile struct xcp_router_options options = {14, 1, 1};
+/* Set before loading, too: last_xcp_router of the upstream router's packets. */
+const volatile __u32 upstream = 0;
 
-#include "control_interval.h"
-#include "segments.h"
-#include "parse.h"
-#include "grant.h"
+XCP_DATA(xcp_router_config, config);
+XCP_DATA(xcp_router_link, link);
+XCP_MAP(cpus);
+XCP_MAP(queues);
+XCP_MAP(trace);
 
 /* What is known of the cloud; user space writes it. */
 struct xcp_cloud cloud SEC(".data.cloud");
 struct xcp_crowd crowd SEC(".data.crowd");
 
 /* Its bytes are counted as they come out of it. */
-static __u64 sample_link(const struct net_device *dev, __u64 now)
+static __always_inline __u64 sample_link(__u64 now)
 {
 	struct xcp_capacity *capacity = &link.state.capacity;
 	__u64 d_ns = link.state.interval_ns, backlog_B;
@@ -54,6 +54,16 @@ static __u64 sample_link(const struct net_device *dev, __u64 now)
 				    capacity->link_Bps, d_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return backlog_B;
+}
+
+/* Samples the link, and ends the queue estimate if it is due. */
+__noinline int poll_link(__u64 now)
+{
+	if (!claim(&link.claimed))
+		return 0;
+	link_sampled(sample_link(now), now);
+	release(&link.claimed);
+	return 0;
 }
 
 /* Who sent it, as in last_xcp_router. */
@@ -74,7 +84,7 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 static __always_inline bool is_upstream(struct __sk_buff *skb,
 					const struct found *f, __u32 last)
 {
-	return (last ? last : source_of(skb, f->ip)) == options.upstream;
+	return (last ? last : source_of(skb, f->ip)) == upstream;
 }
 
 /* Counts a packet that is, and grants; or does neither, and holds it back. */
@@ -165,12 +175,12 @@ int xcp_virtual(struct __sk_buff *skb)
 		return XCP_TC_NEXT;
 	aside = xcp_crowd_aside(&crowd, now);
 	if (XCP_UNLIKELY(!aside && now >= link.look_ns))
-		poll_link(skb, now);
+		poll_link(now);
 	if (XCP_UNLIKELY(!aside && (link.fell ||
 				    xcp_router_interval_due(&link.state, now))))
 		interval_end(now);
 
-	f.kind = find_slowly(skb, &f);
+	f.kind = find_slowly(skb, &f, options.l2_len, config.ip_proto);
 	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
 	s.n = wire_packets(skb, kernel_skb(skb));

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The router's clocks: looking at the link, and ending control intervals and
- * queue estimates. What several CPUs share is here, and written by the one
- * that has claimed it. Whoever includes this has options.cpus and defines what
- * it means to see the link.
+ * The router's clocks: they end control intervals and queue estimates. All CPUs
+ * share the link's record, and the one that has claimed it writes it.
  */
 #ifndef XCP_BPF_CONTROL_INTERVAL_H
 #define XCP_BPF_CONTROL_INTERVAL_H
 
 #include "kernel.h"
-#include "abi.h"
+#include "maps_router.h"
 
 /*
  * The link is looked at this often by all CPUs together: 20 times at least in
@@ -18,38 +16,6 @@
  */
 #define XCP_LOOK_NS 100000ULL
 #define XCP_RECORD_NS 1000ULL
-
-struct xcp_router_config config SEC(".data.config");
-struct xcp_router_link link SEC(".data.link");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set to the number of CPUs before loading */
-	__type(key, __u32);
-	__type(value, struct xcp_router_cpu);
-} cpus SEC(".maps");
-
-/* The queue discipline's records, where it is there; config.queue tells. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct xcp_queue);
-} queues SEC(".maps");
-
-/* What a reader of the trace brings, in its own size. */
-struct trace_ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-};
-
-/* The reader's ring buffer, as long as there is a reader. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct trace_ring);
-} trace SEC(".maps");
 
 /*
  * Only one CPU at a time has what is claimed. Both operations are full
@@ -320,20 +286,12 @@ __noinline int check(__u64 now)
 }
 
 /*
- * What the link holds and has sent, in bytes on the link, for link.seen and
- * link.look_ns. Returns the backlog that XCP's packets wait behind.
+ * Takes over a sample of the link, `backlog_B` being what XCP's packets wait
+ * behind, and ends the queue estimate if that is due. The caller has claimed
+ * the link.
  */
-static __u64 sample_link(const struct net_device *dev, __u64 now);
-
-/* Looks at the link, and ends the queue estimate if it is due. */
-__noinline int poll_link(struct __sk_buff *skb, __u64 now)
+static __always_inline void link_sampled(__u64 backlog_B, __u64 now)
 {
-	struct sk_buff *kskb = kernel_skb(skb);
-	__u64 backlog_B;
-
-	if (!claim(&link.claimed))
-		return 0;
-	backlog_B = sample_link(kskb->dev, now);
 	xcp_router_backlog(&link.state, backlog_B);
 	if (link.started && xcp_router_queue_due(&link.state, now))
 		xcp_router_queue_end(&link.state, &config.params, backlog_B,
@@ -341,8 +299,6 @@ __noinline int poll_link(struct __sk_buff *skb, __u64 now)
 	if (link.started && xcp_router_check_due(&link.state, now))
 		check(now);
 	link.fell |= link.started && hint_changed(now);
-	release(&link.claimed);
-	return 0;
 }
 
 #endif

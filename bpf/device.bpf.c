@@ -27,6 +27,12 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+XCP_DATA(xcp_host_config, config);
+XCP_MAP(sockets);
+XCP_MAP(counters);
+XCP_MAP(peers);
+XCP_MAP(heard);
+
 #define SYNS_WITH_HEADER 2
 /* the longest pure ACK */
 #define ACK_MAX (IPV6_LEN + XCP_TCP_HEADER_MAX)

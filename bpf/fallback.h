@@ -8,13 +8,6 @@
 
 #include "host.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, __u32); /* enum xcp_fallback */
-} fallback_reasons SEC(".maps");
-
 /* Gives a socket the default congestion control, or reno if that fails. */
 static __always_inline void use_default(void *ctx, struct sock *sk)
 {

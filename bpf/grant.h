@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/*
- * What a router does with a forward header: counts it and grants. Whoever
- * includes this has included control_interval.h and has options.merge_chains.
- */
+/* What a router does with a forward header: counts it and grants. */
 #ifndef XCP_BPF_GRANT_H
 #define XCP_BPF_GRANT_H
 
 #include "control_interval.h"
+#include "maps_router.h"
 
 /* A wire packet of a super-packet: one of n, all alike. */
 struct gso_burst {

@@ -1,44 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the programs of a host share: the socket's state, the counters, and who
- * speaks which wire format.
+ * What the programs of a host share: the counters, who speaks which wire
+ * format, and what a packet of a socket tells the routers and returns.
  */
 #ifndef XCP_BPF_HOST_H
 #define XCP_BPF_HOST_H
 
 #include "kernel.h"
-#include "abi.h"
+#include "maps_host.h"
 #include "../core/xcp_wire.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct xcp_socket);
-} sockets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct xcp_host_counters);
-} counters SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, struct xcp_peer_key);
-	__type(value, __u8); /* enum xcp_wire, XCP_WIRE_SILENT */
-} peers SEC(".maps");
-
-/* Handshakes that came with a header; forgotten when the map is full. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct xcp_heard_key);
-	__type(value, struct xcp_heard);
-} heard SEC(".maps");
 
 struct tcp_congestion_ops___name {
 	char name[TCP_CA_NAME_MAX];
@@ -66,6 +36,11 @@ static __always_inline struct xcp_host_counters *count(void)
 		else                                                           \
 			COUNT(sums.field, n);                                  \
 	} while (0)
+
+static __always_inline bool feature_enabled(enum xcp_cure cure)
+{
+	return !(config.without & cure);
+}
 
 static __always_inline bool is_header(__u8 wire)
 {

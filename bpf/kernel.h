@@ -17,6 +17,13 @@
 
 #define XCP_KERNEL __attribute__((preserve_access_index))
 
+/*
+ * Headers declare maps and globals; each program defines those that it uses, as
+ * an object has all maps that are defined in it, used or not.
+ */
+#define XCP_MAP(name) struct name##_map name SEC(".maps")
+#define XCP_DATA(type, name) struct type name SEC(".data." #name)
+
 /* the state of bpf_for, where the installed headers are older than it */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
 struct bpf_iter_num {

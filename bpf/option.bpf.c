@@ -34,6 +34,15 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+XCP_DATA(xcp_host_config, config);
+XCP_MAP(sockets);
+XCP_MAP(counters);
+XCP_MAP(fallback_reasons);
+XCP_MAP(peers);
+XCP_MAP(heard);
+XCP_MAP(chosen);
+XCP_MAP(callbacks);
+
 #define OPTION_MAX 40
 #define TCPOPT_MD5SIG 19
 #define TCPOPT_AO 29
@@ -75,7 +84,7 @@ static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
 
-	return sk && bpf_sk_storage_get(&chosen, sk, NULL, 0);
+	return is_marked(sk);
 }
 
 /*
@@ -146,17 +155,6 @@ static __always_inline void leave(struct bpf_sock_ops *skops,
 
 	fall_back(skops, kernel_sock(skops), sk, reason);
 }
-
-/*
- * The callbacks that were asked for here; other programs may ask for some too,
- * which stay. Sockets that are accepted have their listener's.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, __u32);
-} callbacks SEC(".maps");
 
 static __always_inline void set_callbacks(struct bpf_sock_ops *skops,
 					  __u32 flags)

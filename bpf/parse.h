@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The slow way to a packet's XCP header: through VLAN tags, extension headers
- * and TCP options, in copies. Whoever includes this has options.l2_len and
- * config.ip_proto.
+ * The slow path to a packet's XCP header: through VLAN tags, extension headers
+ * and TCP options, in copies.
  */
 #ifndef XCP_BPF_PARSE_H
 #define XCP_BPF_PARSE_H
 
 #include "kernel.h"
-#include "abi.h"
 #include "../core/xcp_wire.h"
 #include "tcp.h"
 
@@ -43,13 +41,14 @@ static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
 	return proto;
 }
 
-static __always_inline bool is_ours(__u8 protocol)
+/* Routers read TCP, and what has the protocol number of XCP headers. */
+static __always_inline bool is_ours(__u8 protocol, __u32 ip_proto)
 {
-	return protocol == IPPROTO_TCP || protocol == config.ip_proto;
+	return protocol == IPPROTO_TCP || protocol == ip_proto;
 }
 
 static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
-					       struct found *f)
+					       __u32 ip_proto, struct found *f)
 {
 	__u8 ip[IPV4_LEN];
 	__u32 header, total;
@@ -66,7 +65,7 @@ static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 	if (total < header || at + total > skb->len)
 		return XCP_MALFORMED;
 	/* other protocols, and fragments: routers read nothing in them */
-	if (!is_ours(ip[9]) || (ip[6] & 0x3f) || ip[7])
+	if (!is_ours(ip[9], ip_proto) || (ip[6] & 0x3f) || ip[7])
 		return XCP_NONE;
 	f->protocol = ip[9];
 	f->ttl = ip[8];
@@ -76,7 +75,7 @@ static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 }
 
 static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
-					       struct found *f)
+					       __u32 ip_proto, struct found *f)
 {
 	__u8 ip[IPV6_LEN], next, ext[2];
 	__u32 left, length;
@@ -107,7 +106,7 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 		at += length;
 		left -= length;
 	}
-	if (!is_ours(next))
+	if (!is_ours(next, ip_proto))
 		return XCP_NONE;
 	f->protocol = next;
 	f->ttl = ip[7];
@@ -117,9 +116,10 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 }
 
 /* The slow way to the header, through copies. */
-__noinline int find_slowly(struct __sk_buff *skb, struct found *f)
+__noinline int find_slowly(struct __sk_buff *skb, struct found *f, __u32 l2_len,
+			   __u32 ip_proto)
 {
-	__u32 at = options.l2_len;
+	__u32 at = l2_len;
 	struct tcp_copy tcp = {};
 	enum xcp_kind kind;
 	int proto;
@@ -130,9 +130,9 @@ __noinline int find_slowly(struct __sk_buff *skb, struct found *f)
 	if (proto < 0)
 		return XCP_MALFORMED;
 	if (proto == ETH_P_IP)
-		kind = find_ipv4(skb, at, f);
+		kind = find_ipv4(skb, at, ip_proto, f);
 	else if (proto == ETH_P_IPV6)
-		kind = find_ipv6(skb, at, f);
+		kind = find_ipv6(skb, at, ip_proto, f);
 	else
 		return XCP_NONE;
 	if (kind == XCP_FORWARD && f->protocol == IPPROTO_TCP) {

@@ -9,25 +9,14 @@
  *                        CPU adds another takes away, only the sum means
  *                        something
  *
- * That is many loads on a large device, so a link is looked at now and then,
- * not by every packet. Whoever includes this has options.cpus.
+ * That is many loads on a large device, so the router samples a link now and
+ * then, not with every packet.
  */
 #ifndef XCP_BPF_QDISC_STATS_H
 #define XCP_BPF_QDISC_STATS_H
 
 #include "kernel.h"
-
-/*
- * A per-CPU value of our own. Its pointer as the kernel writes it, and as each
- * CPU's copy is found at, tell the distance that holds for all per-CPU
- * pointers; kernels need not name a variable of theirs for that.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} here SEC(".maps");
+#include "maps_router.h"
 
 struct link_reading {
 	__u64 sent_B;
@@ -50,6 +39,11 @@ static __always_inline void *at(__u64 address)
 		address;                                                       \
 	})
 
+/*
+ * The pointer of the map `here` as the kernel writes it, and the address of
+ * each CPU's copy, tell the distance that holds for all per-CPU pointers;
+ * kernels need not name a variable of theirs for that.
+ */
 __noinline int read_per_cpu(__u64 queue, __u64 sent, struct link_reading *r)
 {
 	struct bpf_array *map = bpf_core_cast(&here, struct bpf_array);

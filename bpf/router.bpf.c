@@ -23,8 +23,12 @@
  * Functions that are not static are verified once, whatever their arguments,
  * and not again for every path that calls them: that keeps loading fast.
  */
-#include "kernel.h"
-#include "abi.h"
+#include "control_interval.h"
+#include "grant.h"
+#include "maps_router.h"
+#include "parse.h"
+#include "qdisc_stats.h"
+#include "segments.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -32,18 +36,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* the longest ACK: Ethernet with a VLAN tag, IPv6, our header, TCP */
 #define SHORT_MAX (18 + IPV6_LEN + XCP_HEADER_LEN + XCP_TCP_HEADER_MAX)
 
-/* Set before loading. */
-const volatile struct {
-	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
-	__u32 cpus;
-	__u32 merge_chains; /* the kernel segments merged chains correctly */
-} options = {14, 1, 1};
+const volatile struct xcp_router_options options = {14, 1, 1};
 
-#include "control_interval.h"
-#include "segments.h"
-#include "parse.h"
-#include "grant.h"
-#include "qdisc_stats.h"
+XCP_DATA(xcp_router_config, config);
+XCP_DATA(xcp_router_link, link);
+XCP_MAP(cpus);
+XCP_MAP(queues);
+XCP_MAP(trace);
+XCP_MAP(here);
 
 /* As counted by the queue disciplines, or by the queue discipline `xcp`. */
 static __u64 sample_link(const struct net_device *dev, __u64 now)
@@ -77,6 +77,18 @@ static __u64 sample_link(const struct net_device *dev, __u64 now)
 					 link.state.interval_ns);
 	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
 	return backlog_B;
+}
+
+/* Samples the link, and ends the queue estimate if it is due. */
+__noinline int poll_link(struct __sk_buff *skb, __u64 now)
+{
+	struct sk_buff *kskb = kernel_skb(skb);
+
+	if (!claim(&link.claimed))
+		return 0;
+	link_sampled(sample_link(kskb->dev, now), now);
+	release(&link.claimed);
+	return 0;
 }
 
 /*
@@ -249,7 +261,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 	if (!cpu || !s)
 		return 0;
-	f.kind = find_slowly(skb, &f);
+	f.kind = find_slowly(skb, &f, options.l2_len, config.ip_proto);
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
 	at = f.l4 + f.option;

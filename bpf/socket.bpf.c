@@ -12,8 +12,9 @@
  * socket() begins with forgetting it. (Only io_uring makes sockets without
  * asking; at worst one of them gets xcp after such a failure.)
  */
-#include "socket_mark.h"
 #include "abi.h"
+#include "maps_host.h"
+#include "socket_mark.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -23,7 +24,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* threads between 1 and 2; beyond that the oldest are forgotten */
 #define THREADS_MAX 4096
 
-struct xcp_protocol_config config SEC(".data.config");
+/* Not maps_host.h's; user space knows both by the section. */
+struct xcp_protocol_config protocol_config SEC(".data.config");
+
+XCP_MAP(chosen);
 
 /* The control group that `xcp host on` covers. */
 struct {
@@ -51,7 +55,7 @@ int BPF_PROG(xcp_protocol, int family, int type, int protocol)
 
 	if (bpf_map_lookup_elem(&asking, &thread))
 		bpf_map_delete_elem(&asking, &thread);
-	if ((__u32)protocol != config.number ||
+	if ((__u32)protocol != protocol_config.number ||
 	    (type & SOCK_TYPE_MASK) != SOCK_STREAM ||
 	    (family != AF_INET && family != AF_INET6) ||
 	    bpf_current_task_under_cgroup(&group, 0) != 1 ||
@@ -64,15 +68,11 @@ SEC("cgroup/sock_create")
 int xcp_socket_created(struct bpf_sock *sk)
 {
 	__u64 thread = bpf_get_current_task();
-	__u32 *mark;
 
 	if (sk->protocol != IPPROTO_TCP ||
 	    !bpf_map_lookup_elem(&asking, &thread))
 		return 1;
 	bpf_map_delete_elem(&asking, &thread);
-	mark = bpf_sk_storage_get(&chosen, sk, NULL,
-				  BPF_SK_STORAGE_GET_F_CREATE);
-	if (mark)
-		*mark = 1;
+	mark_socket(sk);
 	return 1;
 }

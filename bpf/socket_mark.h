@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The sockets that were opened by XCP's protocol number: socket.bpf.c marks
- * them, option.bpf.c gives them xcp when they connect or listen.
+ * The mark on sockets that were opened by XCP's protocol number: socket.bpf.c
+ * sets it, and option.bpf.c gives these sockets xcp when they connect or
+ * listen.
  */
 #ifndef XCP_BPF_SOCKET_MARK_H
 #define XCP_BPF_SOCKET_MARK_H
 
-#include "kernel.h"
+#include "maps_host.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, __u32);
-} chosen SEC(".maps");
+static __always_inline void mark_socket(struct bpf_sock *sk)
+{
+	__u32 *mark = bpf_sk_storage_get(&chosen, sk, NULL,
+					 BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (mark)
+		*mark = 1;
+}
+
+static __always_inline bool is_marked(struct bpf_sock *sk)
+{
+	return sk && bpf_sk_storage_get(&chosen, sk, NULL, 0);
+}
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/*
- * A TCP header of a packet, copied, and where our option stands in it. Include
- * it behind core/xcp_wire.h.
- */
+/* A copy of a packet's TCP header, and where our option stands in it. */
 #ifndef XCP_BPF_TCP_H
 #define XCP_BPF_TCP_H
 
 #include "kernel.h"
+#include "../core/xcp_wire.h"
 
 /* The lowest mask that 40 bytes of options, less one, fit through. */
 #define XCP_OPTIONS_MASK 63

@@ -41,24 +41,13 @@
 #define bpf_map_lookup_elem(map, key) lookup(map, key)
 #define bpf_ringbuf_reserve(map, size, flags) (&told)
 #define bpf_ringbuf_submit(record, flags) note(record)
-#define kernel_skb(skb) ((struct sk_buff *)(skb))
+#define XCP_MAP(name) struct name##_map name
+#define XCP_DATA(type, name) struct type name
 /* In BPF a full barrier. */
 #define __sync_lock_test_and_set(at, value)                                    \
 	__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST)
 /* What is found by a number that was read is read behind it. */
 #define READ_ONCE(v) __atomic_load_n(&(v), __ATOMIC_ACQUIRE)
-
-struct net_device {
-	int unused;
-};
-
-struct sk_buff {
-	struct net_device *dev;
-};
-
-static const struct {
-	__u32 cpus;
-} options = {CPUS};
 
 static void *lookup(const void *map, const __u32 *key);
 static void note(const void *record);
@@ -69,6 +58,14 @@ static void note(const void *record);
 static struct xcp_router_record told;
 
 #include "../../../bpf/control_interval.h"
+
+const volatile struct xcp_router_options options = {.cpus = CPUS};
+
+XCP_DATA(xcp_router_config, config);
+XCP_DATA(xcp_router_link, link);
+XCP_MAP(cpus);
+XCP_MAP(queues);
+XCP_MAP(trace);
 
 static struct xcp_router_cpu records[CPUS];
 
@@ -109,7 +106,7 @@ static void *lookup(const void *map, const __u32 *key)
 }
 
 /* As in the programs, of a link that sends, and has no queue. */
-static __u64 sample_link(const struct net_device *dev, __u64 now)
+static __u64 sample_link(__u64 now)
 {
 	link.seen.sent_B += 1000;
 	xcp_link_look(&link.seen, now, link.seen.sent_B, 0);
@@ -118,6 +115,14 @@ static __u64 sample_link(const struct net_device *dev, __u64 now)
 					 link.state.interval_ns);
 	link.look_ns = now + XCP_LOOK_NS;
 	return 0;
+}
+
+static void poll_link(uint64_t now)
+{
+	if (!claim(&link.claimed))
+		return;
+	link_sampled(sample_link(now), now);
+	release(&link.claimed);
 }
 
 /* An interval's end is told, by its claimer, behind its publication. */
@@ -224,14 +229,13 @@ static void pass_time(struct step *step, uint64_t now)
 static void *run(void *argument)
 {
 	unsigned int cpu = (unsigned int)(uintptr_t)argument, seed = cpu + 1;
-	struct sk_buff skb = {NULL};
 	struct step step = {0};
 	uint64_t now;
 
 	do {
 		now = __atomic_load_n(&clock_ns, __ATOMIC_ACQUIRE);
 		if (look_is_due(now))
-			poll_link((struct __sk_buff *)&skb, now);
+			poll_link(now);
 		if (interval_is_due(now))
 			interval_end(now);
 		/* now and then, no XCP for some intervals */
