@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+pub use crate::case::{Case, Judged, Row, State};
 use crate::experiment::{Experiment, Link};
 use crate::guest::Request;
 use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
 use crate::machines::{side_by_side, workplace};
 use crate::options::{Progress, Tell};
-use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::rig::Rig;
-use crate::{catalog, interrupt, kept, metrics, results, Error, Result};
+use crate::{catalog, figures, interrupt, kept, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.
 const SEED: u64 = 1;
@@ -32,7 +32,8 @@ pub struct Options {
     pub quick: bool,
     /// Runs also what is kept.
     pub fresh: bool,
-    /// The document to write the figures to.
+    /// The document to write the figures to. Documents beside it, and README.md
+    /// in the folder above, are filled in from it.
     pub results: Option<PathBuf>,
 }
 
@@ -42,106 +43,6 @@ pub struct All {
     pub rows: Vec<Row>,
     /// Every row that was judged passes.
     pub ok: bool,
-}
-
-/// What a row is of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Case {
-    pub experiment: String,
-    pub variant: String,
-    /// A series, such as 6.18.
-    pub kernel: String,
-}
-
-/// One case, and what came of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    #[serde(flatten)]
-    pub case: Case,
-    #[serde(flatten)]
-    pub state: State,
-}
-
-/// What is known of a case.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "state")]
-pub enum State {
-    /// Its figures are here.
-    Judged(Box<Judged>),
-    /// It could not be run.
-    Failed { reason: String },
-    /// It is not kept, but the document has the row that it would give.
-    Written {
-        /// Of the kernel.
-        release: String,
-    },
-    /// It is neither kept nor quick, and only quick ones were asked for.
-    Unchecked,
-}
-
-/// The figures of a case, with its checks.
-#[derive(Clone, Debug, Serialize)]
-pub struct Judged {
-    /// Release of the kernel.
-    pub release: String,
-    /// Names the row: SHA-256 of all that can change it.
-    pub key: String,
-    /// Not run this time.
-    pub kept: bool,
-    /// The rate of the bottleneck changes.
-    #[serde(skip)]
-    pub varies: bool,
-    pub result: VariantResult,
-}
-
-impl Case {
-    pub fn title(&self) -> String {
-        let Self {
-            experiment,
-            variant,
-            kernel,
-        } = self;
-        format!("{experiment}, {variant}, Linux {kernel}")
-    }
-}
-
-impl State {
-    fn failed(e: &Error) -> Self {
-        Self::Failed {
-            reason: e.to_string(),
-        }
-    }
-
-    fn ok(&self) -> bool {
-        match self {
-            Self::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
-            Self::Failed { .. } => false,
-            Self::Written { .. } | Self::Unchecked => true,
-        }
-    }
-}
-
-impl From<Result<Judged>> for State {
-    fn from(outcome: Result<Judged>) -> Self {
-        outcome.map_or_else(|e| Self::failed(&e), |j| Self::Judged(Box::new(j)))
-    }
-}
-
-impl Row {
-    /// Whether nothing is wrong with it, as far as is known.
-    #[must_use]
-    pub fn ok(&self) -> bool {
-        self.state.ok()
-    }
-
-    /// The checks that are not simply met.
-    pub fn remarks(&self) -> impl Iterator<Item = &CheckResult> {
-        let checks = match &self.state {
-            State::Judged(judged) => &judged.result.checks[..],
-            State::Failed { .. } | State::Written { .. } | State::Unchecked => &[],
-        };
-        checks.iter().filter(|c| c.verdict != Verdict::Ok)
-    }
 }
 
 /// A case that can be played.
@@ -247,11 +148,12 @@ struct Job<'a> {
     state: &'a mut State,
 }
 
-/// Runs or looks up all of them, and writes the document, if one is named.
+/// Runs or looks up all of them. If a document is named, writes it and the
+/// figures of other documents that quote it.
 ///
 /// # Errors
-/// An experiment is broken, the document cannot be written, the user has
-/// interrupted it. What fails in one case is told in its row.
+/// An experiment is broken, a document cannot be written, a figure does not
+/// exist, the user has interrupted it. What fails in one case is told in its row.
 pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
@@ -304,7 +206,10 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     if let Some(path) = &options.results {
         let name = path.display().to_string();
         let text = results::document(&rows, &before);
-        fs::write(path, text).map_err(|e| Error::io(name, &e))?;
+        fs::write(path, &text).map_err(|e| Error::io(name, &e))?;
+        for changed in figures::fill(path, &text)? {
+            say(&format!("{}: figures changed", changed.display()));
+        }
     }
     Ok(All {
         ok: rows.iter().all(Row::ok),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::all::{Case, Judged, Row, State};
+use crate::case::{Case, Judged, Row, State};
 use crate::result::{
     goodputs, queue, queue_delay, shares, transfers, CheckResult, VariantResult, Verdict,
 };
@@ -25,18 +25,33 @@ earlier build.
 
 const COLUMNS: [&str; 12] = [
     "experiment",
-    "variant",
+    VARIANT,
     "Linux",
-    "utilisation",
-    "goodput per flow (Mb/s)",
-    "share of goodput",
-    "Jain",
-    "queue mean / p99 / max (packets)",
-    "queue mean / p95 / max (ms)",
-    "drops",
+    UTILISATION,
+    GOODPUT,
+    SHARE,
+    JAIN,
+    QUEUE,
+    QUEUE_DELAY,
+    DROPS,
     "checks",
     "key",
 ];
+
+/// Columns that other documents quote.
+pub(crate) const VARIANT: &str = "variant";
+pub(crate) const UTILISATION: &str = "utilisation";
+pub(crate) const GOODPUT: &str = "goodput per flow (Mb/s)";
+pub(crate) const SHARE: &str = "share of goodput";
+pub(crate) const JAIN: &str = "Jain";
+pub(crate) const QUEUE: &str = "queue mean / p99 / max (packets)";
+pub(crate) const QUEUE_DELAY: &str = "queue mean / p95 / max (ms)";
+pub(crate) const DROPS: &str = "drops";
+
+/// What the cell [`GOODPUT`] of a variant that fetches files begins with.
+pub(crate) const PER_FILE: &str = "seconds per file: ";
+/// What the line with the kernels' releases begins with.
+const RELEASES: &str = "Of Linux, ";
 
 /// What the key of a row is followed by if the row was not made anew.
 const STALE: &str = ", stale";
@@ -62,6 +77,13 @@ impl Written {
     /// Whether all its checks are met, or known gaps.
     pub fn passes(&self) -> bool {
         !self.line.contains(FAILED)
+    }
+
+    /// What stands in a column; nothing where the cell is empty.
+    pub fn cell(&self, column: &str) -> Option<&str> {
+        let place = COLUMNS.iter().position(|name| *name == column)?;
+        let cell = *cells(&self.line)?.get(place)?;
+        (!cell.is_empty()).then_some(cell)
     }
 }
 
@@ -92,22 +114,22 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
     let kernels: Vec<String> = kernels.map(|(s, r)| format!("{s} is {r}")).collect();
     let kernels = match &kernels[..] {
         [] => String::new(),
-        some => format!("Of Linux, {}.\n\n", some.join(", ")),
+        some => format!("{RELEASES}{}.\n\n", some.join(", ")),
     };
     let rule = vec!["---"; COLUMNS.len()].join("|");
     let head = row(&COLUMNS.map(str::to_owned));
     format!("{HEAD}{kernels}{head}\n|{rule}|\n{}\n", lines.join("\n"))
 }
 
-/// The rows of a document that are of cases.
+/// The rows of a document, by their cases.
 pub(crate) fn read(document: &str) -> BTreeMap<Case, Written> {
+    rows(document).collect()
+}
+
+/// The rows of a document in its order.
+pub(crate) fn rows(document: &str) -> impl Iterator<Item = (Case, Written)> + '_ {
     let rows = document.lines().filter_map(|line| {
-        let cells: Vec<&str> = line
-            .strip_prefix("| ")?
-            .strip_suffix(" |")?
-            .split(" | ")
-            .collect();
-        let [experiment, variant, kernel, .., key] = cells[..] else {
+        let [experiment, variant, kernel, .., key] = cells(line)?[..] else {
             return None;
         };
         let case = Case {
@@ -119,9 +141,24 @@ pub(crate) fn read(document: &str) -> BTreeMap<Case, Written> {
             key: key.to_owned(),
             line: line.to_owned(),
         };
-        (cells.len() == COLUMNS.len()).then_some((case, written))
+        Some((case, written))
     });
-    rows.skip(1).collect() // without the head
+    rows.skip(1) // without the head
+}
+
+/// The release of a kernel, such as `6.18.15+deb13-cloud-amd64` of `6.18`.
+pub(crate) fn release<'a>(document: &'a str, kernel: &str) -> Option<&'a str> {
+    let mut lines = document.lines();
+    let releases = lines.find_map(|line| line.strip_prefix(RELEASES)?.strip_suffix('.'))?;
+    let mut each = releases.split(", ");
+    each.find_map(|one| one.strip_prefix(kernel)?.strip_prefix(" is "))
+}
+
+/// The cells of a line, if it has all columns.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+    let cells: Vec<&str> = inner.split(" | ").collect();
+    (cells.len() == COLUMNS.len()).then_some(cells)
 }
 
 /// The row of a case.
@@ -135,7 +172,7 @@ pub(crate) fn line(case: &Case, judged: &Judged) -> String {
         format!("{:.3}", v.link_utilisation),
         match v.transfers.is_empty() {
             true => goodputs(v),
-            false => format!("seconds per file: {}", transfers(v)),
+            false => format!("{PER_FILE}{}", transfers(v)),
         },
         unless(v.kinds.len() < 2, shares(v)),
         format!("{:.4}", v.jain),
