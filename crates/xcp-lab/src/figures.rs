@@ -460,11 +460,4 @@ after
         assert!(e.thing.ends_with("docs/b.md:1"), "{e}");
         assert_eq!(read("README.md"), text);
     }
-
-    #[test]
-    fn zz_fill() {
-        let results = root().join("docs/results.md");
-        let text = fs::read_to_string(&results).unwrap();
-        println!("{:?}", fill(&results, &text).unwrap());
-    }
 }
