@@ -62,4 +62,27 @@ mod tests {
         assert!(order("thesis").is_some() && order("thesis") < order("zh"));
         assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
     }
+
+    /// Runs and docs/results.md show the figure beside the text.
+    #[test]
+    fn known_gaps_state_the_cause_without_a_figure() {
+        for experiment in all() {
+            let experiment = experiment.expect("it is valid");
+            for gap in experiment
+                .checks
+                .iter()
+                .filter_map(|c| c.known_gap.as_ref())
+            {
+                let kernels = gap.matches("Linux 6.").count();
+                let name = &experiment.name;
+                let decimals = gap.split(|c: char| !c.is_ascii_digit() && c != '.');
+                let decimals = decimals.filter(|w| w.len() > 1 && w.contains('.'));
+                assert_eq!(decimals.count(), kernels, "{name}: {gap}");
+                assert!(
+                    !gap.starts_with(|c: char| c.is_ascii_digit()),
+                    "{name}: {gap}"
+                );
+            }
+        }
+    }
 }
