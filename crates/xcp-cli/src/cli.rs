@@ -585,7 +585,8 @@ pub struct LabAll {
     /// Run also what is kept from an earlier run
     #[arg(long)]
     pub fresh: bool,
-    /// Write a table of all results to this document
+    /// Write a table of all results to this document, and update the figures that
+    /// documents beside it and README.md above it quote
     #[arg(long, value_name = "FILE")]
     pub results: Option<PathBuf>,
 }
