@@ -69,7 +69,7 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
             .status();
         assert!(copied.unwrap().success(), "{name}");
     }
-    for name in ["bpf/interval.h", "core/xcp_router.h"] {
+    for name in ["bpf/control_interval.h", "core/xcp_router.h"] {
         edit(folder.path(), name, |text| {
             format!("/* another comment */\n\n{text}")
         });
