@@ -9,6 +9,7 @@
 #ifndef XCP_BPF_APP_LIMIT_H
 #define XCP_BPF_APP_LIMIT_H
 
+#include "formats.h"
 #include "host.h"
 
 /*
@@ -25,7 +26,7 @@
 static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 					const struct xcp_socket *s)
 {
-	__u32 mss = tp->mss_cache, room = room_of(s->wire);
+	__u32 mss = tp->mss_cache, room = format_len(s->wire, XCP_BOTH);
 
 	return mss > 2 * room ? mss - room : room;
 }

@@ -26,7 +26,7 @@
  */
 #include "fallback.h"
 #include "app_limit.h"
-#include "option_2005.h"
+#include "formats.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -45,7 +45,7 @@ XCP_MAP(fallback_reasons);
 /* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
 
-static __always_inline struct xcp_socket *socket_of(struct sock *sk)
+static __always_inline struct xcp_socket *speaking_socket(struct sock *sk)
 {
 	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 
@@ -69,7 +69,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	bool alone = !tp->packets_out && tp->delivered - s->sender.arrived == 1;
 	__u64 sample;
 
-	s->sender.wire_B = payload_of(tp, s) + room_of(s->wire) +
+	s->sender.wire_B = payload_of(tp, s) + format_len(s->wire, XCP_BOTH) +
 			   tp->tcp_header_len + ip_len;
 	s->sender.arrived = tp->delivered;
 	if (!sample_us)
@@ -140,7 +140,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 SEC("struct_ops")
 void BPF_PROG(xcp_init, struct sock *sk)
 {
-	struct xcp_socket *s = socket_of(sk);
+	struct xcp_socket *s = speaking_socket(sk);
 
 	if (s) {
 		observe(sk, s);
@@ -157,7 +157,7 @@ void BPF_PROG(xcp_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
 {
-	struct xcp_socket *s = socket_of(sk);
+	struct xcp_socket *s = speaking_socket(sk);
 
 	if (!s)
 		return;
@@ -200,7 +200,7 @@ __u32 BPF_PROG(xcp_sndbuf_expand, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 {
-	struct xcp_socket *s = socket_of(sk);
+	struct xcp_socket *s = speaking_socket(sk);
 
 	if (!s)
 		return;
@@ -251,8 +251,7 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
 	s->round_lost = tp->lost;
-	if (s->wire == XCP_WIRE_OPTION_2005)
-		round_2005(s);
+	format_round_end(s);
 }
 
 /* Falls back, until a router appears on the path. */
@@ -299,10 +298,8 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		return;
 	}
 	before_B = s->sender.cwnd_B;
-	if (feedback && s->wire == XCP_WIRE_OPTION_2005)
-		xcp_2005_feedback(&s->sender, feedback);
-	else if (feedback)
-		xcp_sender_feedback(&s->sender, feedback);
+	if (feedback)
+		format_feedback(s, feedback);
 	if (feature_enabled(XCP_CURE_LOSSES)) {
 		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
 		if (s->marked != tcp_sk(sk)->delivered_ce)
@@ -319,7 +316,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 /* Nothing is in flight but the packet that has just been sent. */
 static __always_inline void restart(struct sock *sk)
 {
-	struct xcp_socket *s = socket_of(sk);
+	struct xcp_socket *s = speaking_socket(sk);
 
 	if (!s || !s->started)
 		return;

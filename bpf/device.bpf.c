@@ -21,6 +21,7 @@
  * SYN or SYN-ACK and its repetition, a plain one is tried.
  */
 #include "app_limit.h"
+#include "fmt_header.h"
 #include "route.h"
 #include "sack.h"
 #include "ip_edit.h"
@@ -98,10 +99,8 @@ static __always_inline bool open_packet(struct __sk_buff *skb,
 static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 				   struct xcp_socket *s, const struct sent *p)
 {
-	__u8 header[XCP_HEADER_MAX_LEN] = {}, version = version_of(s->wire);
+	__u8 header[XCP_HEADER_MAX_LEN] = {};
 	__u32 length = XCP_HEADER_LEN;
-	struct xcp_forward f = {};
-	struct xcp_return r = {};
 
 	if (skb->gso_segs > 1) {
 		/*
@@ -115,34 +114,20 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 	    !tells_routers(s, xcp_ticks_to_ns(s->sender.rtt) / 1000))
 		return;
 	if (s->speaks && p->payload)
-		length = xcp_header_data_len(version);
+		length = fmt_header_len(s->wire, XCP_BOTH);
 	if (!open_packet(skb, p, length))
 		return;
 	s->ttl = p->ttl;
-	f.xcp_ttl = p->ttl;
-	if (s->speaks) {
-		r = return_of(s, 1);
-		if (p->payload) {
-			ask(sk, s);
-			f = forward_of(s);
-		}
-	}
-	if (s->speaks && !p->payload) {
-		xcp_build_header_return(header, version, IPPROTO_TCP,
-					r.feedback, s->way);
-	} else {
-		xcp_build_header(header, version, IPPROTO_TCP, &f, r.feedback,
-				 s->sender.wire_B);
-		xcp_header_lengthen(header, version, length);
-		COUNT(forward_sent, 1);
-	}
+	if (s->speaks && p->payload)
+		ask(sk, s);
+	fmt_header_write(s, header, p->payload, length);
 	bpf_skb_store_bytes(skb, p->l4, header, length, 0);
 }
 
 /* The addresses and ports of a packet, as the socket here has them. */
-static __always_inline bool flow_key(struct __sk_buff *skb, __u32 l3, bool v4,
-				     __u32 l4, bool sent,
-				     struct xcp_heard_key *key)
+static __always_inline bool packet_flow_key(struct __sk_buff *skb, __u32 l3,
+					    bool v4, __u32 l4, bool sent,
+					    struct xcp_heard_key *key)
 {
 	struct xcp_address from, to;
 	__be16 ports[2];
@@ -180,7 +165,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 
 	if (!p || !request || !(p->flags & TCP_FLAG_SYN) ||
 	    !(p->flags & TCP_FLAG_ACK) ||
-	    !flow_key(skb, p->l3, is_v4(p), p->l4, true, &names))
+	    !packet_flow_key(skb, p->l3, is_v4(p), p->l4, true, &names))
 		return 0;
 	h = bpf_map_lookup_elem(&heard, &names);
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
@@ -329,32 +314,6 @@ static __always_inline bool fits_handshake(struct bpf_sock *sk,
 	       is_between(tp->snd_una + 1, a->ack, tp->write_seq);
 }
 
-/* The header's facts for the socket that the packet is for. */
-static __always_inline void take(struct xcp_socket *s, const struct arrived *a)
-{
-	__s32 feedback = xcp_header_feedback(a->header, a->head.version);
-	struct xcp_forward f;
-	__s32 hops;
-
-	s->silent_acks = 0;
-	if (a->kind == XCP_BOTH) {
-		f = xcp_header_forward(a->header, a->head.version, 0);
-		__sync_fetch_and_add(&s->receiver.pending, f.delta);
-		s->way = xcp_header_way(f.xcp_ttl, a->ttl);
-		COUNT(sums.received, f.delta);
-		COUNT(forward_received, 1);
-	} else {
-		hops = xcp_header_hops(a->header[XCP_HEADER_TTL], s->ttl);
-		if (hops >= 0) {
-			s->xcp_hops = (__u8)hops;
-			s->other_hops = a->header[XCP_HEADER_TTL] & 15;
-		}
-	}
-	__sync_fetch_and_add(&s->feedback, feedback);
-	COUNT(sums.feedback, feedback);
-	COUNT(return_received, 1);
-}
-
 static __always_inline void cache_handshake(const struct arrived *a,
 					    const struct xcp_heard_key *names)
 {
@@ -367,8 +326,7 @@ static __always_inline void cache_handshake(const struct arrived *a,
 		h = *before;
 		h.acked = 1;
 	}
-	h.wire = a->head.version == XCP_HEADER_2004 ? XCP_WIRE_HEADER_2004
-						    : XCP_WIRE_HEADER;
+	h.wire = wire_of_version(a->head.version);
 	bpf_map_update_elem(&heard, names, &h, BPF_ANY);
 }
 
@@ -441,7 +399,8 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 		tp = bpf_skc_to_tcp_sock(full);
 		fits = tp && fits_windows(tp, a);
 		if (fits)
-			take(s, a);
+			fmt_header_parse(s, a->header, a->head.version, a->kind,
+					 a->ttl);
 		ours = true;
 	} else if (is_peer(names)) {
 		fits = fits_handshake(sk, a);
@@ -462,7 +421,8 @@ int xcp_ingress(struct __sk_buff *skb)
 	struct arrived a = {};
 
 	if (!read_arrived(skb, &a) ||
-	    !flow_key(skb, a.l3, a.v4, a.l4 + a.head.length, false, &names))
+	    !packet_flow_key(skb, a.l3, a.v4, a.l4 + a.head.length, false,
+			     &names))
 		return XCP_TC_NEXT;
 	if (!deliver(skb, &a, &names))
 		return XCP_TC_NEXT;

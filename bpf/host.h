@@ -28,41 +28,9 @@ static __always_inline struct xcp_host_counters *count(void)
 			_c->field += (n);                                      \
 	} while (0)
 
-/* Adds to a sum in the unit of a socket's wire format. */
-#define COUNT_SUM(s, field, n)                                                 \
-	do {                                                                   \
-		if ((s)->wire == XCP_WIRE_OPTION_2005)                         \
-			COUNT(sums_2005.field, n);                             \
-		else                                                           \
-			COUNT(sums.field, n);                                  \
-	} while (0)
-
 static __always_inline bool feature_enabled(enum xcp_cure cure)
 {
 	return !(config.without & cure);
-}
-
-static __always_inline bool is_header(__u8 wire)
-{
-	return wire == XCP_WIRE_HEADER || wire == XCP_WIRE_HEADER_2004;
-}
-
-static __always_inline __u8 version_of(__u8 wire)
-{
-	return wire == XCP_WIRE_HEADER_2004 ? XCP_HEADER_2004 : XCP_HEADER_2007;
-}
-
-/* The most that a packet carries for a wire format. */
-static __always_inline __u32 room_of(__u8 wire)
-{
-	switch (wire) {
-	case XCP_WIRE_OPTION:
-		return XCP_OPT_BOTH_LEN;
-	case XCP_WIRE_OPTION_2005:
-		return XCP_2005_BOTH_LEN;
-	default:
-		return xcp_header_data_len(version_of(wire));
-	}
 }
 
 static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)
@@ -171,15 +139,6 @@ static __always_inline struct xcp_return return_of(struct xcp_socket *s,
 	COUNT(sums.returned, taken);
 	COUNT(return_sent, n);
 	return r;
-}
-
-static __always_inline __u16 return_2005(struct xcp_socket *s, __u32 n)
-{
-	__u16 feedback = xcp_receiver_take_2005(&s->receiver, n);
-
-	COUNT(sums_2005.returned, xcp_2005_value(feedback) * n);
-	COUNT(return_sent, n);
-	return feedback;
 }
 
 #endif

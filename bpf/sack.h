@@ -14,6 +14,7 @@
 #ifndef XCP_BPF_SACK_H
 #define XCP_BPF_SACK_H
 
+#include "formats.h"
 #include "host.h"
 #include "ip_edit.h"
 
@@ -57,8 +58,6 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 		__u8 b[OPTIONS_MAX];
 	} __attribute__((aligned(8))) before = {}, after;
 	__u32 length = p->header_len - XCP_TCP_HEADER_LEN;
-	struct xcp_return r;
-	__u16 feedback;
 	__s64 diff;
 
 	if (p->payload || (length != OPTIONS_MAX && length != TWO_BLOCKS_LEN))
@@ -86,13 +85,7 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	__builtin_memcpy(after.b + TIMESTAMPS_LEN, before.b + SACK_AT,
 			 SACK_LEN(2));
 	after.b[TIMESTAMPS_LEN + 1] = SACK_LEN(2);
-	if (s->wire == XCP_WIRE_OPTION) {
-		r = return_of(s, 1);
-		xcp_build_return(after.b + RETURN_AT, &r);
-	} else {
-		feedback = return_2005(s, 1);
-		xcp_2005_build_return(after.b + RETURN_AT, feedback);
-	}
+	format_write_return(s, after.b + RETURN_AT);
 	bpf_skb_store_bytes(skb, p->l4 + XCP_TCP_HEADER_LEN, after.b,
 			    OPTIONS_MAX, 0);
 	/* bytes that were not there count as zeroes */

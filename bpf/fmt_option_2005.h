@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * The wire format `option-2005` on a host. It has no field that tells of the
+ * routers on the way, so a wish without an RTT is the probe: an XCP router
+ * takes it out, and what comes back tells.
+ *
+ *   handshake   SYN and SYN-ACK carry the probe, SYN-ACK and the ACK after it
+ *               its answer
+ *   later       a path that grants every wish for GRANTED_ROUNDS_MAX rounds on
+ *               end has no router any more: a router grants all of it once
+ *   fallen back every packet is a probe; ZEROES_MAX answers on end without a
+ *               wish mean that a router is there
+ */
+#ifndef XCP_BPF_FMT_OPTION_2005_H
+#define XCP_BPF_FMT_OPTION_2005_H
+
+#include "host.h"
+#include "policy.h"
+#include "sock_ops.h"
+
+#define GRANTED_ROUNDS_MAX 6
+#define ZEROES_MAX 16
+/* of what was asked, in 1/32, that may be missing at a round's edges */
+#define GRANTED_PARTS 31
+
+static __always_inline struct xcp_2005
+fmt_2005_forward(struct xcp_socket *s, __u32 size_B, __u32 n, bool whole)
+{
+	struct xcp_2005 h = {};
+
+	if (s->fell_back || !s->sender.rtt) {
+		h.feedback = XCP_2005_PROBE;
+		return h;
+	}
+	h = xcp_2005_ask(&s->sender, size_B, &s->rest_2005, whole);
+	s->asked += xcp_2005_value(h.feedback) * n;
+	return h;
+}
+
+/* An answer came back. */
+static __always_inline void fmt_2005_feedback(struct xcp_socket *s,
+					      __u16 feedback, __u32 n)
+{
+	__s64 value = xcp_2005_value(feedback) * n;
+
+	if (s->fell_back) {
+		if (value)
+			s->zeroes = 0;
+		else if (s->zeroes < ZEROES_MAX)
+			s->zeroes++;
+		if (s->zeroes == ZEROES_MAX)
+			s->xcp_hops = 1;
+		return;
+	}
+	s->feedback += value;
+	s->came += value;
+	COUNT(sums_2005.feedback, value);
+}
+
+/* A round trip is over: was all granted that was asked for? */
+static __always_inline void fmt_2005_round_end(struct xcp_socket *s)
+{
+	if (s->asked_before > XCP_2005_PACKET &&
+	    s->came >= s->asked_before / 32 * GRANTED_PARTS)
+		s->granted_rounds++;
+	else
+		s->granted_rounds = 0;
+	s->asked_before = s->asked;
+	s->asked = 0;
+	s->came = 0;
+	if (s->granted_rounds >= GRANTED_ROUNDS_MAX) {
+		s->granted_rounds = 0;
+		s->zeroes = 0;
+		s->xcp_hops = 0;
+	}
+}
+
+static __always_inline __u16 fmt_2005_return(struct xcp_socket *s, __u32 n)
+{
+	__u16 feedback = xcp_receiver_take_2005(&s->receiver, n);
+
+	COUNT(sums_2005.returned, xcp_2005_value(feedback) * n);
+	COUNT(return_sent, n);
+	return feedback;
+}
+
+/* The length of the options of this kind, one or two of them. */
+static __always_inline __u32 fmt_2005_len(enum xcp_kind kind)
+{
+	switch (kind) {
+	case XCP_RETURN:
+		return XCP_2005_RETURN_LEN;
+	case XCP_FORWARD:
+		return XCP_2005_FORWARD_LEN;
+	default:
+		return XCP_2005_BOTH_LEN;
+	}
+}
+
+/* The value of an option of Zhang & Henderson's, -1 if the packet has none. */
+static __always_inline int fmt_2005_load(struct bpf_sock_ops *skops, __u8 kind,
+					 __u64 flags)
+{
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	int length = kind == XCP_2005_FORWARD_KIND ? XCP_2005_FORWARD_LEN
+						   : XCP_2005_RETURN_LEN;
+
+	option[0] = kind;
+	if (bpf_load_hdr_opt(skops, option, sizeof(option), flags) != length)
+		return -1;
+	return xcp_get16(option + XCP_2005_FEEDBACK);
+}
+
+static __always_inline void fmt_2005_write_handshake(struct bpf_sock_ops *skops)
+{
+	struct xcp_2005 probe = {XCP_2005_PROBE, 0, 0};
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	int wish;
+
+	xcp_2005_build_forward(option, &probe);
+	bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
+	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK))
+		return;
+	wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND,
+			     BPF_LOAD_HDR_OPT_TCP_SYN);
+	xcp_2005_build_return(option, wish > 0 ? (__u16)wish : 0);
+	bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
+}
+
+static __always_inline void
+fmt_2005_reserve_handshake(struct bpf_sock_ops *skops)
+{
+	bool ack = skops->skb_tcp_flags & TCP_FLAG_ACK;
+
+	bpf_reserve_hdr_opt(skops, fmt_2005_len(ack ? XCP_BOTH : XCP_FORWARD),
+			    0);
+}
+
+/* Two options, stored one by one. */
+static __always_inline void fmt_2005_write(struct bpf_sock_ops *skops,
+					   struct xcp_socket *s, __u32 n)
+{
+	__u8 option[XCP_2005_FORWARD_LEN] = {};
+	struct xcp_2005 h;
+	__u32 size_B;
+
+	size_B = n > 1 ? s->sender.wire_B
+		       : skops->skb_len + (skops->family == AF_INET ? IPV4_LEN
+								    : IPV6_LEN);
+	if (s->writing != XCP_RETURN) {
+		h = fmt_2005_forward(s, size_B, n, config.whole_feedback);
+		xcp_2005_build_forward(option, &h);
+		bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
+	}
+	if (s->writing != XCP_FORWARD) {
+		xcp_2005_build_return(option, fmt_2005_return(s, n));
+		bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
+	}
+}
+
+static __noinline void fmt_2005_parse(struct bpf_sock_ops *skops,
+				      struct xcp_socket *s, __u32 n)
+{
+	int wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
+	int answer = fmt_2005_load(skops, XCP_2005_RETURN_KIND, 0);
+
+	if (wish >= 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)wish, n);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)wish) * n);
+		COUNT(forward_received, n);
+	}
+	if (answer >= 0) {
+		s->silent_acks = 0;
+		fmt_2005_feedback(s, (__u16)answer, n);
+		COUNT(return_received, n);
+		judge_path(skops, s);
+	}
+}
+
+#endif

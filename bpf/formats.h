@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
+/*
+ * What differs between the wire formats on a host: here, and only here, is it
+ * told which one a socket uses. Each format has a header fmt_*.h.
+ */
+#ifndef XCP_BPF_FORMATS_H
+#define XCP_BPF_FORMATS_H
+
+#include "fmt_header.h"
+#include "fmt_option.h"
+#include "fmt_option_2005.h"
+#include "host.h"
+
+/* Adds to a sum in the unit of a socket's wire format. */
+#define COUNT_SUM(s, field, n)                                                 \
+	do {                                                                   \
+		if ((s)->wire == XCP_WIRE_OPTION_2005)                         \
+			COUNT(sums_2005.field, n);                             \
+		else                                                           \
+			COUNT(sums.field, n);                                  \
+	} while (0)
+
+/* The most that a packet of this kind carries. */
+static __always_inline __u32 format_len(__u8 wire, enum xcp_kind kind)
+{
+	switch (wire) {
+	case XCP_WIRE_OPTION:
+		return fmt_option_len(kind);
+	case XCP_WIRE_OPTION_2005:
+		return fmt_2005_len(kind);
+	default:
+		return fmt_header_len(wire, kind);
+	}
+}
+
+/* Reserves room for a handshake in an option format; -1 is none. */
+static __always_inline void format_reserve_handshake(struct bpf_sock_ops *skops,
+						     int wire)
+{
+	if (wire == XCP_WIRE_OPTION)
+		fmt_option_reserve_handshake(skops);
+	else if (wire >= 0)
+		fmt_2005_reserve_handshake(skops);
+}
+
+static __always_inline void format_write_handshake(struct bpf_sock_ops *skops,
+						   int wire)
+{
+	if (wire == XCP_WIRE_OPTION)
+		fmt_option_write_handshake(skops);
+	else if (wire == XCP_WIRE_OPTION_2005)
+		fmt_2005_write_handshake(skops);
+}
+
+/* Writes the options of a packet that will be n wire packets. */
+static __always_inline void format_write(struct bpf_sock_ops *skops,
+					 struct xcp_socket *s, __u32 n)
+{
+	if (s->wire == XCP_WIRE_OPTION)
+		fmt_option_write(skops, s, n);
+	else
+		fmt_2005_write(skops, s, n);
+}
+
+/* Takes over what the options of n wire packets bring. */
+static __always_inline void format_parse(struct bpf_sock_ops *skops,
+					 struct xcp_socket *s,
+					 const struct sk_buff *skb, __u32 n)
+{
+	if (s->wire == XCP_WIRE_OPTION_2005)
+		fmt_2005_parse(skops, s, n);
+	else
+		fmt_option_parse(skops, s, skb, n);
+}
+
+/* Writes a return option where it has been made room for. */
+static __always_inline void format_write_return(struct xcp_socket *s,
+						__u8 *option)
+{
+	struct xcp_return r;
+
+	if (s->wire == XCP_WIRE_OPTION) {
+		r = return_of(s, 1);
+		xcp_build_return(option, &r);
+	} else {
+		xcp_2005_build_return(option, fmt_2005_return(s, 1));
+	}
+}
+
+/* Moves the window by feedback that has come back. */
+static __always_inline void format_feedback(struct xcp_socket *s,
+					    __s64 feedback)
+{
+	if (s->wire == XCP_WIRE_OPTION_2005)
+		xcp_2005_feedback(&s->sender, feedback);
+	else
+		xcp_sender_feedback(&s->sender, feedback);
+}
+
+static __always_inline void format_round_end(struct xcp_socket *s)
+{
+	if (s->wire == XCP_WIRE_OPTION_2005)
+		fmt_2005_round_end(s);
+}
+
+#endif
