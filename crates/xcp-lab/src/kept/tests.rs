@@ -228,7 +228,7 @@ fn a_killed_writer_loses_its_entry_only() {
     let mut victim = Command::new(env::current_exe().expect("this program"))
         .args([
             "--exact",
-            "kept::tests::a_killed_writer_loses_its_entry_only",
+            "kept::store::tests::a_killed_writer_loses_its_entry_only",
         ])
         .arg("--nocapture")
         .env(VICTIM, &store.folder)
