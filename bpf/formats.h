@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What differs between the wire formats on a host: here, and only here, is it
- * told which one a socket uses. Each format has a header fmt_*.h.
+ * The operations of a host that differ between wire formats. Each format
+ * implements them in a header fmt_*.h.
  */
 #ifndef XCP_BPF_FORMATS_H
 #define XCP_BPF_FORMATS_H

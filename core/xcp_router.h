@@ -180,7 +180,7 @@ struct xcp_router_state {
 	struct xcp_flows flows;
 	uint64_t capacity_Bps; /* C, as it is handed out */
 	uint64_t over_Bps; /* e of a cloud; 0: that of a link */
-	uint64_t step_Bps; /* of a cloud: L is at most this above what left */
+	uint64_t step_Bps; /* clouds: L minus what was dequeued, at most */
 	/* the last interval's */
 	uint64_t y_Bps;
 	int64_t f_Bps;
@@ -432,9 +432,9 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 }
 
 /*
- * Limits how far the search for L goes beyond what left. This precedes the law:
- * what a router behind does not let pass would be counted as granted, and taken
- * back.
+ * Limits how far the search for L exceeds the dequeued rate. It runs before the
+ * law, which would count as granted what a router behind does not let pass, and
+ * take it back.
  */
 XCP_INLINE void xcp_router_limit_step(struct xcp_capacity *c, uint64_t step_Bps)
 {

@@ -389,7 +389,7 @@ pub struct xcp_router_state {
     pub capacity_Bps: u64,
     /// e of a cloud; 0: that of a link
     pub over_Bps: u64,
-    /// of a cloud: L is at most this above what left
+    /// clouds: L minus what was dequeued, at most
     pub step_Bps: u64,
     /// the last interval's
     pub y_Bps: u64,

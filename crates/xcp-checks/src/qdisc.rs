@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The queue discipline `xcp` in the machine: what must hold of it, and what
-//! a packet costs.
+//! Checks of the queue discipline `xcp` in the machine.
 
 mod check;
 mod cycles;

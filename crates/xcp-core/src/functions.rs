@@ -394,9 +394,9 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
-    /** Limits how far the search for L goes beyond what left. This precedes the law:
- what a router behind does not let pass would be counted as granted, and taken
- back.*/
+    /** Limits how far the search for L exceeds the dequeued rate. It runs before the
+ law, which would count as granted what a router behind does not let pass, and
+ take it back.*/
     pub safe fn xcp_router_limit_step(c: &mut xcp_capacity, step_Bps: u64);
 }
 unsafe extern "C" {

@@ -10,7 +10,7 @@ use crate::error::is_root;
 use crate::probes::has_tcx;
 pub use crate::probes::kernel_release;
 pub use crate::qdisc::is_supported as has_qdisc;
-use crate::{cgroup, error, host, mounts, object, refusal, router, socket, sweep, Error};
+use crate::{cgroup, error, host, mounts, object, refusal, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +29,6 @@ const NEEDS_QDISC: &str = "6.16 and later with CONFIG_NET_SCH_BPF";
 
 /// Probes everything. Needs root; without it most answers are no.
 pub fn probe() -> Vec<Feature> {
-    sweep::sweep_if_free();
     let root = is_root();
     vec![
         Feature {

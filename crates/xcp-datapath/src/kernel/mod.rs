@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The kernel's interfaces: BPF objects and links, netlink, namespaces, control
-//! groups, and what this kernel can do. Knows nothing of XCP.
+//! groups, and what this kernel can do.
 
 pub mod cgroup;
 pub mod clock;

@@ -24,7 +24,7 @@ use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result}
 
 /// Gives the folder of a device's router its name, if the device has moved. A
 /// router that has that name and is not here any more is taken off.
-pub(super) fn settle(device: &Device) -> Result<()> {
+fn settle(device: &Device) -> Result<()> {
     let part = part(device.index)?;
     let named = bpffs::dir(&part);
     let found = find(device)?;
@@ -54,7 +54,7 @@ pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Objec
     load_over(cpus, l2_len, options.record(), None)
 }
 
-pub(super) fn load_over(
+fn load_over(
     cpus: u32,
     l2_len: u32,
     config: xcp_router_config,
@@ -185,7 +185,7 @@ pub fn devices() -> Result<Vec<String>> {
 
 /// Fails where only measuring is to tell the capacity, and nothing can be
 /// measured.
-pub(super) fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
+fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
     let by_measuring = options.capacity_bytes_per_s == 0;
     let shaped = matches!(options.queueing, Queueing::Shape { .. });
     match by_measuring && !shaped {
@@ -209,7 +209,7 @@ pub(crate) fn refuse_noqueue(device: &Device) -> Result<()> {
 
 /// Changes what a router hands out. One that gets a queue discipline, or loses
 /// it, is renewed: its program holds the map of records.
-pub(super) fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
+fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
     let present: xcp_router_config = object::read_record(&map, 0)?;
     let mut config = options.config(device);
@@ -240,7 +240,7 @@ pub(super) fn change(device: &Device, options: Options, dir: &Path) -> Result<Ch
 }
 
 /// Its program, loaded, and whether the queue discipline is to be there.
-pub(super) fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
+fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
     let mut config = options.config(device);
     let mut queues = None;
     if let Some(queue) = options.qdisc() {
@@ -251,7 +251,7 @@ pub(super) fn prepare(device: &Device, options: Options) -> Result<(Object, bool
     Ok((loaded, config.queue != 0))
 }
 
-pub(super) fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
+fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
     let program = pin_all(&mut loaded, dir)?;
     // behind the host's program, which puts headers in
@@ -273,7 +273,7 @@ pub(super) fn install(device: &Device, options: Options, dir: &Path) -> Result<(
 }
 
 /// Pins its maps and its program in a folder.
-pub(super) fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
+fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
     for (map, pin) in MAPS {
         object::pin_map(loaded, map, &dir.join(pin))?;
     }
@@ -286,7 +286,7 @@ pub(super) fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramM
 /// one with other maps, under traffic: no packet passes without one, and flows
 /// go on at their rates. What the other has learnt and counted is not kept: its
 /// records may be different.
-pub(super) fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
+fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
     // of no build until all is in place: the next `add` does this again
     let complete = dir.join(COMPLETE);
@@ -328,7 +328,7 @@ pub fn del(dev: &str) -> Result<()> {
     take_down(&device)
 }
 
-pub(super) fn take_down(device: &Device) -> Result<()> {
+fn take_down(device: &Device) -> Result<()> {
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     let taken = qdisc::remove(&device.name).and(shape::remove(device, &dir));

@@ -26,9 +26,9 @@ pub const MAX_RTT_RANGE: std::ops::RangeInclusive<Duration> =
 /// From 10 Gb/s on, full packets under the one lock of the queue discipline `xcp`
 /// keep a processor busy (docs/costs.md: some 2,000 instructions each), and
 /// several queues (mq) bring more than two classes do.
-pub(super) const MQ_FROM_BPS: u64 = 1_250_000_000;
+const MQ_FROM_BPS: u64 = 1_250_000_000;
 
-pub(super) const MIN_INTERVAL_NS: u64 = 1_000_000;
+const MIN_INTERVAL_NS: u64 = 1_000_000;
 
 pub(crate) const TICKS_PER_SEC: f64 = XCP_TICKS_PER_SEC as f64;
 
@@ -67,9 +67,7 @@ impl Terms {
     pub fn all() -> Self {
         Self::from(Term::ALL)
     }
-}
 
-impl Terms {
     pub(super) fn of_bits(bits: u32) -> Self {
         Self(bits)
     }

@@ -154,7 +154,7 @@ pub fn list() -> Result<Vec<Status>> {
         .collect()
 }
 
-pub(super) fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> {
+fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> {
     let index = device.index;
     let root = rtnl::root_qdisc(index);
     let config: xcp_router_config =
@@ -219,7 +219,7 @@ pub(super) fn status(device: &Device, dir: &Path, around: &Surroundings) -> Resu
 }
 
 /// What a router's own state warns of.
-pub(super) fn warnings(status: &Status) -> Vec<Warning> {
+fn warnings(status: &Status) -> Vec<Warning> {
     let name = &status.device;
     let mut found = Vec::new();
     if status.qdisc.as_deref() == Some("noqueue") {
@@ -263,7 +263,7 @@ pub(super) fn warnings(status: &Status) -> Vec<Warning> {
 }
 
 /// The names of those that are not XCP's.
-pub(super) fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
+fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
     let ours = link::info(link::open(&dir.join("link"))?.as_fd())?.prog_id;
     let all = link::tcx_programs(index, Direction::Egress)?;
     let all = all.into_iter().map(|attached| attached.program);
@@ -278,7 +278,7 @@ pub(super) fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
     Ok(names.collect())
 }
 
-pub(super) fn set(value: u64) -> Option<u64> {
+fn set(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 
