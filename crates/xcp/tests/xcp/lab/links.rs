@@ -71,7 +71,12 @@ fn both_ends_of_a_half_duplex_link_share_its_time() {
         "control = \"cubic\"",
         "control = \"cubic\"\nqueue = \"xcp\"",
     );
-    for (text, kernel) in [(&half, "6.12"), (&half, "6.18"), (&own, "6.18")] {
+    // it has two queues: the other may hold a packet that resolves an address
+    for (text, kernel, queue_max) in [
+        (&half, "6.12", 100.0),
+        (&half, "6.18", 100.0),
+        (&own, "6.18", 101.0),
+    ] {
         let half = play(&lab, text, kernel);
         // as many bytes as one direction had
         let payload: f64 = goodputs_mbit(&half).iter().sum();
@@ -83,7 +88,7 @@ fn both_ends_of_a_half_duplex_link_share_its_time() {
         assert!(number(&half["drops"]) > 100.0, "{half}");
         let queue = &half["queue_packets"];
         assert!(number(&queue["mean"]) > 90.0, "{half}");
-        assert!(number(&queue["max"]) <= 100.0, "{half}");
+        assert!(number(&queue["max"]) <= queue_max, "{half}");
     }
 }
 
