@@ -16,6 +16,7 @@
  */
 #include "control_interval.h"
 #include "grant.h"
+#include "ip.h"
 #include "maps_router.h"
 #include "parse.h"
 #include "segments.h"
@@ -73,11 +74,11 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 
 	if (bpf_skb_load_bytes(skb, ip, head, IPV4_LEN))
 		return 0;
-	if (head[0] >> 4 == 4)
-		return xcp_get32(head + 12);
+	if (IP_VERSION(head) == 4)
+		return xcp_get32(head + IPV4_SOURCE);
 	if (bpf_skb_load_bytes(skb, ip, head, sizeof(head)))
 		return 0;
-	return xcp_router_id(head + 8);
+	return xcp_router_id(head + IPV6_SOURCE);
 }
 
 /* Is it of the upstream router? */

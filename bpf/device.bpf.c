@@ -22,9 +22,10 @@
  */
 #include "app_limit.h"
 #include "fmt_header.h"
+#include "ip.h"
+#include "ip_edit.h"
 #include "route.h"
 #include "sack.h"
-#include "ip_edit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -53,26 +54,11 @@ const volatile struct {
 /* Reads a TCP packet that this host sends; false if it is not a plain one. */
 static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 {
-	__u8 ip[IPV6_LEN] = {}, tcp[16];
+	__u8 tcp[16];
 
 	p->l3 = options.l2_len;
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (bpf_skb_load_bytes(skb, p->l3, ip, IPV4_LEN) ||
-		    ip[0] != 0x45 || ip[9] != IPPROTO_TCP || (ip[6] & 0x3f) ||
-		    ip[7])
-			return false;
-		p->l4 = p->l3 + IPV4_LEN;
-		p->ttl = ip[8];
-	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		if (bpf_skb_load_bytes(skb, p->l3, ip, IPV6_LEN) ||
-		    ip[6] != IPPROTO_TCP)
-			return false;
-		p->l4 = p->l3 + IPV6_LEN;
-		p->ttl = ip[7];
-	} else {
-		return false;
-	}
-	if (bpf_skb_load_bytes(skb, p->l4, tcp, sizeof(tcp)))
+	if (!load_plain_ip(skb, p->l3, IPPROTO_TCP, &p->l4, &p->ttl) ||
+	    bpf_skb_load_bytes(skb, p->l4, tcp, sizeof(tcp)))
 		return false;
 	p->flags = tcp[TCP_FLAGS];
 	p->header_len = (tcp[12] >> 4) * 4;
@@ -137,12 +123,14 @@ static __always_inline bool packet_flow_key(struct __sk_buff *skb, __u32 l3,
 	if (bpf_skb_load_bytes(skb, l4, ports, sizeof(ports)))
 		return false;
 	if (v4) {
-		if (bpf_skb_load_bytes(skb, l3 + 12, ip, sizeof(ip)))
+		if (bpf_skb_load_bytes(skb, l3 + IPV4_SOURCE, ip, sizeof(ip)))
 			return false;
 		address_of_ipv4(&from, ip[0]);
 		address_of_ipv4(&to, ip[1]);
-	} else if (bpf_skb_load_bytes(skb, l3 + 8, &from, sizeof(from)) ||
-		   bpf_skb_load_bytes(skb, l3 + 24, &to, sizeof(to))) {
+	} else if (bpf_skb_load_bytes(skb, l3 + IPV6_SOURCE, &from,
+				      sizeof(from)) ||
+		   bpf_skb_load_bytes(skb, l3 + IPV6_DESTINATION, &to,
+				      sizeof(to))) {
 		return false;
 	}
 	key->netns = options.netns;
@@ -232,27 +220,12 @@ struct arrived {
 static __always_inline bool read_arrived(struct __sk_buff *skb,
 					 struct arrived *a)
 {
-	__u8 ip[IPV6_LEN] = {}, tcp[TCP_FLAGS + 1];
+	__u8 tcp[TCP_FLAGS + 1];
 
 	a->l3 = options.l2_len;
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (bpf_skb_load_bytes(skb, a->l3, ip, IPV4_LEN) ||
-		    ip[9] != options.ip_proto || ip[0] != 0x45 ||
-		    (ip[6] & 0x3f) || ip[7])
-			return false;
-		a->v4 = 1;
-		a->ttl = ip[8];
-		a->l4 = a->l3 + IPV4_LEN;
-	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		if (bpf_skb_load_bytes(skb, a->l3, ip, IPV6_LEN) ||
-		    ip[6] != options.ip_proto)
-			return false;
-		a->v4 = 0;
-		a->ttl = ip[7];
-		a->l4 = a->l3 + IPV6_LEN;
-	} else {
+	if (!load_plain_ip(skb, a->l3, options.ip_proto, &a->l4, &a->ttl))
 		return false;
-	}
+	a->v4 = a->l4 == a->l3 + IPV4_LEN;
 	if (bpf_skb_load_bytes(skb, a->l4, a->header, XCP_HEADER_LEN))
 		a->kind = XCP_MALFORMED;
 	else

@@ -68,6 +68,14 @@ static __always_inline bool fmt_option_offers_totals(struct bpf_sock_ops *skops)
 		fmt_option_has_totals(skops, BPF_LOAD_HDR_OPT_TCP_SYN));
 }
 
+static __always_inline bool fmt_option_is_offered(struct bpf_sock_ops *skops)
+{
+	__u8 option[OPTION_MAX];
+
+	return fmt_option_load(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
+	       XCP_HANDSHAKE;
+}
+
 static __always_inline void
 fmt_option_write_handshake(struct bpf_sock_ops *skops)
 {

@@ -111,6 +111,12 @@ static __always_inline int fmt_2005_load(struct bpf_sock_ops *skops, __u8 kind,
 	return xcp_get16(option + XCP_2005_FEEDBACK);
 }
 
+static __always_inline bool fmt_2005_is_offered(struct bpf_sock_ops *skops)
+{
+	return fmt_2005_load(skops, XCP_2005_FORWARD_KIND,
+			     BPF_LOAD_HDR_OPT_TCP_SYN) >= 0;
+}
+
 static __always_inline void fmt_2005_write_handshake(struct bpf_sock_ops *skops)
 {
 	struct xcp_2005 probe = {XCP_2005_PROBE, 0, 0};

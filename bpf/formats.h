@@ -33,6 +33,46 @@ static __always_inline __u32 format_len(__u8 wire, enum xcp_kind kind)
 	}
 }
 
+/* Are the bytes in TCP's options, or in a header of their own? */
+static __always_inline bool format_is_option(__u8 wire)
+{
+	return !is_header(wire);
+}
+
+/* Does every data segment carry a forward part, asking or not? */
+static __always_inline bool format_always_asks(__u8 wire)
+{
+	return wire == XCP_WIRE_OPTION_2005;
+}
+
+/* The callbacks that a connection needs beside those that write options. */
+static __always_inline __u32 format_callbacks(__u8 wire)
+{
+	return is_header(wire)
+		       ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG
+		       : BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
+}
+
+/*
+ * Has TCP leave room in its segments for the most there can be. A header takes
+ * none of TCP's options, but as much of the packet.
+ */
+static __always_inline void format_reserve_most(struct bpf_sock_ops *skops,
+						__u8 wire)
+{
+	if (bpf_reserve_hdr_opt(skops, format_len(wire, XCP_BOTH), 0) &&
+	    wire == XCP_WIRE_OPTION)
+		bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0);
+}
+
+/* The option format that a SYN offers, -1 for none. */
+static __always_inline int format_offered(struct bpf_sock_ops *skops)
+{
+	if (fmt_option_is_offered(skops))
+		return XCP_WIRE_OPTION;
+	return fmt_2005_is_offered(skops) ? XCP_WIRE_OPTION_2005 : -1;
+}
+
 /* Reserves room for a handshake in an option format; -1 is none. */
 static __always_inline void format_reserve_handshake(struct bpf_sock_ops *skops,
 						     int wire)

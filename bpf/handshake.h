@@ -87,7 +87,6 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 						enum xcp_wire wire)
 {
 	struct xcp_socket *s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
-	__u32 flags = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
 
 	if (!s) {
 		forget(skops);
@@ -100,10 +99,8 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 	s->xcp_hops = XCP_HOPS_UNKNOWN;
 	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
 	begin_sender(skops, s);
-	flags |= is_header(s->wire)
-			 ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG
-			 : BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
-	set_callbacks(skops, flags);
+	set_callbacks(skops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
+				     format_callbacks(s->wire));
 	COUNT(sockets, 1);
 	return s;
 }
@@ -214,20 +211,6 @@ static __always_inline void established(struct bpf_sock_ops *skops,
 	leave(skops, handshake_failure(skops, passive));
 }
 
-/* What a SYN offers, -1 for nothing. */
-static __always_inline int offered(struct bpf_sock_ops *skops)
-{
-	__u8 option[OPTION_MAX];
-
-	if (fmt_option_load(skops, option, BPF_LOAD_HDR_OPT_TCP_SYN) ==
-	    XCP_HANDSHAKE)
-		return XCP_WIRE_OPTION;
-	if (fmt_2005_load(skops, XCP_2005_FORWARD_KIND,
-			  BPF_LOAD_HDR_OPT_TCP_SYN) >= 0)
-		return XCP_WIRE_OPTION_2005;
-	return -1;
-}
-
 /* The option format of a SYN or SYN-ACK at hand, -1 for none. */
 static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 {
@@ -237,12 +220,12 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
 		s = socket_of(skops, 0);
-		return s && !is_header(s->wire) ? s->wire : -1;
+		return s && format_is_option(s->wire) ? s->wire : -1;
 	}
 	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk) ||
 	    is_silent(skops))
 		return -1;
-	wire = offered(skops);
+	wire = format_offered(skops);
 	if (wire >= 0 &&
 	    (carries(skops, TCPOPT_MD5SIG, BPF_LOAD_HDR_OPT_TCP_SYN) ||
 	     carries(skops, TCPOPT_AO, BPF_LOAD_HDR_OPT_TCP_SYN)))

@@ -58,20 +58,6 @@ static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 	return segs ? segs : 1;
 }
 
-/*
- * TCP computes its segment size: it must leave room for the most there can be.
- * A header takes none of TCP's options, but as much of the packet.
- */
-static __always_inline void reserve_most(struct bpf_sock_ops *skops,
-					 const struct xcp_socket *s)
-{
-	if (!s->speaks)
-		return;
-	if (bpf_reserve_hdr_opt(skops, format_len(s->wire, XCP_BOTH), 0) &&
-	    s->wire == XCP_WIRE_OPTION)
-		bpf_reserve_hdr_opt(skops, XCP_OPT_FORWARD_LEN, 0);
-}
-
 /* SACK blocks take the room of a header, but only for a while. */
 static __always_inline bool sends_sacks(struct bpf_sock_ops *skops)
 {
@@ -97,14 +83,15 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		return;
 	s->writing = XCP_NONE;
 	if (skops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS) {
-		reserve_most(skops, s);
+		if (s->speaks)
+			format_reserve_most(skops, s->wire);
 		return;
 	}
-	if (is_header(s->wire))
+	if (!format_is_option(s->wire))
 		return;
 	forward = format_len(s->wire, XCP_FORWARD);
 	back = format_len(s->wire, XCP_RETURN);
-	tells = s->wire == XCP_WIRE_OPTION_2005 || !skops->skb_len ||
+	tells = format_always_asks(s->wire) || !skops->skb_len ||
 		(!has_no_room(s) && tells_routers(s, skops->srtt_us >> 3));
 	owes = xcp_receiver_owes(&s->receiver) ||
 	       (s->receiver.totals && !s->answered);
@@ -188,7 +175,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 	case BPF_SOCK_OPS_RTO_CB:
 		/* perhaps the other end takes no headers any more */
 		s = socket_of(skops, 0);
-		if (s && is_header(s->wire) &&
+		if (s && !format_is_option(s->wire) &&
 		    skops->args[0] >= SILENT_TIMEOUTS) {
 			/* it gives back what it set while it knows of it */
 			if (uses_xcp(skops))

@@ -6,9 +6,10 @@
 #ifndef XCP_BPF_PARSE_H
 #define XCP_BPF_PARSE_H
 
+#include "ip.h"
 #include "kernel.h"
-#include "../core/xcp_wire.h"
 #include "tcp.h"
+#include "../core/xcp_wire.h"
 
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
@@ -50,49 +51,50 @@ static __always_inline bool is_ours(__u8 protocol, __u32 ip_proto)
 static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 					       __u32 ip_proto, struct found *f)
 {
-	__u8 ip[IPV4_LEN];
-	__u32 header, total;
+	__u8 bytes[IPV4_LEN];
+	struct ip_fields ip;
 
-	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, at, bytes, sizeof(bytes)))
 		return XCP_MALFORMED;
 	f->ip = at;
-	header = (ip[0] & 15) * 4;
-	total = (__u32)ip[2] << 8 | ip[3];
-	if (ip[0] >> 4 != 4 || header < IPV4_LEN)
+	ip = read_ipv4(bytes);
+	if (IP_VERSION(bytes) != 4 || ip.header_len < IPV4_LEN)
 		return XCP_MALFORMED;
-	if (total == 0) /* a super-packet of more than 64 KB */
-		total = skb->len - at;
-	if (total < header || at + total > skb->len)
+	if (!ip.total_len)
+		ip.total_len = skb->len - at;
+	if (ip.total_len < ip.header_len || at + ip.total_len > skb->len)
 		return XCP_MALFORMED;
 	/* other protocols, and fragments: routers read nothing in them */
-	if (!is_ours(ip[9], ip_proto) || (ip[6] & 0x3f) || ip[7])
+	if (!is_ours(ip.protocol, ip_proto) || ip.fragment)
 		return XCP_NONE;
-	f->protocol = ip[9];
-	f->ttl = ip[8];
-	f->l4 = at + header;
-	f->l4_len = total - header;
+	f->protocol = ip.protocol;
+	f->ttl = ip.ttl;
+	f->l4 = at + ip.header_len;
+	f->l4_len = ip.total_len - ip.header_len;
 	return XCP_FORWARD;
 }
 
 static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 					       __u32 ip_proto, struct found *f)
 {
-	__u8 ip[IPV6_LEN], next, ext[2];
+	__u8 bytes[IPV6_LEN], next, ext[2];
+	struct ip_fields ip;
 	__u32 left, length;
 	int i;
 
-	if (bpf_skb_load_bytes(skb, at, ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, at, bytes, sizeof(bytes)))
 		return XCP_MALFORMED;
 	f->ip = at;
-	left = (__u32)ip[4] << 8 | ip[5];
-	if (ip[0] >> 4 != 6)
+	ip = read_ipv6(bytes);
+	if (IP_VERSION(bytes) != 6)
+		return XCP_MALFORMED;
+	if (!ip.total_len)
+		ip.total_len = skb->len - at;
+	if (at + ip.total_len > skb->len)
 		return XCP_MALFORMED;
 	at += IPV6_LEN;
-	if (left == 0)
-		left = skb->len - at;
-	if (at + left > skb->len)
-		return XCP_MALFORMED;
-	next = ip[6];
+	left = ip.total_len - IPV6_LEN;
+	next = ip.protocol;
 	for (i = 0; i < 8; i++) {
 		/* hop-by-hop, routing and destination options */
 		if (next != 0 && next != 43 && next != 60)
@@ -109,7 +111,7 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 	if (!is_ours(next, ip_proto))
 		return XCP_NONE;
 	f->protocol = next;
-	f->ttl = ip[7];
+	f->ttl = ip.ttl;
 	f->l4 = at;
 	f->l4_len = left;
 	return XCP_FORWARD;

@@ -25,9 +25,11 @@
  */
 #include "control_interval.h"
 #include "grant.h"
+#include "ip.h"
 #include "maps_router.h"
 #include "parse.h"
 #include "qdisc_stats.h"
+#include "router_formats.h"
 #include "segments.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -121,57 +123,6 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
-/* What to write as H_feedback. */
-__noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
-			  struct gso_burst *s)
-{
-	struct xcp_forward f;
-	__s32 granted, before;
-	__u16 feedback;
-
-	if (!cpu || !h || !s)
-		return 0;
-	f = xcp_2005_forward(h, length_of(s));
-	before = grant_slowly(cpu, &f, s);
-	granted = before;
-	feedback = xcp_2005_grant(h, length_of(s), s->n, &granted,
-				  &cpu->carry_2005, config.whole_feedback);
-	cpu->counters.granted_Bps += ((__s64)granted - before) * s->n;
-	cpu->sums.granted_Bps += ((__s64)granted - before) * s->n;
-	return feedback;
-}
-
-/* The draft's header, its 20 bytes read: grants, edits them; the kind. */
-struct header_copy {
-	__u8 bytes[XCP_HEADER_LEN];
-	__u32 left; /* bytes of the packet from here on */
-	__u32 rtt; /* found in it */
-	__u32 length; /* with what is appended */
-	__u8 ttl;
-};
-
-__noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
-			   struct gso_burst *s)
-{
-	struct xcp_header head;
-	struct xcp_forward f;
-	enum xcp_kind kind;
-
-	if (!cpu || !h || !s)
-		return XCP_NONE;
-	kind = xcp_header_read(h->bytes, &head);
-	if (head.length > h->left)
-		return XCP_MALFORMED;
-	if (kind == XCP_BOTH) {
-		f = xcp_header_forward(h->bytes, head.version, length_of(s));
-		h->rtt = f.rtt;
-		f.delta = grant_slowly(cpu, &f, s);
-		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl, 1);
-		h->length = head.length;
-	}
-	return kind;
-}
-
 /*
  * Which queue of the queue discipline `xcp` it is for. Data whose sender gives
  * no RTT is not controlled by XCP: it waits with other traffic. ACKs are short.
@@ -233,17 +184,6 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
-/* An option at `offset` of a TCP header; what its checksum changes by. */
-static __always_inline __u32 edit_option(__u8 *option, __u32 offset,
-					 __s32 delta, __u8 ttl)
-{
-	__u32 sum = xcp_edit_forward(option, offset, delta, ttl);
-
-	if (XCP_UNLIKELY(config.edge))
-		sum += xcp_edit_last_router(option, offset, config.edge);
-	return sum;
-}
-
 __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			   struct gso_burst *s)
 {
@@ -255,9 +195,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		__u8 option[XCP_OPT_FORWARD_LEN];
 	} __attribute__((aligned(4))) copy;
 	__u8 *option = copy.option;
-	struct xcp_forward h;
-	struct xcp_2005 h2005;
-	__u32 sum, at, length;
+	__u32 sum, at, length, rtt = 0;
 
 	if (!cpu || !s)
 		return 0;
@@ -265,31 +203,18 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
 	at = f.l4 + f.option;
-	if (XCP_UNLIKELY(s->chain) &&
-	    (f.kind == XCP_FORWARD || f.kind == XCP_BOTH ||
-	     f.kind == XCP_FORWARD_2005) &&
-	    !merge_chain(skb, cpu, s))
+	length = forward_option_len(f.kind);
+	if (length && XCP_UNLIKELY(s->chain) && !merge_chain(skb, cpu, s)) {
 		f.kind = XCP_NONE;
-	if (f.kind == XCP_FORWARD_2005) {
-		if (bpf_skb_load_bytes(skb, at, option, XCP_2005_FORWARD_LEN))
-			return 0;
-		h2005 = xcp_2005_parse(option);
-		classify(skb, f.kind, h2005.rtt_ms);
-		sum = xcp_2005_edit(option, f.option,
-				    grant_2005(cpu, &h2005, s));
-		length = XCP_2005_FORWARD_LEN;
-	} else if ((f.kind == XCP_FORWARD || f.kind == XCP_BOTH) &&
-		   !bpf_skb_load_bytes(skb, at, option, sizeof(copy.option))) {
-		h = xcp_parse_forward(option);
-		classify(skb, f.kind, h.rtt);
-		h.delta = grant_slowly(cpu, &h, s);
-		sum = edit_option(option, f.option, h.delta, f.ttl);
-		length = sizeof(copy.option);
-	} else {
+		length = 0;
+	}
+	if (!length || bpf_skb_load_bytes(skb, at, option, length)) {
 		classify(skb, f.kind, 0);
 		count_other(cpu, f.kind, s->n);
 		return 0;
 	}
+	sum = edit_option(cpu, s, f.kind, option, f.option, f.ttl, &rtt, false);
+	classify(skb, f.kind, rtt);
 	if (!bpf_skb_store_bytes(skb, at, option, length, 0))
 		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
 	return 0;
@@ -306,9 +231,8 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 				      struct gso_burst *s, __u8 *tcp, __u8 *end,
 				      __u32 length, __u8 ttl)
 {
-	struct xcp_forward h;
-	struct xcp_2005 h2005;
-	__u32 sum, header;
+	__u32 sum, header, rtt;
+	enum xcp_kind kind;
 
 	if (tcp + 32 > end)
 		return false;
@@ -323,20 +247,11 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	}
 	if (XCP_UNLIKELY(s->chain))
 		return false; /* merging it moves its bytes */
-	if (tcp + 32 + XCP_OPT_BOTH_LEN <= end &&
-	    xcp_option_at_32(tcp, header) != XCP_NONE) {
-		h = xcp_parse_forward(tcp + 32);
-		classify(skb, XCP_FORWARD, h.rtt);
-		h.delta = grant(cpu, &h, s->n, s->bytes);
-		sum = edit_option(tcp + 32, 32, h.delta, ttl);
-	} else if (tcp + 32 + XCP_2005_FORWARD_LEN <= end &&
-		   xcp_2005_at_32(tcp, header)) {
-		h2005 = xcp_2005_parse(tcp + 32);
-		classify(skb, XCP_FORWARD, h2005.rtt_ms);
-		sum = xcp_2005_edit(tcp + 32, 32, grant_2005(cpu, &h2005, s));
-	} else {
+	kind = forward_option_at_32(tcp, end, header);
+	if (kind == XCP_NONE)
 		return false;
-	}
+	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt, true);
+	classify(skb, kind, rtt);
 	/* a partial checksum covers no header: hardware will add it */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
@@ -354,6 +269,7 @@ int xcp_router(struct __sk_buff *skb)
 	struct xcp_router_cpu *cpu;
 	struct gso_burst s = {};
 	struct found f = {};
+	struct ip_fields plain;
 	__u64 now;
 	struct sk_buff *kskb;
 
@@ -381,29 +297,29 @@ int xcp_router(struct __sk_buff *skb)
 	data = (__u8 *)(long)skb->data;
 	end = (__u8 *)(long)skb->data_end;
 	ip = data + l2;
+	/* whole, all of it there, and TCP right behind it */
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		/* version 4 without options, whole, all of it there */
-		if (ip + IPV4_LEN <= end && ip[0] == 0x45 && !(ip[6] & 0x3f) &&
-		    !ip[7] && ((__u32)ip[2] << 8 | ip[3]) + l2 == skb->len) {
-			if (ip[9] == IPPROTO_TCP &&
+		if (ip + IPV4_LEN <= end && is_plain_ipv4(ip, &plain) &&
+		    plain.total_len + l2 == skb->len) {
+			if (plain.protocol == IPPROTO_TCP &&
 			    edit_fast(skb, kskb, cpu, &s, ip + IPV4_LEN, end,
-				      skb->len - l2 - IPV4_LEN, ip[8]))
+				      skb->len - l2 - IPV4_LEN, plain.ttl))
 				goto arrived;
-			if (ip[9] == config.ip_proto) {
+			if (plain.protocol == config.ip_proto) {
 				f.l4 = l2 + IPV4_LEN;
-				f.ttl = ip[8];
+				f.ttl = plain.ttl;
 			}
 		}
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		if (ip + IPV6_LEN <= end && ip[0] >> 4 == 6 &&
-		    ((__u32)ip[4] << 8 | ip[5]) + l2 + IPV6_LEN == skb->len) {
-			if (ip[6] == IPPROTO_TCP &&
+		if (ip + IPV6_LEN <= end && is_plain_ipv6(ip, &plain) &&
+		    plain.total_len + l2 == skb->len) {
+			if (plain.protocol == IPPROTO_TCP &&
 			    edit_fast(skb, kskb, cpu, &s, ip + IPV6_LEN, end,
-				      skb->len - l2 - IPV6_LEN, ip[7]))
+				      skb->len - l2 - IPV6_LEN, plain.ttl))
 				goto arrived;
-			if (ip[6] == config.ip_proto) {
+			if (plain.protocol == config.ip_proto) {
 				f.l4 = l2 + IPV6_LEN;
-				f.ttl = ip[7];
+				f.ttl = plain.ttl;
 			}
 		}
 	}

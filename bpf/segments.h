@@ -17,33 +17,26 @@
 #ifndef XCP_BPF_SEGMENTS_H
 #define XCP_BPF_SEGMENTS_H
 
-#include "kernel.h"
+#include "ip.h"
 #include "../core/xcp_fixed.h"
 
 #define UDP_HEADER_LEN 8
-/* of the IPv4, IPv6 and TCP headers */
-#define IPV4_PROTOCOL 9
-#define IPV6_NEXT 6
 #define TCP_DATA_OFFSET 12
 #define SEGMENTS_MAX 65535
 
 /* Bytes of the headers from `ip` on, as far as each wire packet has them. */
 static __always_inline __u32 headers_length(const __u8 *ip)
 {
-	__u8 head[IPV4_PROTOCOL + 1] = {}, offset = 0;
-	__u32 length = IPV6_LEN, protocol;
+	__u8 head[IP_FIELDS_LEN] = {}, offset = 0;
+	struct ip_fields f;
 
 	if (bpf_probe_read_kernel(head, sizeof(head), ip))
 		return 0;
-	protocol = head[IPV6_NEXT];
-	if (head[0] >> 4 == 4) {
-		length = (head[0] & 15) * 4;
-		protocol = head[IPV4_PROTOCOL];
-	}
-	if (protocol != IPPROTO_TCP)
-		return length + UDP_HEADER_LEN;
-	bpf_probe_read_kernel(&offset, 1, ip + length + TCP_DATA_OFFSET);
-	return length + (offset >> 4) * 4;
+	f = read_ip(head);
+	if (f.protocol != IPPROTO_TCP)
+		return f.header_len + UDP_HEADER_LEN;
+	bpf_probe_read_kernel(&offset, 1, ip + f.header_len + TCP_DATA_OFFSET);
+	return f.header_len + (offset >> 4) * 4;
 }
 
 /* Where the kernel has counted nothing. */

@@ -5,6 +5,7 @@
 #ifndef XCP_BPF_TTL_H
 #define XCP_BPF_TTL_H
 
+#include "ip.h"
 #include "route.h"
 
 #define TTL_MAX 255
@@ -12,10 +13,10 @@
 /* Of a received packet. */
 static __always_inline __u8 received_ttl(const struct sk_buff *skb)
 {
-	__u8 ip[9] = {};
+	__u8 ip[IP_FIELDS_LEN] = {};
 
 	bpf_probe_read_kernel(ip, sizeof(ip), skb->head + skb->network_header);
-	return ip[0] >> 4 == 6 ? ip[7] : ip[8];
+	return read_ip(ip).ttl;
 }
 
 /* Do the packets of this socket go over IPv4, perhaps as mapped addresses? */
