@@ -13,6 +13,15 @@
 #include "../core/xcp_receiver.h"
 #include "../core/xcp_router.h"
 
+/* Of a router's or virtual router's program; set before loading. */
+struct xcp_router_options {
+	uint32_t l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
+	uint32_t cpus;
+	uint32_t merge_chains; /* the kernel segments merged chains correctly */
+	uint32_t upstream; /* of a virtual router: whose packets, as in
+			      last_xcp_router */
+};
+
 /* What `xcp router add` sets; may change while traffic flows. */
 struct xcp_router_config {
 	struct xcp_router_params params; /* capacity 0: only measured */
@@ -203,6 +212,13 @@ struct xcp_host_sums {
 	int64_t unreturned; /* still pending when its socket closed */
 	int64_t feedback; /* came back */
 	int64_t applied; /* of it, applied to a window */
+};
+
+/* Of the programs of a host's device; set before loading. */
+struct xcp_device_options {
+	uint64_t netns; /* cookie of the device's */
+	uint32_t l2_len;
+	uint32_t ip_proto; /* of the wire formats with a header */
 };
 
 /* A device that `xcp host on --dev` has attached to. */

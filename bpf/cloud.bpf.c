@@ -23,9 +23,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile struct xcp_router_options options = {14, 1, 1};
-/* Set before loading, too: last_xcp_router of the upstream router's packets. */
-const volatile __u32 upstream = 0;
+const volatile struct xcp_router_options options = {};
 
 XCP_DATA(xcp_router_config, config);
 XCP_DATA(xcp_router_link, link);
@@ -85,7 +83,7 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 static __always_inline bool is_upstream(struct __sk_buff *skb,
 					const struct found *f, __u32 last)
 {
-	return (last ? last : source_of(skb, f->ip)) == upstream;
+	return (last ? last : source_of(skb, f->ip)) == options.upstream;
 }
 
 /* Counts a packet that is, and grants; or does neither, and holds it back. */

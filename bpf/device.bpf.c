@@ -44,12 +44,7 @@ XCP_MAP(heard);
 /* what a connection may have sent again, if its window is smaller */
 #define WINDOW_LEAST 65535
 
-/* Set before loading. */
-const volatile struct {
-	__u64 netns; /* cookie of the device's */
-	__u32 l2_len;
-	__u32 ip_proto;
-} options = {0, 14, XCP_HEADER_PROTO};
+const volatile struct xcp_device_options options = {};
 
 /* Reads a TCP packet that this host sends; false if it is not a plain one. */
 static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)

@@ -10,13 +10,6 @@
 #include "abi.h"
 #include "kernel.h"
 
-/* Set before loading. */
-struct xcp_router_options {
-	__u32 l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
-	__u32 cpus;
-	__u32 merge_chains; /* the kernel segments merged chains correctly */
-};
-
 extern const volatile struct xcp_router_options options;
 
 extern struct xcp_router_config config SEC(".data.config");

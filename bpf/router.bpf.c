@@ -38,7 +38,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* the longest ACK: Ethernet with a VLAN tag, IPv6, our header, TCP */
 #define SHORT_MAX (18 + IPV6_LEN + XCP_HEADER_LEN + XCP_TCP_HEADER_MAX)
 
-const volatile struct xcp_router_options options = {14, 1, 1};
+const volatile struct xcp_router_options options = {};
 
 XCP_DATA(xcp_router_config, config);
 XCP_DATA(xcp_router_link, link);

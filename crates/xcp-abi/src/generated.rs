@@ -540,6 +540,19 @@ pub struct xcp_frame {
     /// enum xcp_cells
     pub cells: u32,
 }
+/// Of a router's or virtual router's program; set before loading.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_router_options {
+    /// 14 on Ethernet, 0 on devices without a link layer
+    pub l2_len: u32,
+    pub cpus: u32,
+    /// the kernel segments merged chains correctly
+    pub merge_chains: u32,
+    /** of a virtual router: whose packets, as in
+last_xcp_router*/
+    pub upstream: u32,
+}
 /// What `xcp router add` sets; may change while traffic flows.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -805,6 +818,16 @@ pub struct xcp_host_sums {
     /// of it, applied to a window
     pub applied: i64,
 }
+/// Of the programs of a host's device; set before loading.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_device_options {
+    /// cookie of the device's
+    pub netns: u64,
+    pub l2_len: u32,
+    /// of the wire formats with a header
+    pub ip_proto: u32,
+}
 /// A device that `xcp host on --dev` has attached to.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -974,6 +997,7 @@ unsafe impl crate::Record for xcp_sender {}
 unsafe impl crate::Record for xcp_loss {}
 unsafe impl crate::Record for xcp_receiver {}
 unsafe impl crate::Record for xcp_frame {}
+unsafe impl crate::Record for xcp_router_options {}
 unsafe impl crate::Record for xcp_router_config {}
 unsafe impl crate::Record for xcp_router_counters {}
 unsafe impl crate::Record for xcp_router_cpu {}
@@ -989,6 +1013,7 @@ unsafe impl crate::Record for xcp_peer_key {}
 unsafe impl crate::Record for xcp_heard_key {}
 unsafe impl crate::Record for xcp_heard {}
 unsafe impl crate::Record for xcp_host_sums {}
+unsafe impl crate::Record for xcp_device_options {}
 unsafe impl crate::Record for xcp_device_key {}
 unsafe impl crate::Record for xcp_device_record {}
 unsafe impl crate::Record for xcp_protocol_config {}

@@ -17,8 +17,8 @@ use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 use crate::turn::Turn;
 pub use crate::wire::router_id as id;
-use crate::{bpffs, clock, folders, layout, link, object, probes, trace, Error, Result};
-use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link};
+use crate::{bpffs, clock, folders, layout, link, object, trace, Error, Result};
+use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link, xcp_router_options};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -191,11 +191,11 @@ fn config() -> xcp_router_config {
 /// The program, loaded for a machine of so many processors.
 pub(crate) fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
     let mut open = object::open(&object::CLOUD)?;
-    router::configure(
-        &mut open,
-        &[l2_len, cpus, probes::merges_chains().into(), upstream],
-        config(),
-    )?;
+    let constants = xcp_router_options {
+        upstream,
+        ..router::constants(cpus, l2_len)
+    };
+    router::configure(&mut open, constants, config())?;
     object::load(&object::CLOUD, open)
 }
 

@@ -344,9 +344,7 @@ impl Accident {
     pub fn start(dev: &str, plan: AccidentPlan) -> Result<Self> {
         let device = Device::find(dev)?;
         let mut open = object::open(&object::TEST_TC)?;
-        object::open_map(&mut open, ".data.config")?
-            .set_initial_value(plan.bytes())
-            .map_err(|e| object::failure("plan", &e))?;
+        object::set_data(&mut open, ".data.config", &plan)?;
         let object = object::load(&object::TEST_TC, open)?;
         let program = object::program(&object, "xcp_accident")?;
         let link = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;

@@ -14,7 +14,7 @@ use libbpf_sys::bpf_map_create_opts;
 use crate::link::{self, Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, netns, object, offload, Error, Result};
-use xcp_abi::{xcp_device_key, xcp_device_record, Record};
+use xcp_abi::{xcp_device_key, xcp_device_options, xcp_device_record, Record};
 
 const PART: &str = "host";
 const FOLDER: &str = "devices";
@@ -175,12 +175,12 @@ fn put_on(key: &xcp_device_key, device: &Device, header: bool, ip_proto: u8) -> 
 /// The programs of a device in the namespace with this cookie.
 pub(crate) fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> {
     let mut open = object::open(&object::DEVICE)?;
-    let mut constants = netns.to_ne_bytes().to_vec();
-    constants.extend(l2_len.to_ne_bytes());
-    constants.extend(u32::from(ip_proto).to_ne_bytes());
-    object::open_map(&mut open, ".rodata")?
-        .set_initial_value(&constants)
-        .map_err(|e| object::failure("constants", &e))?;
+    let options = xcp_device_options {
+        netns,
+        l2_len,
+        ip_proto: ip_proto.into(),
+    };
+    object::set_data(&mut open, ".rodata", &options)?;
     Ok(open)
 }
 

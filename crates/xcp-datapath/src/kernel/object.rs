@@ -130,6 +130,13 @@ pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> Result<OpenMapMut
         .ok_or_else(|| missing(name))
 }
 
+/// Sets what is in a section of data of an opened object, by its record.
+pub fn set_data<R: Record>(object: &mut OpenObject, section: &str, record: &R) -> Result<()> {
+    open_map(object, section)?
+        .set_initial_value(record.bytes())
+        .map_err(|e| failure(section, &e))
+}
+
 /// Gives an opened object the maps that are pinned by these names in a folder.
 pub fn reuse(object: &mut OpenObject, maps: &[&str], folder: &Path) -> Result<()> {
     for map in maps {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use libbpf_rs::{Object, OpenObject, ProgramMut};
-use xcp_abi::{xcp_router_config, Record};
+use xcp_abi::{xcp_router_config, xcp_router_options, Record};
 
 use super::folder::*;
 use super::framing::Framing;
@@ -64,28 +64,31 @@ fn load_over(
     if let Some(folder) = queues {
         object::reuse(&mut open, &[qdisc::RECORDS], folder)?;
     }
-    let merge_chains = probes::merges_chains().into();
-    configure(&mut open, &[l2_len, cpus, merge_chains], config)?;
+    configure(&mut open, constants(cpus, l2_len), config)?;
     object::load(&object::ROUTER, open)
 }
 
-/// Sets the constants of an opened router program, of which the second is the
-/// number of processors, and its configuration.
+/// The constants of a router's program on this kernel.
+pub(crate) fn constants(cpus: u32, l2_len: u32) -> xcp_router_options {
+    xcp_router_options {
+        l2_len,
+        cpus,
+        merge_chains: probes::merges_chains().into(),
+        upstream: 0,
+    }
+}
+
+/// Sets the constants and the configuration of an opened router program.
 pub(crate) fn configure(
     open: &mut OpenObject,
-    constants: &[u32],
+    constants: xcp_router_options,
     config: xcp_router_config,
 ) -> Result<()> {
     object::open_map(open, "cpus")?
-        .set_max_entries(constants[1])
+        .set_max_entries(constants.cpus)
         .map_err(|e| object::failure("map of CPUs", &e))?;
-    let constants: Vec<u8> = constants.iter().flat_map(|v| v.to_ne_bytes()).collect();
-    object::open_map(open, ".rodata")?
-        .set_initial_value(&constants)
-        .map_err(|e| object::failure("constants", &e))?;
-    object::open_map(open, ".data.config")?
-        .set_initial_value(config.bytes())
-        .map_err(|e| object::failure("configuration", &e))
+    object::set_data(open, ".rodata", &constants)?;
+    object::set_data(open, ".data.config", &config)
 }
 
 /// Makes a device an XCP router's output, or changes its options.

@@ -18,7 +18,7 @@ pub(crate) use folder::{link, pins};
 pub use framing::{Cells, Framing, Limits};
 pub use lifecycle::{add, del, devices, options, set_edge, settled, trace};
 pub(crate) use lifecycle::{
-    call_another_build, call_another_layout, configure, load, load_for, sweep,
+    call_another_build, call_another_layout, configure, constants, load, load_for, sweep,
 };
 pub(crate) use options::TICKS_PER_SEC;
 pub use options::{
