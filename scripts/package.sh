@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+# package [--test]: builds and packs xcp and xcp-lab, in target/package; debs FOLDER
+# [OPTION...]: only the Debian packages, of what is built.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/prerequisites.sh
+
+CARGO_DEB=3.8.0
+CARGO_CYCLONEDX=0.5.9
+
+# Installs a subcommand of cargo's in this version, under target/tools.
+cargo_tool() {
+	case $(cargo "$1" --version 2>/dev/null) in
+	*"$2") ;;
+	*)
+		cargo install --quiet --locked --force --root target/tools "cargo-$1@$2" ||
+			die "cargo-$1 cannot be installed"
+		;;
+	esac
+}
+
+# Debian packages of what is built, in a folder, made with these options.
+debs() {
+	folder=$1
+	shift
+	stage=target/stage
+	xcp=${CARGO_TARGET_DIR:-target}/release/xcp
+	rm -rf "$stage" "$folder"
+	mkdir -p "$stage/man/xcp-lab" "$stage/completions" "$stage/units" "$stage/rules" "$folder"
+	"$xcp" man --out "$stage/man/xcp" >/dev/null
+	mv "$stage"/man/xcp/xcp-lab*.1 "$stage/man/xcp-lab"
+	"$xcp" completions bash >"$stage/completions/xcp"
+	"$xcp" completions zsh >"$stage/completions/_xcp"
+	"$xcp" completions fish >"$stage/completions/xcp.fish"
+	for unit in systemd/*.service; do
+		sed 's|/usr/local/bin|/usr/bin|' "$unit" >"$stage/units/${unit##*/}"
+	done
+	cp systemd/80-xcp.rules "$stage/rules"
+	cargo_tool deb "$CARGO_DEB"
+	for name in xcp xcp-lab; do
+		cargo deb --quiet --locked --no-build --no-strip -p "$name" --output "$folder" "$@"
+	done
+}
+
+# What each package is made of, in CycloneDX; the tool writes beside each Cargo.toml.
+bills_of_materials() {
+	cargo_tool cyclonedx "$CARGO_CYCLONEDX"
+	cargo cyclonedx --quiet --format json --spec-version 1.5
+	for name in xcp xcp-lab; do
+		sed "s|$PWD|/usr/src/xcp|g" "crates/$name/$name.cdx.json" >"$packages/$name.cdx.json"
+	done
+	rm -f crates/*/*.cdx.json
+}
+
+# The files of the package xcp as an RPM.
+rpm_package() {
+	packages rpm
+	rpm=$(mktemp -d)
+	dpkg-deb -x "$packages"/xcp_*.deb "$rpm/tree"
+	rpmbuild --quiet -bb packaging/rpm/xcp.spec --define "_topdir $rpm" \
+		--define "tree $rpm/tree" \
+		--define "xcp_version $("$xcp" --version | cut -d' ' -f2)"
+	cp "$rpm"/RPMS/*/*.rpm "$packages"
+	rm -rf "$rpm"
+}
+
+# Packages for Debian and Ubuntu, in target/package.
+package() {
+	test=${1:-}
+	case $test in
+	'' | --test) ;;
+	*) die "package: unknown option '$test'" ;;
+	esac
+	tools dpkg-dev
+	# the same bytes wherever and whenever it is built
+	export CARGO_TARGET_DIR="$PWD/target/packaged"
+	libraries="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/usr/src/cargo"
+	export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/xcp $libraries"
+	SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+	export SOURCE_DATE_EPOCH
+	build
+	packages=target/package
+	debs "$packages"
+	rpm_package
+	bills_of_materials
+	(cd "$packages" && sha256sum ./*.deb ./*.rpm ./*.json >SHA256SUMS && cat SHA256SUMS)
+	if [ "$test" ]; then
+		packages git lintian mmdebstrap python3
+		as_root packaging/test-packages
+		again=$(mktemp -d)
+		git clone -q . "$again/xcp"
+		(cd "$again/xcp" && ./x package >/dev/null)
+		cmp "$packages/SHA256SUMS" "$again/xcp/target/package/SHA256SUMS" ||
+			die "another folder has given other packages: see $again/xcp"
+		rm -rf "$again"
+		say "the same bytes from another folder"
+	fi
+}
+
+command=${1-}
+[ $# = 0 ] || shift
+case $command in
+debs) debs "$@" ;;
+package) package "$@" ;;
+*) die "usage: $0 package [--test] | debs FOLDER [OPTION...]" ;;
+esac
