@@ -4,6 +4,7 @@
 #define XCP_BPF_FMT_HEADER_H
 
 #include "host.h"
+#include "sock_ops.h"
 
 static __always_inline bool is_header(__u8 wire)
 {
@@ -85,6 +86,24 @@ static __always_inline void fmt_header_parse(struct xcp_socket *s,
 	__sync_fetch_and_add(&s->feedback, feedback);
 	COUNT(sums.feedback, feedback);
 	COUNT(return_received, 1);
+}
+
+/*
+ * Was the handshake's packet before this one, or this one, with a header? Then
+ * its format, else -1.
+ */
+static __noinline int fmt_header_agreed(struct bpf_sock_ops *skops,
+					bool passive)
+{
+	struct xcp_heard_key names = flow_key(skops);
+	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
+	struct xcp_heard known;
+
+	if (!h)
+		return -1;
+	known = *h;
+	bpf_map_delete_elem(&heard, &names);
+	return passive && !known.acked ? -1 : known.wire;
 }
 
 #endif

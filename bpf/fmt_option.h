@@ -76,6 +76,32 @@ static __always_inline bool fmt_option_is_offered(struct bpf_sock_ops *skops)
 	       XCP_HANDSHAKE;
 }
 
+/* The option of a handshake's last packet. */
+struct fmt_option_agreed {
+	__u8 option[OPTION_MAX];
+	enum xcp_kind kind;
+};
+
+static __always_inline bool fmt_option_agreed(struct bpf_sock_ops *skops,
+					      struct fmt_option_agreed *a)
+{
+	a->kind = fmt_option_load(skops, a->option, 0);
+	return a->kind != XCP_NONE && a->kind != XCP_MALFORMED &&
+	       !speaks_mptcp(skops);
+}
+
+static __always_inline void fmt_option_begin(struct bpf_sock_ops *skops,
+					     struct xcp_socket *s,
+					     const struct fmt_option_agreed *a)
+{
+	if (!feature_enabled(XCP_CURE_TOTALS))
+		return;
+	s->receiver.totals =
+		a->kind == XCP_HANDSHAKE
+			? fmt_option_has_totals(skops, 0)
+			: fmt_option_tells_total(a->option, a->kind);
+}
+
 static __always_inline void
 fmt_option_write_handshake(struct bpf_sock_ops *skops)
 {

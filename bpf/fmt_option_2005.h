@@ -183,4 +183,32 @@ static __noinline void fmt_2005_parse(struct bpf_sock_ops *skops,
 	}
 }
 
+/* The last packet of the handshake carries the probe, or its answer. */
+struct fmt_2005_agreed {
+	int wish;
+	int answer;
+};
+
+static __always_inline bool fmt_2005_agreed(struct bpf_sock_ops *skops,
+					    struct fmt_2005_agreed *a)
+{
+	a->wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
+	a->answer = fmt_2005_load(skops, XCP_2005_RETURN_KIND, 0);
+	return a->wish >= 0 || a->answer >= 0;
+}
+
+static __always_inline void fmt_2005_begin(struct bpf_sock_ops *skops,
+					   struct xcp_socket *s,
+					   const struct fmt_2005_agreed *a)
+{
+	s->other_hops = 1; /* for all we know: nothing tells of them */
+	if (a->wish > 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)a->wish, 1);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)a->wish));
+	}
+	/* the probe came back as it was: no router took it out */
+	s->xcp_hops = a->answer > 0 ? 0 : 1;
+	judge_path(skops, s);
+}
+
 #endif

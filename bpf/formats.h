@@ -73,6 +73,42 @@ static __always_inline int format_offered(struct bpf_sock_ops *skops)
 	return fmt_2005_is_offered(skops) ? XCP_WIRE_OPTION_2005 : -1;
 }
 
+/* What the last packet of a handshake shows. */
+struct agreed {
+	enum xcp_wire wire;
+	union {
+		struct fmt_option_agreed option;
+		struct fmt_2005_agreed option_2005;
+	};
+};
+
+/* The format that both ends speak, by a handshake's last packet. */
+static __always_inline bool format_agreed(struct bpf_sock_ops *skops,
+					  bool passive, struct agreed *a)
+{
+	int wire;
+
+	if (fmt_option_agreed(skops, &a->option))
+		wire = XCP_WIRE_OPTION;
+	else if (fmt_2005_agreed(skops, &a->option_2005))
+		wire = XCP_WIRE_OPTION_2005;
+	else
+		wire = fmt_header_agreed(skops, passive);
+	a->wire = (enum xcp_wire)wire;
+	return wire >= 0;
+}
+
+/* What a format adds to a socket that begins to speak it. */
+static __always_inline void format_begin(struct bpf_sock_ops *skops,
+					 struct xcp_socket *s,
+					 const struct agreed *a)
+{
+	if (a->wire == XCP_WIRE_OPTION)
+		fmt_option_begin(skops, s, &a->option);
+	else if (a->wire == XCP_WIRE_OPTION_2005)
+		fmt_2005_begin(skops, s, &a->option_2005);
+}
+
 /* Reserves room for a handshake in an option format; -1 is none. */
 static __always_inline void format_reserve_handshake(struct bpf_sock_ops *skops,
 						     int wire)

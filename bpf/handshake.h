@@ -56,11 +56,6 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 		leave(skops, reason);
 }
 
-static __always_inline bool is_kind(enum xcp_kind kind)
-{
-	return kind != XCP_NONE && kind != XCP_MALFORMED;
-}
-
 /*
  * What the first window tells: a socket that was given xcp while it connected
  * has its congestion control look only at the first ACK.
@@ -105,59 +100,6 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 	return s;
 }
 
-/* The last packet of the handshake carries the probe, or its answer. */
-static __noinline bool begin_2005(struct bpf_sock_ops *skops)
-{
-	int wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
-	int answer = fmt_2005_load(skops, XCP_2005_RETURN_KIND, 0);
-	struct xcp_socket *s;
-
-	if (wish < 0 && answer < 0)
-		return false;
-	s = begin(skops, XCP_WIRE_OPTION_2005);
-	if (!s)
-		return true;
-	s->other_hops = 1; /* for all we know: nothing tells of them */
-	if (wish > 0) {
-		xcp_receiver_add_2005(&s->receiver, (__u16)wish, 1);
-		COUNT(sums_2005.received, xcp_2005_value((__u16)wish));
-	}
-	/* the probe came back as it was: no router took it out */
-	s->xcp_hops = answer > 0 ? 0 : 1;
-	judge_path(skops, s);
-	return true;
-}
-
-/* Was the handshake's packet before this one, or this one, with a header? */
-static __noinline bool begin_header(struct bpf_sock_ops *skops, bool passive)
-{
-	struct xcp_heard_key names = flow_key(skops);
-	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
-	struct xcp_heard known;
-
-	if (!h)
-		return false;
-	known = *h;
-	bpf_map_delete_elem(&heard, &names);
-	if (passive && !known.acked)
-		return false;
-	begin(skops, (enum xcp_wire)known.wire);
-	return true;
-}
-
-/* The other end's last packet of the handshake has the option. */
-static __always_inline void begin_option(struct bpf_sock_ops *skops,
-					 const __u8 *option, enum xcp_kind kind)
-{
-	struct xcp_socket *s = begin(skops, XCP_WIRE_OPTION);
-
-	if (s && feature_enabled(XCP_CURE_TOTALS))
-		s->receiver.totals =
-			kind == XCP_HANDSHAKE
-				? fmt_option_has_totals(skops, 0)
-				: fmt_option_tells_total(option, kind);
-}
-
 /*
  * Has the listener forgotten the SYN, which it was to keep (keep_syns)? Then
  * its answer was a SYN cookie, and the kernel has no listener to show us at
@@ -191,21 +133,19 @@ handshake_failure(struct bpf_sock_ops *skops, bool passive)
 static __always_inline void established(struct bpf_sock_ops *skops,
 					bool passive)
 {
-	__u8 option[OPTION_MAX];
-	enum xcp_kind kind;
+	struct agreed agreed;
+	struct xcp_socket *s;
 
 	if (!uses_xcp(skops)) {
 		forget(skops);
 		return;
 	}
-	if (!is_silent(skops) && !is_signed(skops)) {
-		kind = fmt_option_load(skops, option, 0);
-		if (is_kind(kind) && !speaks_mptcp(skops)) {
-			begin_option(skops, option, kind);
-			return;
-		}
-		if (begin_2005(skops) || begin_header(skops, passive))
-			return;
+	if (!is_silent(skops) && !is_signed(skops) &&
+	    format_agreed(skops, passive, &agreed)) {
+		s = begin(skops, agreed.wire);
+		if (s)
+			format_begin(skops, s, &agreed);
+		return;
 	}
 	forget(skops);
 	leave(skops, handshake_failure(skops, passive));

@@ -22,14 +22,6 @@
 /* What usually stands first: NOP NOP kind 8 length 10, as a word. */
 #define XCP_WORD_TIMESTAMPS 0x0101080aU
 
-/* How a flow's packets carry the protocol. */
-enum xcp_wire {
-	XCP_WIRE_OPTION,
-	XCP_WIRE_OPTION_2005,
-	XCP_WIRE_HEADER,
-	XCP_WIRE_HEADER_2004,
-};
-
 /* What a packet's header or option is. */
 enum xcp_kind {
 	XCP_NONE,

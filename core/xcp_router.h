@@ -115,7 +115,8 @@ struct xcp_router_params {
 	uint64_t most_Bps; /* that the link can carry; 0: not known */
 	uint64_t min_interval_ns;
 	uint32_t without; /* enum xcp_law_term */
-	uint32_t max_rtt; /* ticks that an RTT counts at most; 0: 1 s */
+	uint32_t max_rtt; /* ticks that an RTT counts at most;
+			     0: XCP_MAX_RTT_TICKS */
 };
 
 /* What arrived since the beginning of time. One per CPU; only grows. */

@@ -14,6 +14,14 @@
 #include "xcp_option.h"
 #include "xcp_option_2005.h"
 
+/* How a flow's packets carry the protocol. */
+enum xcp_wire {
+	XCP_WIRE_OPTION,
+	XCP_WIRE_OPTION_2005,
+	XCP_WIRE_HEADER,
+	XCP_WIRE_HEADER_2004,
+};
+
 /*
  * Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
  * wherever it stands; what routers change before what they leave alone.

@@ -223,12 +223,6 @@ pub struct xcp_flows {
     pub changed: u32,
     pub unused: u32,
 }
-pub const XCP_WIRE_OPTION: xcp_wire = 0;
-pub const XCP_WIRE_OPTION_2005: xcp_wire = 1;
-pub const XCP_WIRE_HEADER: xcp_wire = 2;
-pub const XCP_WIRE_HEADER_2004: xcp_wire = 3;
-/// How a flow's packets carry the protocol.
-pub type xcp_wire = ::core::ffi::c_uint;
 pub const XCP_NONE: xcp_kind = 0;
 pub const XCP_MALFORMED: xcp_kind = 1;
 pub const XCP_HANDSHAKE: xcp_kind = 2;
@@ -306,7 +300,8 @@ pub struct xcp_router_params {
     pub min_interval_ns: u64,
     /// enum xcp_law_term
     pub without: u32,
-    /// ticks that an RTT counts at most; 0: 1 s
+    /** ticks that an RTT counts at most;
+0: XCP_MAX_RTT_TICKS*/
     pub max_rtt: u32,
 }
 /// What arrived since the beginning of time. One per CPU; only grows.
@@ -527,6 +522,12 @@ pub struct xcp_receiver {
     pub totals: u8,
     pub __bindgen_padding_0: u8,
 }
+pub const XCP_WIRE_OPTION: xcp_wire = 0;
+pub const XCP_WIRE_OPTION_2005: xcp_wire = 1;
+pub const XCP_WIRE_HEADER: xcp_wire = 2;
+pub const XCP_WIRE_HEADER_2004: xcp_wire = 3;
+/// How a flow's packets carry the protocol.
+pub type xcp_wire = ::core::ffi::c_uint;
 pub const XCP_CELLS_NONE: xcp_cells = 0;
 pub const XCP_CELLS_ATM: xcp_cells = 1;
 pub const XCP_CELLS_PTM: xcp_cells = 2;

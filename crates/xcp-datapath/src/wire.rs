@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use xcp_abi::{XCP_WIRE_HEADER, XCP_WIRE_HEADER_2004, XCP_WIRE_OPTION, XCP_WIRE_OPTION_2005};
+use xcp_abi::*;
 
 /// IP protocol of the formats `header` and `header-2004`, for experiments
 /// (RFC 3692): none was ever assigned.
@@ -14,7 +14,7 @@ pub const IP_PROTO: u8 = 253;
 /// What may be used in its place: numbers that nobody else has.
 pub const IP_PROTO_RANGE: std::ops::RangeInclusive<u8> = 148..=254;
 
-/// How packets carry the protocol; `enum xcp_wire` in core/xcp_packet.h.
+/// How packets carry the protocol; `enum xcp_wire` in core/xcp_wire.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -54,6 +54,16 @@ impl Wire {
     /// The format with this number in the BPF programs.
     pub(crate) fn of_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|wire| *wire as u8 == number)
+    }
+
+    /// Whether a TCP option of this kind, with this behind its length, is the format's.
+    #[must_use]
+    pub fn has_option(self, kind: u8, value: &[u8]) -> bool {
+        match self {
+            Self::Option => kind == XCP_OPT_KIND && value.starts_with(&XCP_OPT_ID.to_be_bytes()),
+            Self::Option2005 => [XCP_2005_FORWARD_KIND, XCP_2005_RETURN_KIND].contains(&kind),
+            Self::Header | Self::Header2004 => false,
+        }
     }
 
     /// Whether it stands between IP and TCP, and so needs a device.

@@ -228,13 +228,7 @@ fn has_option(mut options: &[u8], wire: Wire) -> bool {
         let Some(value) = options.get(2..length) else {
             return false;
         };
-        let is_ours = match wire {
-            // core/xcp_option.h: kind 254 with the identifier "XC"
-            Wire::Option => *kind == 254 && value.starts_with(b"XC"),
-            Wire::Option2005 => matches!(kind, 14 | 15),
-            Wire::Header | Wire::Header2004 => false,
-        };
-        if is_ours {
+        if wire.has_option(*kind, value) {
             return true;
         }
         options = &options[length..];
