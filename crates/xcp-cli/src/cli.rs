@@ -388,7 +388,7 @@ pub struct RouterAdd {
     pub no_anticipate: bool,
     /// RTTs in headers count at most this, so that a false one cannot slow the
     /// router down; more than the longest RTT there is on your paths
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::max_rtt)]
+    #[arg(long, value_name = "TIME", default_value = value::MAX_RTT.as_str(), value_parser = value::max_rtt)]
     pub max_rtt: Duration,
     /// Percent of the link for XCP when other traffic wants it too
     /// [default: by the numbers of flows]

@@ -5,9 +5,10 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use xcp_datapath::router::{MAX_RTT_RANGE, OVERHEAD_RANGE_B};
+use xcp_datapath::router::{Options, MAX_RTT_RANGE, OVERHEAD_RANGE_B};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
 use xcp_datapath::{Cure, Prefix, Wire};
@@ -105,6 +106,15 @@ pub fn rtt(text: &str) -> Result<Duration, BadValue> {
     }
     Ok(Duration::from_secs_f64(rtt_s))
 }
+
+/// What `--max-rtt` is if it is not given.
+pub static MAX_RTT: LazyLock<String> = LazyLock::new(|| {
+    let rtt = Options::default().max_rtt;
+    match rtt.subsec_millis() {
+        0 => format!("{}s", rtt.as_secs()),
+        _ => format!("{}ms", rtt.as_millis()),
+    }
+});
 
 /// The longest round-trip time that a router believes.
 pub fn max_rtt(text: &str) -> Result<Duration, BadValue> {

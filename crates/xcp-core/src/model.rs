@@ -41,7 +41,7 @@ impl Params {
             initial_interval_s: 0.2,
             min_interval_s: 0.001,
             min_tq_s: 0.002,
-            max_rtt_s: 1.0,
+            max_rtt_s: f64::from(xcp_abi::XCP_MAX_RTT_TICKS) / crate::TICKS_PER_SEC as f64,
             doubts: true,
             without: PUBLISHED,
         }

@@ -242,7 +242,7 @@ pub struct Variant {
     #[serde(default)]
     pub law_without: Vec<Term>,
     /// RTTs in headers count at most this at the router, seconds.
-    #[serde(default = "one")]
+    #[serde(default = "max_rtt_s")]
     pub max_rtt_s: f64,
     /// What the router adds to each packet.
     #[serde(default)]
@@ -280,6 +280,12 @@ pub enum Unknown {
 }
 
 /// A second.
+fn max_rtt_s() -> f64 {
+    xcp_datapath::router::Options::default()
+        .max_rtt
+        .as_secs_f64()
+}
+
 fn one() -> f64 {
     1.0
 }

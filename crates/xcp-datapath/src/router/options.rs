@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use xcp_abi::{xcp_router_config, xcp_router_params, XCP_SHARE_ONE, XCP_TICKS_PER_SEC};
+use xcp_abi::{
+    xcp_router_config, xcp_router_params, XCP_MAX_RTT_TICKS, XCP_SHARE_ONE, XCP_TICKS_PER_SEC,
+};
 
 use super::framing::{Framing, Limits};
 use super::qdisc;
@@ -109,7 +111,7 @@ impl Default for Options {
             capacity_bytes_per_s: 0,
             measure: true,
             without: Terms::default(),
-            max_rtt: Duration::from_secs(1),
+            max_rtt: Duration::from_secs_f64(f64::from(XCP_MAX_RTT_TICKS) / TICKS_PER_SEC),
             xcp_share_percent: None,
             framing: Framing::default(),
             queueing: Queueing::default(),
