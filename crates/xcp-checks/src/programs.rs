@@ -114,12 +114,12 @@ fn transfer(wire: Wire) -> Result<Check> {
     };
     Ok(Check {
         name: format!("transfer in {}", wire.name()),
-        ok: exact && router.xcp_packets > 1000 && router.malformed == 0,
+        ok: exact && router.counters.xcp_packets > 1000 && router.counters.malformed == 0,
         seen: format!(
             "{} bytes arrived {what}, the router saw {} packets of XCP and {} malformed",
             came.len(),
-            router.xcp_packets,
-            router.malformed
+            router.counters.xcp_packets,
+            router.counters.malformed
         ),
     })
 }

@@ -465,17 +465,9 @@ fn share(status: &Status) -> String {
     )
 }
 
-/// What became of packets that fraglist GRO had chained.
-fn chained(status: &Status) -> String {
-    format!(
-        "{} packets merged, {} left without feedback",
-        status.chained, status.chained_unedited
-    )
-}
-
 fn describe(status: &Status, style: &Style) -> String {
     let head = style.bold(&status.device);
-    let rows = [
+    let mut rows = vec![
         ("capacity", limit(status)),
         (
             "capacity in use",
@@ -518,15 +510,12 @@ fn describe(status: &Status, style: &Style) -> String {
         ("feedback", units::signed_rate(status.feedback_bps as f64)),
         (
             "feedback handed out",
-            units::signed_rate(status.granted_bytes_per_s as f64 * 8.0),
+            units::signed_rate(status.counters.granted_bytes_per_s as f64 * 8.0),
         ),
         ("control intervals", status.control_intervals.to_string()),
-        ("XCP packets", status.xcp_packets.to_string()),
-        ("other packets", status.other_packets.to_string()),
-        ("malformed headers", status.malformed.to_string()),
-        ("fraglist GRO", chained(status)),
-        ("drops", status.drops.to_string()),
     ];
+    rows.extend(status.counters.rows());
+    rows.push(("drops", status.drops.to_string()));
     let warnings: String = warnings(status).map(|text| format!("  {text}\n")).collect();
     format!("{head}\n{}{warnings}", table::pairs(&rows))
 }
@@ -566,13 +555,8 @@ pub mod tests {
             average_rtt_ms: 502.14,
             max_rtt_ms: 1000.0,
             feedback_bps: -120_000,
-            granted_bytes_per_s: 1_250_000,
             control_intervals: 42,
-            xcp_packets: 1000,
-            other_packets: 7,
-            malformed: 0,
-            chained: 0,
-            chained_unedited: 0,
+            counters: router::Counters::default(),
             drops: 3,
             warnings: Vec::new(),
         }

@@ -10,9 +10,10 @@ use std::path::Path;
 
 use libbpf_rs::MapHandle;
 
+use super::counters::sum_counters;
 use super::folder::is_readable;
 use super::options::TICKS_PER_SEC;
-use super::status::{sum_counters, Sharing};
+use super::status::Sharing;
 use crate::link::Direction;
 use crate::rtnl::RootQueue;
 use crate::{bpffs, folders, object, qdisc, rtnl, Result};

@@ -2,6 +2,7 @@
 //! The XCP router on an output link.
 
 pub mod capacity_hint;
+mod counters;
 mod folder;
 mod framing;
 mod lifecycle;
@@ -14,6 +15,8 @@ pub mod trace;
 pub(crate) mod warning;
 
 pub use crate::pinned::change::Change;
+pub(crate) use counters::sum_counters;
+pub use counters::Counters;
 pub(crate) use folder::{link, pins};
 pub use framing::{Cells, Framing, Limits};
 pub use lifecycle::{add, del, devices, options, set_edge, settled, trace};
@@ -24,5 +27,4 @@ pub(crate) use options::TICKS_PER_SEC;
 pub use options::{
     with_edge, Options, Queueing, Terms, CAPACITY_RANGE_BPS, MAX_RTT_RANGE, OVERHEAD_RANGE_B,
 };
-pub(crate) use status::sum_counters;
 pub use status::{list, show, Sharing, Status};

@@ -6,12 +6,10 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::MapCore;
 use serde::Serialize;
-use xcp_abi::{
-    xcp_router_config, xcp_router_counters, xcp_router_cpu, xcp_router_link, XCP_SHARE_ONE,
-};
+use xcp_abi::{xcp_router_config, xcp_router_link, XCP_SHARE_ONE};
 
+use super::counters::{sum_counters, Counters};
 use super::folder::{of_here, ours, readable, COMPLETE};
 use super::framing::Framing;
 use super::options::{percent, TICKS_PER_SEC};
@@ -106,18 +104,9 @@ pub struct Status {
     pub max_rtt_ms: f64,
     /// Aggregate feedback decided for the present interval, bits per second.
     pub feedback_bps: i64,
-    /// Sum of all feedback that left in headers since the router was added,
-    /// bytes per second.
-    pub granted_bytes_per_s: i64,
     pub control_intervals: u64,
-    pub xcp_packets: u64,
-    pub other_packets: u64,
-    pub malformed: u64,
-    /// Packets with a forward header that fraglist GRO (ethtool's rx-gro-list)
-    /// had chained on the device that they came in by: merged and edited.
-    pub chained: u64,
-    /// The same, but not edited: they left as they came.
-    pub chained_unedited: u64,
+    #[serde(flatten)]
+    pub counters: Counters,
     /// What an operator should know, and do.
     pub warnings: Vec<Warning>,
 }
@@ -160,7 +149,6 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
     let config: xcp_router_config =
         object::read_record(&object::pinned_map(&dir.join("config"))?, 0)?;
     let link: xcp_router_link = object::read_record(&object::pinned_map(&dir.join("state"))?, 0)?;
-    let total = sum_counters(&object::pinned_map(&dir.join("cpus"))?)?;
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let ms = |ticks: f64| ticks / TICKS_PER_SEC * 1e3;
     let has_queue = config.queue > 0;
@@ -204,13 +192,8 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
         average_rtt_ms: ms(d_ticks),
         max_rtt_ms: ms(config.params.max_rtt.into()),
         feedback_bps: link.state.f_Bps * 8,
-        granted_bytes_per_s: total.granted_Bps,
         control_intervals: link.state.intervals,
-        xcp_packets: total.xcp_packets,
-        other_packets: total.other_packets,
-        malformed: total.malformed,
-        chained: total.chained,
-        chained_unedited: total.chained_unedited,
+        counters: sum_counters(&object::pinned_map(&dir.join("cpus"))?)?.into(),
         warnings: around.warnings(device),
     };
     let own = warnings(&status);
@@ -250,11 +233,11 @@ fn warnings(status: &Status) -> Vec<Warning> {
             "add the router again",
         ));
     }
-    if status.chained_unedited > 0 {
+    if status.counters.chained_unedited > 0 {
         found.push(Warning::new(
             format!(
                 "{} packets left without feedback of this router: fraglist GRO had chained them",
-                status.chained_unedited
+                status.counters.chained_unedited
             ),
             "ethtool -K DEV rx-gro-list off, on the devices that packets come in by",
         ));
@@ -280,19 +263,4 @@ fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
 
 fn set(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
-}
-
-/// The counters of all CPUs together.
-pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
-    let mut total = xcp_router_counters::default();
-    for key in 0..object::cpus()? {
-        let cpu: xcp_router_cpu = object::read_record(cpus, key)?;
-        total.xcp_packets += cpu.counters.xcp_packets;
-        total.other_packets += cpu.counters.other_packets;
-        total.malformed += cpu.counters.malformed;
-        total.granted_Bps += cpu.counters.granted_Bps;
-        total.chained += cpu.counters.chained;
-        total.chained_unedited += cpu.counters.chained_unedited;
-    }
-    Ok(total)
 }

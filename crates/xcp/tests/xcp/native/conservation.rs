@@ -210,7 +210,7 @@ fn read(how: &How, net: &Net, accident: &Accident, handshake: &Missing) -> Books
     let complete = Missing::now(accident).are_dropped_since(handshake, how);
     let granted = net.within("r", || {
         let all = router::list().unwrap();
-        all.iter().map(|r| r.granted_bytes_per_s).sum()
+        all.iter().map(|r| r.counters.granted_bytes_per_s).sum()
     });
     let hosts = host::counters().unwrap();
     Books {

@@ -20,7 +20,7 @@ const PACKETS: u64 = (BYTES / 1500) as u64;
 
 fn routed(net: &Net) -> u64 {
     let all = net.within("r", || router::list().unwrap());
-    all.iter().map(|r| r.xcp_packets).sum()
+    all.iter().map(|r| r.counters.xcp_packets).sum()
 }
 
 #[test]

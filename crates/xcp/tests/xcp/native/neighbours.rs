@@ -53,15 +53,15 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
     let early = ends(false);
     net.add_routers(LINK_BPS);
     let status = seen();
-    assert!(status.xcp_packets > 1000, "{status:?}");
+    assert!(status.counters.xcp_packets > 1000, "{status:?}");
     assert_eq!(status.programs_before, Vec::<String>::new());
     drop(early);
 
-    let before = status.xcp_packets;
+    let before = status.counters.xcp_packets;
     let _late = ends(true);
     let status = seen();
     assert_eq!(status.programs_before, ["xcp_ends"]);
-    assert_eq!(status.xcp_packets, before, "they do not get here");
+    assert_eq!(status.counters.xcp_packets, before, "they do not get here");
 }
 
 /// A device with another name, another MTU, other queues, is the same device.
@@ -153,8 +153,8 @@ fn headers_of_unknown_segments_are_conserved() -> bool {
     }
     let hosts = host::counters().unwrap();
     let routers = net.within("r", || router::list().unwrap());
-    let granted: i64 = routers.iter().map(|r| r.granted_bytes_per_s).sum();
-    let seen: u64 = routers.iter().map(|r| r.xcp_packets).sum();
+    let granted: i64 = routers.iter().map(|r| r.counters.granted_bytes_per_s).sum();
+    let seen: u64 = routers.iter().map(|r| r.counters.xcp_packets).sum();
     assert_eq!(seen, hosts.forward_sent, "{hosts:?}");
     assert_eq!(granted, hosts.received_bytes_per_s, "{hosts:?}");
     true

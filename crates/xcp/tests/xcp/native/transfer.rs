@@ -116,7 +116,7 @@ impl Files {
 fn routed(net: &Net) -> u64 {
     let routers = net.within("r", || router::list().unwrap());
     let narrow = routers.iter().find(|r| r.device == "s").unwrap();
-    narrow.xcp_packets
+    narrow.counters.xcp_packets
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn curl_fetches_a_file_over_xcp() {
     assert_ne!(after.applied_bytes_per_s, 0, "the sender obeyed: {after:?}");
     let routers = net.within("r", || router::list().unwrap());
     let narrow = routers.iter().find(|r| r.device == "s").unwrap();
-    assert_ne!(narrow.granted_bytes_per_s, 0, "{narrow:?}");
+    assert_ne!(narrow.counters.granted_bytes_per_s, 0, "{narrow:?}");
 
     drop(server);
     drop(net);

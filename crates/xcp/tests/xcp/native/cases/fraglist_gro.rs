@@ -112,9 +112,13 @@ fn every_packet_of_a_chain_is_edited() {
         let mut ends = net.connect_to(server, "xcp", "xcp");
         assert_all_edited(&net, &mut ends, wire, &what);
         let status = show(&net);
-        assert_eq!(status.chained_unedited, 0, "{what}: {status:?}");
+        assert_eq!(status.counters.chained_unedited, 0, "{what}: {status:?}");
         // GRO knows TCP only
-        assert_eq!(status.chained > 0, !wire.is_header(), "{what}: {status:?}");
+        assert_eq!(
+            status.counters.chained > 0,
+            !wire.is_header(),
+            "{what}: {status:?}"
+        );
         assert_eq!(dropped(&net), 0, "{what}");
     }
 }
@@ -151,7 +155,7 @@ fn fraglist_gro_may_be_switched_during_a_connection() {
         // paced packets may arrive one by one; a first window is a burst
         let mut new = net.connect("xcp", "xcp");
         assert_all_edited(&net, &mut new, Wire::Option, state);
-        chained.push(show(&net).chained);
+        chained.push(show(&net).counters.chained);
     }
     assert_eq!(chained[0], 0);
     assert!(chained[1] > 0);
