@@ -338,10 +338,3 @@ arrived:
 		xcp_router_arrival(&cpu->sums, s.bytes);
 	return XCP_TC_NEXT;
 }
-
-/* What a program costs that does nothing: the bench's yardstick. */
-SEC("tc")
-int xcp_empty(struct __sk_buff *skb)
-{
-	return XCP_TC_NEXT;
-}

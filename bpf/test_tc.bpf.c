@@ -4,7 +4,8 @@
  * would, from handshakes or later, and that drop packets and keep account of
  * what they carried; neighbours, that end the chain of a device's programs, or
  * ask for callbacks of sockets; one that makes the kernel forget how many
- * segments a super-packet has; and a program that no verifier takes.
+ * segments a super-packet has; one that does nothing; and one that no verifier
+ * takes.
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
@@ -206,6 +207,13 @@ int xcp_accident(struct __sk_buff *skb)
 			count_hops(tcp.bytes + tcp.option, ip[v6 ? 7 : 8]);
 		return drop(skb, &c);
 	}
+	return XCP_TC_NEXT;
+}
+
+/* What a program costs that does nothing: the yardstick of benches. */
+SEC("tc")
+int xcp_empty(struct __sk_buff *skb)
+{
 	return XCP_TC_NEXT;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR.
+//! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. Some are not for this crate:
+//! xcp-testbed is told where they are.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(dir).display());
     }
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:objects={}", out.display());
     for name in PROGRAMS {
         let source = root.join(format!("bpf/{name}.bpf.c"));
         let text = format!("{name}.i");

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use xcp_datapath::{router, testing, Wire};
+use xcp_datapath::{router, Wire};
 
 use crate::check::Check;
 use crate::{Error, Result};
@@ -51,7 +51,7 @@ pub struct Loaded {
 /// Loads all programs; the router's for every number of processors.
 pub fn load() -> Result<Vec<Loaded>> {
     let mut most: BTreeMap<String, u32> = BTreeMap::new();
-    for program in testing::load_all(&PROCESSORS)? {
+    for program in xcp_testbed::load_all(&PROCESSORS)? {
         let seen = most.entry(program.name).or_default();
         *seen = program.instructions.max(*seen);
     }

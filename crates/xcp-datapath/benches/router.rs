@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 use wire::cases;
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::{self, Bench};
 use xcp_datapath::Error;
+use xcp_testbed::Bench;
 
 const REPEATS: u32 = 1_000_000;
 const ROUNDS: usize = 9;
@@ -44,14 +44,15 @@ fn compare(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64), Erro
         capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
         ..Default::default()
     })?;
-    let time = |program| {
-        let mean = bench.time(program, frame, repeats)?;
+    let yardstick = Bench::empty()?;
+    let time = |bench: &Bench| {
+        let mean = bench.time(frame, repeats)?;
         Ok::<_, Error>(mean.as_secs_f64() * 1e9)
     };
     let (mut empty, mut router) = (vec![], vec![]);
     for _ in 0..rounds {
-        empty.push(time("xcp_empty")?);
-        router.push(time("xcp_router")?);
+        empty.push(time(&yardstick)?);
+        router.push(time(&bench)?);
     }
     Ok((median(empty), median(router)))
 }
@@ -98,7 +99,7 @@ fn print_shapes(repeats: u32, rounds: usize) -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    if !testing::can_run("router bench") {
+    if !xcp_testbed::can_run("router bench") {
         return ExitCode::SUCCESS;
     }
     // cargo gives --bench to benches, and nothing when it only tests them

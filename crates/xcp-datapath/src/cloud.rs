@@ -189,7 +189,8 @@ fn config() -> xcp_router_config {
 }
 
 /// The program, loaded for a machine of so many processors.
-pub(crate) fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
+#[doc(hidden)]
+pub fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
     let mut open = object::open(&object::CLOUD)?;
     let constants = xcp_router_options {
         upstream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The data path in the kernel: load, attach, pin, read and write maps. The
-//! only crate that knows libbpf, and that knows what kernels can do.
+//! only crate that knows what kernels can do, and with xcp-testbed that knows libbpf.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
@@ -8,13 +8,13 @@
 pub mod cloud;
 pub mod features;
 pub mod host;
+#[doc(hidden)]
+pub mod internal;
 mod kernel;
-pub mod medium;
 mod named_bits;
 mod pinned;
 pub mod router;
 mod sweep;
-pub mod testing;
 pub mod wire;
 
 pub use host::fallback::{Fallback, Fallbacks};
@@ -33,7 +33,7 @@ pub use router::{capacity_hint, meter, qdisc, shape, trace};
 pub use sweep::sweep_if_free;
 pub use wire::Wire;
 
-use host::{device, peers};
+use host::device;
 use kernel::{
     cgroup, clock, error, ethtool, link, mounts, netns, object, offload, probes, refusal, rtnl,
     sock_diag,

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use xcp_datapath::medium::Medium;
 use xcp_datapath::netem;
 use xcp_datapath::qdisc;
 use xcp_datapath::shape::Bucket;
+use xcp_testbed::Medium;
 
 use crate::experiment::{Link, Queue, Variant};
 use crate::Result;

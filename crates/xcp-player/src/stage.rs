@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use xcp_datapath::host::{self, Speech};
-use xcp_datapath::medium::Medium;
 use xcp_datapath::router::{Framing, Limits, Queueing};
 use xcp_datapath::{features, qdisc, router, Spoken};
+use xcp_testbed::Medium;
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
 use crate::link::device;

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_counted() {
-        if !xcp_datapath::testing::can_run("UDP of the lab") {
+        if !xcp_testbed::can_run("UDP of the lab") {
             return;
         }
         let loopback = (Ipv4Addr::LOCALHOST, 0).into();
@@ -167,7 +167,7 @@ mod tests {
         let mut flow = Blast::new(sender, receiver, 1e6, 1000, Duration::ZERO);
         flow.send(Duration::from_millis(80)).expect("sends");
         // 8 ms apart, the first at once
-        xcp_datapath::testing::eventually(|| {
+        xcp_testbed::eventually(|| {
             flow.receive().expect("receives");
             flow.sample().received_bytes >= 11_000
         });

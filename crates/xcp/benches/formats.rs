@@ -18,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{HostOn, Net, SERVER};
-use xcp_datapath::testing::can_run;
 use xcp_datapath::Wire;
+use xcp_testbed::can_run;
 
 const ROUNDS: usize = 7;
 /// Until XCP has its share.

@@ -112,11 +112,10 @@ fn row(i: &Interval, start_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_datapath::testing;
 
     #[test]
     fn the_table_fits_80_columns() {
-        let row = row(&testing::interval(), 99.0);
+        let row = row(&xcp_testbed::interval(), 99.0);
         assert_eq!(
             format!("{}\n{row}", head()),
             "    time interval     RTT capacity   input  queue persist feedback  incr.  decr.\n       \

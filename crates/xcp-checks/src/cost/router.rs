@@ -5,7 +5,7 @@
 //! second on it asks for what it was granted before, as behind another router.
 
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::Bench;
+use xcp_testbed::Bench;
 
 use super::figure::Cost;
 use crate::{Error, Result};
@@ -34,17 +34,18 @@ const PACKETS: [(&str, &str); 8] = golden![
 
 pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     let mut costs = Vec::new();
+    let yardstick = Bench::empty()?;
     for (i, (name, text)) in PACKETS.iter().enumerate() {
         let frame = bytes(text)?;
         let bench = Bench::new(Options {
             capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
             ..Default::default()
         })?;
-        let run = |program| {
-            let mean = bench.time(program, &frame, REPEATS)?;
+        let run = |bench: &Bench| {
+            let mean = bench.time(&frame, REPEATS)?;
             Ok::<_, Error>(mean.as_nanos() as f64)
         };
-        let (empty, router) = (run("xcp_empty")?, run("xcp_router")?);
+        let (empty, router) = (run(&yardstick)?, run(&bench)?);
         if i == 0 {
             costs.push(Cost::new("empty", empty, empty));
         }

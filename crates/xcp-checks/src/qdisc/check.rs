@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use xcp_abi::xcp_queue;
+use xcp_datapath::qdisc;
 use xcp_datapath::router::{self, Limits, Queueing};
-use xcp_datapath::{qdisc, testing};
 
 use super::cycles;
 use super::frames::{self, frame, Class, Label, Port};
@@ -257,7 +257,7 @@ fn what_was_there() -> Result<(bool, String)> {
     let pair = Pair::new("w")?;
     let dev = &pair.near;
     sleep(cycles::SETTLE);
-    let before = testing::loaded()?;
+    let before = xcp_testbed::loaded()?;
     let options = router::Options {
         capacity_bytes_per_s: RATE_BYTES_PER_S,
         queueing: Queueing::Auto(Limits::default()),
@@ -266,7 +266,7 @@ fn what_was_there() -> Result<(bool, String)> {
     tc(&format!("qdisc add dev {dev} root pfifo limit 7"))?;
     let refused = router::add(dev, options).err();
     let refused = refused.map_or_else(String::new, |e| format!("{e}; {}", e.remedy));
-    let left = (shown(dev)?.kind, testing::loaded()?);
+    let left = (shown(dev)?.kind, xcp_testbed::loaded()?);
     router::add(
         dev,
         router::Options {
@@ -281,7 +281,7 @@ fn what_was_there() -> Result<(bool, String)> {
     let there = shown(dev)?.kind;
     router::del(dev)?;
     sleep(cycles::SETTLE);
-    let after = (shown(dev)?.kind, testing::loaded()?);
+    let after = (shown(dev)?.kind, xcp_testbed::loaded()?);
     let ok = refused.contains("pfifo")
         && refused.contains(&format!("tc qdisc del dev {dev} root"))
         && left == ("pfifo".to_owned(), before)
@@ -453,7 +453,7 @@ fn replaced() -> Result<(bool, String)> {
     ))?;
     sleep(Duration::from_secs(5));
     let after = router::show(dev)?;
-    let other_rate = testing::router_link(dev)?.state.sharing.other_Bps;
+    let other_rate = xcp_testbed::router_link(dev)?.state.sharing.other_Bps;
     drop((load, other));
     let backlog = shown(dev)?.backlog;
     router::del(dev)?;

@@ -6,8 +6,8 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
+use xcp_datapath::qdisc;
 use xcp_datapath::router::{self, Limits, Queueing};
-use xcp_datapath::{qdisc, testing};
 
 use super::frames::Class;
 use super::load::{flow, Sink};
@@ -32,7 +32,7 @@ const BETWEEN: Duration = Duration::from_millis(3);
 /// Goes through so many cycles.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     sleep(SETTLE);
-    let before = testing::loaded()?;
+    let before = xcp_testbed::loaded()?;
     // one device keeps the registration: loading takes long
     let keeper = Pair::new("x")?;
     qdisc::install(&keeper.near, options(RATE_BYTES_PER_S))?;
@@ -64,7 +64,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     drop(pair);
     qdisc::remove(&keeper.near)?;
     sleep(SETTLE);
-    let after = testing::loaded()?;
+    let after = xcp_testbed::loaded()?;
     let packets: Vec<u64> = seen.values().map(|f| f.packets).collect();
     let sent: Vec<u64> = seen.values().map(|f| f.numbers()).collect();
     let late: u64 = seen.values().map(|f| f.late).sum();

@@ -173,7 +173,7 @@ fn put_on(key: &xcp_device_key, device: &Device, header: bool, ip_proto: u8) -> 
 }
 
 /// The programs of a device in the namespace with this cookie.
-pub(crate) fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> {
+pub fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> {
     let mut open = object::open(&object::DEVICE)?;
     let options = xcp_device_options {
         netns,

@@ -26,13 +26,15 @@ pub(crate) mod fallback;
 pub(crate) mod peers;
 pub mod socket;
 
-pub(crate) const PART: &str = "host";
+#[doc(hidden)]
+pub const PART: &str = "host";
 /// The settings, which all programs share.
 const CONFIG: &str = "config";
 /// Marks programs that `xcp run` loaded for itself.
 const TRANSIENT: &str = "transient";
 /// In it, which build the programs are of.
-const BUILD: &str = "build";
+#[doc(hidden)]
+pub const BUILD: &str = "build";
 /// The folder of another build's programs, until they take the place of these.
 const NEXT: &str = "next";
 /// Maps that outlive the programs.
@@ -403,21 +405,9 @@ fn renew() -> Result<()> {
     bpffs::mark(&dir.join(BUILD).join(build()))
 }
 
-/// For tests of [`renew`].
-pub(crate) fn call_another_build() -> Result<()> {
-    let build = bpffs::dir(PART).join(BUILD);
-    let _ = fs::remove_dir_all(&build);
-    bpffs::mark(&build.join("another"))
-}
-
-/// For tests of it: the maps are of a build that lays them out in another way.
-pub(crate) fn call_another_layout() -> Result<()> {
-    call_another_build()?;
-    layout::mark(&bpffs::dir(PART), &object::OPTION, &[CONFIG])
-}
-
 /// Loads the congestion control, with the hooks that this kernel has.
-pub(crate) fn load_control(mut open: OpenObject) -> Result<Object> {
+#[doc(hidden)]
+pub fn load_control(mut open: OpenObject) -> Result<Object> {
     /// Where `cwnd_event_tx_start` is in bpf/kernel.h's `tcp_congestion_ops`.
     const TX_START_AT: usize = 64;
     if !probes::has_tx_start() {

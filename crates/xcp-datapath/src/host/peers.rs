@@ -103,7 +103,7 @@ pub struct Spoken {
     pub peers: Option<Prefix>,
 }
 
-pub(crate) fn key(netns: u64, peers: Option<Prefix>) -> xcp_peer_key {
+pub fn key(netns: u64, peers: Option<Prefix>) -> xcp_peer_key {
     let (address, bits) = peers.map_or(([0; 16], 0), Prefix::mapped);
     xcp_peer_key {
         prefix_len: NETNS_BITS + bits,

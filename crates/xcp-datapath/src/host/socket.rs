@@ -148,7 +148,8 @@ fn remove(host: &Path) -> Result<bool> {
 }
 
 /// Loads the programs; they share the map of marks that is pinned in `host`.
-pub(crate) fn load(host: Option<&Path>, number: u8) -> Result<Object> {
+#[doc(hidden)]
+pub fn load(host: Option<&Path>, number: u8) -> Result<Object> {
     let mut open = object::open(&object::SOCKET)?;
     if let Some(host) = host {
         object::reuse(&mut open, &["chosen"], host)?;

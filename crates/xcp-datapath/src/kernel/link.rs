@@ -66,11 +66,6 @@ pub fn attach_tcx(
     })
 }
 
-/// Attaches an XDP program to a device of this network namespace.
-pub fn attach_xdp(program: BorrowedFd<'_>, device: &Device) -> Result<OwnedFd> {
-    create(program, device.index as i32, libbpf_sys::BPF_XDP)
-}
-
 /// Attaches a program to a cgroup, beside others.
 pub fn attach_cgroup(
     program: BorrowedFd<'_>,

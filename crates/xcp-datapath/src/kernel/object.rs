@@ -28,6 +28,15 @@ pub struct Image {
 }
 
 impl Image {
+    /// A file of that name, compiled.
+    pub const fn new(name: &'static str, feature: &'static str, bytes: &'static [u8]) -> Self {
+        Self {
+            name,
+            feature,
+            bytes,
+        }
+    }
+
     /// Tells this build of it from others.
     pub fn build(&self) -> String {
         hash(self.bytes)
@@ -51,23 +60,21 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 
 macro_rules! image {
     ($name:literal, $feature:literal) => {
-        Image {
-            name: $name,
-            feature: $feature,
-            bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")),
-        }
+        Image::new(
+            $name,
+            $feature,
+            include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")),
+        )
     };
 }
 
 pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
 pub const DEVICE: Image = image!("device", "headers between IP and TCP (tc)");
-pub const MEDIUM: Image = image!("medium", "departure times of packets (tc)");
 pub const CLOUD: Image = image!("cloud", "packet programs on ingress (tc)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const QDISC: Image = image!("qdisc", "queue disciplines in BPF");
 pub const SOCKET: Image = image!("socket", "sockets by protocol number (IPPROTO_XCP)");
-pub const TEST_TC: Image = image!("test_tc", "packet programs on egress (tc)");
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
@@ -168,7 +175,7 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
         .ok_or_else(|| missing(name))
 }
 
-pub(crate) fn missing(name: &str) -> Error {
+pub fn missing(name: &str) -> Error {
     Error::new(
         name,
         "not in the BPF object",

@@ -57,7 +57,7 @@ impl Counters {
 }
 
 /// The counters of all CPUs together.
-pub(crate) fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
+pub fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
     let mut total = [0u64; size_of::<xcp_router_counters>() / size_of::<u64>()];
     for key in 0..object::cpus()? {
         let cpu: xcp_router_cpu = object::read_record(cpus, key)?;

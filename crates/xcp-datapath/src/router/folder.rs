@@ -5,23 +5,21 @@
 
 use std::path::{Path, PathBuf};
 
-use xcp_abi::xcp_router_link;
-
 use crate::link::Direction;
 use crate::rtnl::{self, Device};
 use crate::{bpffs, folders, layout, object, trace, Error, Result};
 
 /// A folder that says that all of a router is there.
 /// In it, which build they are of.
-pub(super) const COMPLETE: &str = "complete";
+pub const COMPLETE: &str = "complete";
 
 /// The folder of another build's parts, until they take the place of these.
 pub(super) const NEXT: &str = "next";
 
-pub(super) const PROGRAM: &str = "program";
+pub const PROGRAM: &str = "program";
 
 /// Maps, and where they are pinned.
-pub(super) const MAPS: [(&str, &str); 4] = [
+pub const MAPS: [(&str, &str); 4] = [
     ("cpus", "cpus"),
     (".data.config", "config"),
     (".data.link", "state"),
@@ -53,7 +51,7 @@ pub(super) fn of_here() -> impl Iterator<Item = (u32, PathBuf)> {
 }
 
 /// The same, where its records are laid out as in this build.
-pub(crate) fn readable(device: &Device) -> Result<PathBuf> {
+pub fn readable(device: &Device) -> Result<PathBuf> {
     let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
     ours(&dir, &device.name)?;
     Ok(dir)
@@ -78,15 +76,4 @@ pub(super) fn no_router(dev: &str) -> Error {
 /// Whether all of a router is in a folder, laid out as in this build.
 pub(crate) fn is_readable(dir: &Path) -> Result<bool> {
     Ok(object::exists(&dir.join(COMPLETE)) && layout::is_ours(dir, &object::ROUTER, &RECORDS)?)
-}
-
-/// For tests: a router's folder, and what is pinned there.
-pub(crate) fn pins(device: &Device) -> Result<(PathBuf, Vec<&'static str>)> {
-    let pins = MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]);
-    Ok((readable(device)?, pins.collect()))
-}
-
-/// What the router of a device keeps of its link.
-pub(crate) fn link(device: &Device) -> Result<xcp_router_link> {
-    object::read_record(&object::pinned_map(&readable(device)?.join("state"))?, 0)
 }

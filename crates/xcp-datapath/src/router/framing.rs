@@ -51,7 +51,8 @@ impl Framing {
         }
     }
 
-    pub(crate) fn record(self) -> xcp_frame {
+    #[doc(hidden)]
+    pub fn record(self) -> xcp_frame {
         xcp_frame {
             overhead_B: self.overhead_bytes,
             mpu_B: self.mpu_bytes,

@@ -45,12 +45,12 @@ fn settle(device: &Device) -> Result<()> {
 }
 
 /// A router program, loaded but not attached, over no queue discipline.
-pub(crate) fn load(l2_len: u32, options: Options) -> Result<Object> {
+pub fn load(l2_len: u32, options: Options) -> Result<Object> {
     load_for(object::cpus()?, l2_len, options)
 }
 
 /// The same for a machine of so many processors.
-pub(crate) fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
+pub fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
     load_over(cpus, l2_len, options.record(), None)
 }
 
@@ -374,20 +374,6 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// For tests of [`renew`].
-pub(crate) fn call_another_build(device: &Device) -> Result<()> {
-    let complete = readable(device)?.join(COMPLETE);
-    let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
-    bpffs::mark(&complete.join("another"))
-}
-
-/// For tests: its records are laid out in another way.
-pub(crate) fn call_another_layout(device: &Device) -> Result<()> {
-    let dir = readable(device)?;
-    call_another_build(device)?;
-    layout::mark(&dir, &object::ROUTER, &["config"])
 }
 
 /// Reads the control intervals of a device's router from now on. Only one at

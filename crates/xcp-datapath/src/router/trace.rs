@@ -144,7 +144,8 @@ impl Drop for Ring {
 
 impl Ring {
     /// Gives the router a ring buffer, whose map `trace` is the holder.
-    pub(crate) fn insert(holder: MapHandle) -> Result<Self> {
+    #[doc(hidden)]
+    pub fn insert(holder: MapHandle) -> Result<Self> {
         let failure = |e| object::failure(PIN, &e);
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as _,
@@ -244,13 +245,6 @@ pub(crate) fn free_unread(dir: &Path) {
     }
 }
 
-/// Whether a router's folder has a ring buffer.
-pub(crate) fn has_ring(dir: &Path) -> Result<bool> {
-    let holder = object::pinned_map(&dir.join(PIN))?;
-    let found = holder.lookup(&KEY, MapFlags::ANY);
-    Ok(found.map_err(|e| object::failure(PIN, &e))?.is_some())
-}
-
 fn lock(dir: &Path, dev: &str) -> Result<File> {
     let thing = || dir.display().to_string();
     let folder = File::open(dir).map_err(|e| Error::io(thing(), &e))?;
@@ -265,25 +259,5 @@ fn lock(dir: &Path, dev: &str) -> Result<File> {
             "end the other xcp router trace, or the lab run, first",
         )),
         e => Err(Error::io(thing(), &e)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-
-    #[test]
-    fn csv_has_the_fields_of_the_json() {
-        let interval = testing::interval();
-        assert_eq!(
-            interval.csv(),
-            "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5,2"
-        );
-        let json = serde_json::to_value(interval).expect("plain values");
-        let mut names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        let fields = json.as_object().expect("an object");
-        assert!(fields.keys().eq(names), "{fields:?}");
     }
 }

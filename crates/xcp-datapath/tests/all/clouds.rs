@@ -14,7 +14,7 @@ use crate::wire::random::Random;
 use crate::wire::{cases, decode};
 use xcp_abi::xcp_cloud;
 use xcp_datapath::cloud::id;
-use xcp_datapath::{monotonic_ns, testing};
+use xcp_datapath::monotonic_ns;
 
 const UPSTREAM: u32 = 0x0a4f_02fe;
 const NS_PER_MS: u64 = 1_000_000;
@@ -267,8 +267,8 @@ fn a_new_one_waits_50_ms_for_a_probe() {
         router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
         router.send(&frame) != frame
     };
-    assert!(testing::eventually(|| edits_after(0)));
-    assert!(testing::eventually(|| edits_after(40)));
+    assert!(xcp_testbed::eventually(|| edits_after(0)));
+    assert!(xcp_testbed::eventually(|| edits_after(40)));
     assert!(!edits_after(51));
 }
 
@@ -287,7 +287,7 @@ fn patience_is_two_control_intervals() {
         router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
         router.send(&frame) != frame
     };
-    assert!(testing::eventually(|| edits_after(300)));
+    assert!(xcp_testbed::eventually(|| edits_after(300)));
     assert!(!edits_after(401));
     assert!(!edits_after(10_000));
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::support::{edit, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
-use xcp_datapath::testing::{eventually, skipped};
+use xcp_testbed::{eventually, skipped};
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
 

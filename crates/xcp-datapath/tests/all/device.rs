@@ -8,7 +8,7 @@ use std::thread;
 use crate::wire::cases;
 use crate::wire::decode::{self, Kind, Wire};
 use crate::wire::{checksum, frame};
-use xcp_datapath::testing::{self, Ingress};
+use xcp_testbed::Ingress;
 
 const ETHERNET: usize = 14;
 /// Where the golden packets go.
@@ -23,7 +23,7 @@ fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
             for address in addresses {
                 ip(&format!("addr add {address} dev lo"));
             }
-            let _turn = testing::shared_turn().expect("the lock of the tests");
+            let _turn = xcp_testbed::shared_turn().expect("the lock of the tests");
             work(Ingress::new().expect("it loads"));
         });
     });
@@ -75,7 +75,7 @@ fn taken_out(bytes: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn headers_for_this_host_are_taken_out() {
-    if !testing::can_run("device program on golden packets") {
+    if !xcp_testbed::can_run("device program on golden packets") {
         return;
     }
     in_a_host(&ADDRESSES, |ingress| {
@@ -97,7 +97,7 @@ fn headers_for_this_host_are_taken_out() {
 
 #[test]
 fn headers_for_others_are_left_alone() {
-    if !testing::can_run("device program on packets for others") {
+    if !xcp_testbed::can_run("device program on packets for others") {
         return;
     }
     in_a_host(&[], |ingress| {
@@ -112,7 +112,7 @@ fn headers_for_others_are_left_alone() {
 
 #[test]
 fn cut_headers_are_counted_and_left_alone() {
-    if !testing::can_run("device program on cut packets") {
+    if !xcp_testbed::can_run("device program on cut packets") {
         return;
     }
     in_a_host(&ADDRESSES, |ingress| {

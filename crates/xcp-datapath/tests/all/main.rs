@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Tests of the programs in BPF, one packet at a time, and of what else reads
 //! the formats. They run side by side: whoever loads a program has a turn
-//! (`xcp_datapath::testing`).
+//! (`xcp_testbed`).
 
 mod clouds;
 mod cpus;

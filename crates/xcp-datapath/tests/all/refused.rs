@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A program that the kernel's verifier refuses is told as such.
 
-use xcp_datapath::testing::{can_run, load_refused, shared_turn};
+use xcp_testbed::{can_run, load_refused, shared_turn};
 
 #[test]
 fn a_refusal_by_the_verifier_names_it_and_the_program() {

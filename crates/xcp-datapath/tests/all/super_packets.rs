@@ -11,7 +11,6 @@ use crate::wire::frame::{Frame, Ip, TCP, UDP};
 use crate::wire::option::{self, Forward};
 use libbpf_rs::ProgramInput;
 use xcp_datapath::router::{Options, Terms};
-use xcp_datapath::testing;
 
 const CAPACITY_BPS: u64 = 12_500_000;
 const SEGMENTS: u32 = 10;
@@ -58,7 +57,7 @@ fn send_as(router: &Router, frame: &[u8], segments: u32, size: u32) -> Option<Ve
     match result {
         Ok(result) => assert_eq!(result.return_value as i32, -1),
         Err(e) => {
-            testing::skipped(
+            xcp_testbed::skipped(
                 "super-packets",
                 &format!("not in this kernel's test runs: {e}"),
             );

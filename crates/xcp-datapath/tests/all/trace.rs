@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use crate::support::{pin, Router};
 use crate::wire::cases;
-use xcp_datapath::testing::Ring;
-use xcp_datapath::trace::Interval;
+use xcp_datapath::trace::{Interval, Ring};
 
 const CAPACITY_BPS: u64 = 1_250_000;
 /// The golden packet's RTT is less; the first interval is of 200 ms.
@@ -78,4 +77,19 @@ fn what_is_old_is_not_told() {
     let ended = router.link().epoch - before;
     assert!(ended > 0);
     assert_eq!(all(&trace).len(), ended as usize);
+}
+
+#[test]
+fn csv_has_the_fields_of_the_json() {
+    let interval = xcp_testbed::interval();
+    assert_eq!(
+        interval.csv(),
+        "100.25,0.1,0.1,10000000,,9500000,0,4500,1500,-120000,830000,950000,0.5,2"
+    );
+    let json = serde_json::to_value(interval).expect("plain values");
+    let head = Interval::csv_head();
+    let mut names: Vec<&str> = head.split(',').collect();
+    names.sort_unstable();
+    let fields = json.as_object().expect("an object");
+    assert!(fields.keys().eq(names), "{fields:?}");
 }

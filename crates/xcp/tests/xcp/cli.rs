@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, XCP};
 use serde_json::json;
-use xcp_datapath::testing::shared_turn;
+use xcp_testbed::shared_turn;
 
 const NOBODY: u32 = 65534;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 use crate::command::XCP;
 

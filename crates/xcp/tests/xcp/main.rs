@@ -3,7 +3,7 @@
 //! host's network and kernel, `lab::` those that boot virtual machines.
 //!
 //! All run side by side, in one process. Whoever loads a program into this
-//! host's kernel has a turn (`xcp_datapath::testing`), and nobody changes what
+//! host's kernel has a turn (`xcp_testbed`), and nobody changes what
 //! all threads share, such as the control group.
 
 mod cli;

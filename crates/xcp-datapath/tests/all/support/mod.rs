@@ -16,14 +16,14 @@ use xcp_abi::{
     xcp_router_link, Record,
 };
 use xcp_datapath::router::Options;
-use xcp_datapath::testing::{self, Bench, Turn};
 use xcp_datapath::Result;
+use xcp_testbed::{Bench, Turn};
 
 /// Repeats an attempt whose packets must meet in one control interval, until
 /// they do.
 pub fn until_in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut result = None;
-    testing::eventually(|| {
+    xcp_testbed::eventually(|| {
         result = attempt();
         result.is_some()
     });
@@ -59,8 +59,8 @@ impl Router {
     }
 
     fn load(bench: impl FnOnce() -> Result<Bench>) -> Option<Self> {
-        let turn = testing::shared_turn().expect("the lock of the tests");
-        if !testing::can_run("router on single packets") {
+        let turn = xcp_testbed::shared_turn().expect("the lock of the tests");
+        if !xcp_testbed::can_run("router on single packets") {
             return None;
         }
         let bench = bench().expect("the router loads");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use xcp_datapath::cgroup_mount_point;
-use xcp_datapath::testing::{self, Loaded};
+use xcp_testbed::Loaded;
 
 pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
 const PINS: &str = "/sys/fs/bpf/xcp";
@@ -97,13 +97,13 @@ impl Traces {
             }
             thread::sleep(Duration::from_secs(1));
         }
-        testing::skipped(test, &format!("XCP is in use on this host: see {PINS}"));
+        xcp_testbed::skipped(test, &format!("XCP is in use on this host: see {PINS}"));
         None
     }
 
     fn now() -> Self {
         Self {
-            loaded: testing::loaded_ids().unwrap(),
+            loaded: xcp_testbed::loaded_ids().unwrap(),
             pins: Path::new(PINS).exists(),
             groups: fs::read_dir(cgroup_mount_point().unwrap())
                 .unwrap()
@@ -116,7 +116,7 @@ impl Traces {
     /// Fails if there is anything that was not there before. The kernel frees
     /// in its own time: also what was given up before.
     pub fn gone(&self) {
-        let all_gone = testing::eventually(|| {
+        let all_gone = xcp_testbed::eventually(|| {
             let now = Self::now();
             now.loaded.programs.is_subset(&self.loaded.programs)
                 && now.loaded.maps.is_subset(&self.loaded.maps)

@@ -11,19 +11,19 @@ use std::thread;
 use std::time::Duration;
 
 use xcp_datapath::host::Speech;
-use xcp_datapath::testing::{self, Turn};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Cure, Wire};
+use xcp_testbed::Turn;
 
 /// Tests that change the host's programs take turns, also those of several
 /// processes.
 pub fn turn() -> Turn {
-    testing::turn().unwrap()
+    xcp_testbed::turn().unwrap()
 }
 
 /// Waits until a condition holds, which `what` describes.
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(testing::eventually(holds), "waited for: {what}");
+    assert!(xcp_testbed::eventually(holds), "waited for: {what}");
 }
 
 /// client (c) - router (r) - server (s). The router's link to the server is
@@ -482,7 +482,7 @@ pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     let sent = bytes.to_vec();
     let thread = thread::spawn(move || sender.write_all(&sent).unwrap());
     let mut got = vec![0; bytes.len()];
-    to.set_read_timeout(Some(testing::PATIENCE)).unwrap();
+    to.set_read_timeout(Some(xcp_testbed::PATIENCE)).unwrap();
     to.read_exact(&mut got).unwrap();
     thread.join().unwrap();
     assert!(got == bytes, "what arrived differs from what was sent");

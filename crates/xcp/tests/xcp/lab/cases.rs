@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 
 use crate::command::{Ran, XCP};
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 /// The modules whose tests need nothing that the machine does not have.
 const MODULES: &[&str] = &[

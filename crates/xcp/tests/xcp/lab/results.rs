@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 use crate::command::{Ran, XCP};
 use crate::place::Lab;

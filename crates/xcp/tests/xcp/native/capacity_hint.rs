@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use crate::command::{interrupt, Space};
 use crate::common::{turn, wait_until};
 use serde_json::{json, Value};
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 fn shown(space: &Space) -> Value {
     space.xcp("router show v0 --json").ok().json()

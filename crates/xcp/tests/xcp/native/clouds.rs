@@ -13,7 +13,7 @@ use crate::command::{Space, Traces};
 use crate::common::turn;
 use xcp_datapath::cloud::{self, Reading, State, Status, Virtual};
 use xcp_datapath::monotonic_ns;
-use xcp_datapath::testing::{can_run, eventually};
+use xcp_testbed::{can_run, eventually};
 
 const PINS: &str = "/sys/fs/bpf/xcp/cloud";
 

@@ -9,7 +9,7 @@ use crate::command::Traces;
 use crate::common::turn;
 use serde_json::{json, Map, Value};
 use xcp_datapath::features::has_qdisc;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 /// How many, unless the environment says so: a virtual machine is slower.
 const FILES: u32 = 1_000;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::Sums2005;
-use xcp_datapath::testing::{can_run, Accident, AccidentAccount, AccidentPlan, PATIENCE};
 use xcp_datapath::{host, router, Cure, Wire};
+use xcp_testbed::{can_run, Accident, AccidentAccount, AccidentPlan, PATIENCE};
 
 const BYTES: usize = 8_000_000;
 

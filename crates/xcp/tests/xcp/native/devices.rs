@@ -8,7 +8,7 @@ use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
 use crate::common::{self, pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
-use xcp_datapath::testing::{can_run, Accident, AccidentPlan};
+use xcp_testbed::{can_run, Accident, AccidentPlan};
 
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use xcp_datapath::testing::{can_run, eventually, PATIENCE};
+use xcp_testbed::{can_run, eventually, PATIENCE};
 
 use crate::command::{xcp, xcp_within, Ran, XCP};
 use crate::common::{run, turn, Net, CLIENT, CLIENT6, SERVER, SERVER6};

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::command::{xcp_within, Ran, Traces};
 use crate::common::turn;
 use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
-use xcp_datapath::testing::{can_run, eventually, skipped};
+use xcp_testbed::{can_run, eventually, skipped};
 
 /// On this host's kernel, in a folder; nothing is left behind.
 fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {

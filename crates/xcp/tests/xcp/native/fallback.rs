@@ -7,8 +7,8 @@ use crate::common::{
     wait_for_control, HostOn, Net, LINK_BPS,
 };
 use xcp_datapath::host;
-use xcp_datapath::testing::can_run;
-use xcp_datapath::testing::{Accident, AccidentPlan};
+use xcp_testbed::can_run;
+use xcp_testbed::{Accident, AccidentPlan};
 
 const BYTES: usize = 2_000_000;
 

@@ -11,9 +11,9 @@ use crate::common::{
     LINK_BPS, SERVER, SERVER6,
 };
 use xcp_datapath::host::Speech;
-use xcp_datapath::testing::{can_run, eventually, Accident, AccidentPlan};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
+use xcp_testbed::{can_run, eventually, Accident, AccidentPlan};
 
 const BYTES: usize = 8_000_000;
 const PACKETS: u64 = (BYTES / 1500) as u64;

@@ -6,7 +6,7 @@
 use std::fs;
 
 use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS, SERVER, SERVER6};
-use xcp_datapath::testing::{can_run, Accident, AccidentPlan};
+use xcp_testbed::{can_run, Accident, AccidentPlan};
 
 /// The server's IPv4 address, as a socket of IPv6 has it.
 const MAPPED: &str = "::ffff:10.77.2.2";

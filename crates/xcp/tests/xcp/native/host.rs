@@ -5,7 +5,7 @@
 use crate::command::{xcp, Traces};
 use crate::common::turn;
 use serde_json::json;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 #[test]
 fn on_twice_changed_and_off() {

@@ -8,7 +8,7 @@ use super::router::queue_disciplines;
 use crate::command::killed::killed_after;
 use crate::command::{xcp, Space, Traces, XCP};
 use crate::common::turn;
-use xcp_datapath::testing::{self, can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 /// Kills a command at each of its moments, has `after` look, and says how many
 /// there were.
@@ -117,7 +117,7 @@ fn a_router_that_is_half_renewed_is_renewed() {
     let space = Space::new("kre");
     let upgrade = || {
         space.xcp(ADD).ok();
-        space.within(|| testing::call_another_version("v0").unwrap());
+        space.within(|| xcp_testbed::call_another_version("v0").unwrap());
         space.command(ADD)
     };
     let moments = at_every_moment(upgrade, |moment| {

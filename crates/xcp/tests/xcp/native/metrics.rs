@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use crate::command::{interrupt, Ran, Space, Traces};
 use crate::common::{turn, wait_until};
 use serde_json::Value;
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 const MONITORING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../monitoring");
 

@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use crate::command::{Space, Traces};
 use crate::common::turn;
 use serde_json::{json, Value};
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 /// Two namespaces, and a router on w0 of the first.
 fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {

@@ -4,8 +4,8 @@
 
 use crate::command::Space;
 use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS};
-use xcp_datapath::testing::{can_run, eventually, Neighbour};
 use xcp_datapath::{host, router};
+use xcp_testbed::{can_run, eventually, Neighbour};
 
 const BYTES: usize = 2_000_000;
 

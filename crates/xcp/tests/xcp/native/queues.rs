@@ -10,7 +10,7 @@ use super::ethtool::set_queues;
 use crate::command::Space;
 use crate::common::{turn, wait_until};
 use serde_json::Value;
-use xcp_datapath::testing::{self, can_run};
+use xcp_testbed::can_run;
 
 const QUEUES: usize = 4;
 /// UDP payload, and what a packet is with its headers.
@@ -111,7 +111,7 @@ fn queues_that_count_per_cpu_are_added_up() {
         wait_until("100 packets sent", || sent() >= 100 * PACKET_B);
         thread::sleep(LOOK);
         send(1);
-        testing::router_link("m0").unwrap()
+        xcp_testbed::router_link("m0").unwrap()
     });
     wait_until("the last packet sent", || sent() >= 101 * PACKET_B);
     let sent = sent();
@@ -145,7 +145,7 @@ fn other_queues_are_no_traffic() {
     let sent = told(&space, "pfifo", "bytes");
     assert!(sent[1..].iter().sum::<u64>() > 100 * PACKET_B, "{sent:?}");
     space.xcp("router add m0 --capacity 10mbit").ok();
-    let seen = || testing::router_link("m0").unwrap().seen.sent_B;
+    let seen = || xcp_testbed::router_link("m0").unwrap().seen.sent_B;
     space.within(|| {
         // the first look
         send(1);

@@ -5,7 +5,7 @@
 use crate::command::{xcp, Space, Traces};
 use crate::common::turn;
 use serde_json::{json, Value};
-use xcp_datapath::testing::{can_run, shared_turn, skipped};
+use xcp_testbed::{can_run, shared_turn, skipped};
 
 #[test]
 fn a_router_is_added_changed_shown_and_taken_off() {

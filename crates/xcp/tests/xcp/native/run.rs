@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, Traces, XCP};
 use crate::common::{control, turn};
-use xcp_datapath::testing::{can_run, eventually};
+use xcp_testbed::{can_run, eventually};
 
 fn run(script: &str) -> Ran {
     Ran::of(Command::new(XCP).args(["run", "--", "sh", "-c", script]))

@@ -17,8 +17,8 @@ use crate::common::{
 use tempfile::TempDir;
 
 use super::is_elsewhere;
-use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{cgroup_mount_point, host};
+use xcp_testbed::{can_run, skipped};
 
 const BYTES: usize = 1_000_000;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");

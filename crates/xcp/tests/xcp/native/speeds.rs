@@ -5,7 +5,7 @@ use super::ethtool::set_speed;
 use crate::command::{Space, Traces};
 use crate::common::turn;
 use serde_json::json;
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 #[test]
 fn a_router_tells_of_another_speed_and_goes_by_it() {

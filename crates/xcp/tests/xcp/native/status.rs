@@ -4,7 +4,7 @@
 use crate::command::Space;
 use crate::common::{turn, HostOn};
 use serde_json::Value;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 #[test]
 fn status_shows_hosts_routers_and_edges() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::command::{xcp, Ran, Space, XCP};
 use crate::common::{pattern, transfer, turn, wait_for_control, wait_until, HostOn, Net, LINK_BPS};
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 /// A terminal with `xcp top` in it; gone when dropped.
 struct Terminal {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::command::{interrupt, Ran, Space};
 use crate::common::turn;
 use serde_json::Value;
-use xcp_datapath::testing::{can_run, router_memory};
+use xcp_testbed::{can_run, router_memory};
 
 /// The time from one update of `--watch` to the next, if it is in time.
 const UPDATE: Duration = Duration::from_millis(200);

@@ -12,8 +12,8 @@ use crate::command::{xcp_within, Ran, Traces};
 use crate::common::{output, pattern, turn, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
 use tempfile::TempDir;
 use xcp_datapath::host::Counters;
-use xcp_datapath::testing::{can_run, skipped};
 use xcp_datapath::{host, router, Wire};
+use xcp_testbed::{can_run, skipped};
 
 const BYTES: usize = 10_000_000;
 const LEAST_PACKETS: u64 = (BYTES / 1500) as u64;

@@ -9,9 +9,9 @@ use crate::common::{
     CLIENT, LINK_BPS, SERVER,
 };
 use xcp_datapath::host::{self, Reach, Speech};
-use xcp_datapath::testing::can_run;
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
+use xcp_testbed::can_run;
 
 /// A packet with the draft's header that says to slow down, as if from the
 /// client to the server.

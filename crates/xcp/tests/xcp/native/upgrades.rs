@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::common::{control, output, pattern, transfer, turn, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::{self, Speech};
 use xcp_datapath::router::{self, Change};
-use xcp_datapath::testing::{self, can_run};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
+use xcp_testbed::can_run;
 
 const BYTES: usize = 2_000_000;
 const TIMES: usize = 5;
@@ -52,7 +52,7 @@ fn a_routers_program_is_replaced_under_traffic() {
     let _host = HostOn::new();
     let used = meanwhile(&net, || {
         net.within("r", || {
-            testing::call_another_version("s").unwrap();
+            xcp_testbed::call_another_version("s").unwrap();
             assert_eq!(router::add("s", options).unwrap(), Change::Changed);
             assert_eq!(router::add("s", options).unwrap(), Change::Unchanged);
         });
@@ -88,7 +88,7 @@ fn a_hosts_programs_are_replaced_under_traffic() {
         let before = host::counters().unwrap();
         let used = meanwhile(&net, || {
             net.within("c", || {
-                testing::call_host_another_version().unwrap();
+                xcp_testbed::call_host_another_version().unwrap();
                 assert_eq!(host::on(&options).unwrap().change, Change::Changed);
                 assert_eq!(host::on(&options).unwrap().change, Change::Unchanged);
             });
@@ -119,7 +119,7 @@ fn records_of_another_layout_are_not_read() {
     let reason = "written by another version of xcp";
     net.within("r", || {
         router::add("s", options).unwrap();
-        testing::call_another_layout("s").unwrap();
+        xcp_testbed::call_another_layout("s").unwrap();
         assert_eq!(router::show("s").unwrap_err().reason, reason);
         assert_eq!(router::list().unwrap_err().reason, reason);
         // its own records take the place of those
@@ -128,7 +128,7 @@ fn records_of_another_layout_are_not_read() {
     });
 
     let _host = HostOn::new();
-    testing::call_host_another_layout().unwrap();
+    xcp_testbed::call_host_another_layout().unwrap();
     let refused = host::on(&host::Options::default()).unwrap_err();
     assert_eq!(refused.reason, reason);
     assert!(host::is_on(), "what runs goes on");

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use serde_json::Value;
 use xcp_datapath::host::{self, Speech};
-use xcp_datapath::testing::{can_run, skipped, Accident, AccidentPlan, Neighbour};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{connections, router, Wire};
+use xcp_testbed::{can_run, skipped, Accident, AccidentPlan, Neighbour};
 
 use super::cases::option_space::{sign_md5, MPTCP};
 use crate::command::{xcp_within, Ran, XCP};

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 use crate::command::{Ran, XCP};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 use crate::command::xcp;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
-use xcp_datapath::testing::skipped;
+use xcp_testbed::skipped;
 
 use super::{passes_on, shell, SOURCE};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{xcp, Traces};
 use crate::common::turn;
 use xcp_datapath::cgroup_mount_point;
-use xcp_datapath::testing::{can_run, skipped, Exclusive};
+use xcp_testbed::{can_run, skipped, Exclusive};
 
 const BPF_F_ALLOW_OVERRIDE: u32 = 1;
 

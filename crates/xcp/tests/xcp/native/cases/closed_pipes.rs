@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::command::XCP;
-use xcp_datapath::testing::shared_turn;
+use xcp_testbed::shared_turn;
 
 /// Where nothing can be written.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::command::{Ran, Space, Traces};
 use crate::common::turn;
 use serde_json::{json, Value};
 use tempfile::TempDir;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 /// A network namespace with devices and a configuration file.
 pub struct Site {

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 
 use crate::common::{control, default_control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
 use xcp_datapath::host;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 const BYTES: usize = 200_000;
 

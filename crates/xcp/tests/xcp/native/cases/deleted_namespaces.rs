@@ -6,7 +6,7 @@ use std::fs;
 
 use crate::command::{xcp, Space, Traces};
 use crate::common::{turn, wait_until};
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 /// How many folders there are.
 fn pinned(part: &str) -> usize {

@@ -8,8 +8,8 @@ use std::net::TcpStream;
 use crate::command::Ran;
 use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net};
 use crate::common::{LINK_BPS, SERVER, SERVER6};
-use xcp_datapath::testing::{can_run, Accident, AccidentPlan};
 use xcp_datapath::{host, router, Wire};
+use xcp_testbed::{can_run, Accident, AccidentPlan};
 
 const BYTES: usize = 2_000_000;
 /// Transfers until one has no segment that TCP throws away before its option is

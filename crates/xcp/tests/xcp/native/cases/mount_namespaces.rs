@@ -11,7 +11,7 @@ use std::ptr;
 
 use crate::command::{xcp, Ran, Space, Traces, XCP};
 use crate::common::turn;
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 const ADD: &str = "router add v0 --capacity 10mbit --shape";
 /// All commands that use what is pinned.

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 
 use xcp_datapath::connections;
 use xcp_datapath::host::{self, Counters};
-use xcp_datapath::testing::{can_run, skipped, Neighbour};
 use xcp_datapath::{Fallback, Wire};
+use xcp_testbed::{can_run, skipped, Neighbour};
 
 use crate::common::{
     control, default_control, pattern, raw_address, set_option, set_sysctl, transfer, turn,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use crate::common::{control, pattern, set_option, transfer, turn, HostOn, Net, LINK_BPS};
-use xcp_datapath::testing::{can_run, skipped};
+use xcp_testbed::{can_run, skipped};
 
 const BYTES: usize = 200_000;
 

@@ -7,7 +7,7 @@ use crate::common::{pattern, transfer, turn, HostOn, Net};
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_datapath::router::{self, Options};
-use xcp_datapath::testing::{can_run, skipped, Neighbour};
+use xcp_testbed::{can_run, skipped, Neighbour};
 
 /// Adds a router, and checks that a warning with these words is printed, told
 /// in JSON, and shown from then on.

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use crate::command::{xcp, Ran, Traces, XCP};
 use crate::common::{control, default_control, transfer, turn};
 use xcp_datapath::cgroup_mount_point;
-use xcp_datapath::testing::{can_run, eventually, NameTaken};
+use xcp_testbed::{can_run, eventually, NameTaken};
 
 /// The address at which a test waits for what its processes say.
 const ADDRESS: &str = "XCP_TEST_ADDRESS";

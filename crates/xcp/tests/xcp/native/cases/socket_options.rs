@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use xcp_datapath::host;
-use xcp_datapath::testing::can_run;
+use xcp_testbed::can_run;
 
 use crate::common::{
     control, pattern, set_option, transfer, turn, HostOn, Net, Opening, LINK_BPS, SERVER, SERVER6,

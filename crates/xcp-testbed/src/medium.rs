@@ -5,12 +5,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
-
-use crate::link::{Direction, Place};
-use crate::router::Framing;
-use crate::rtnl::Device;
-use crate::{link, object, Result};
 use xcp_abi::xcp_medium;
+use xcp_datapath::internal::link::{self, Direction, Place};
+use xcp_datapath::internal::{object, Device};
+use xcp_datapath::router::Framing;
+use xcp_datapath::Result;
+
+use crate::image;
 
 /// The medium that two devices share.
 pub struct Medium {
@@ -23,9 +24,9 @@ impl Medium {
     /// A medium that carries so many bytes per second; each end queues up to
     /// `limit_packets`.
     pub fn new(rate_bytes_per_s: u64, framing: Framing, limit_packets: u32) -> Result<Self> {
-        let open = object::open(&object::MEDIUM)?;
+        let open = object::open(&image::MEDIUM)?;
         let mut medium = Self {
-            object: object::load(&object::MEDIUM, open)?,
+            object: object::load(&image::MEDIUM, open)?,
             settings: xcp_medium {
                 limit_packets,
                 frame: framing.record(),

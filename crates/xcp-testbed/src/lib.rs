@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What tests, benches and the lab need and nobody else: programs on single packets
+//! without a device, accidents and neighbours on real devices, turns among tests, and
+//! the lab's half-duplex medium.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+#![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
+
+mod accident;
+mod another;
+mod bench;
+mod image;
+mod ingress;
+mod interval;
+mod loaded;
+mod medium;
+mod neighbour;
+mod router;
+mod skip;
+mod taken;
+mod turn;
+mod verified;
+mod wait;
+
+pub use accident::{Accident, AccidentAccount, AccidentPlan};
+pub use another::{
+    call_another_layout, call_another_version, call_host_another_layout, call_host_another_version,
+};
+pub use bench::Bench;
+pub use ingress::Ingress;
+pub use interval::interval;
+pub use loaded::{loaded, loaded_ids, Loaded};
+pub use medium::Medium;
+pub use neighbour::Neighbour;
+pub use router::{router_link, router_memory};
+pub use skip::{can_run, skipped};
+pub use taken::{Exclusive, NameTaken};
+pub use turn::{shared_turn, turn, Turn};
+pub use verified::{load_all, load_refused, Verified};
+pub use wait::{eventually, PATIENCE};
+
+use xcp_datapath::Error;
+
+/// The last operating system error of this thread.
+fn last_os(thing: impl Into<String>) -> Error {
+    Error::io(thing, &std::io::Error::last_os_error())
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What is loaded in the whole system.
+
+use std::collections::BTreeSet;
+
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+use xcp_datapath::internal::require_root;
+use xcp_datapath::Result;
+
+/// Number of BPF programs and maps loaded in the whole system.
+pub fn loaded() -> Result<(usize, usize)> {
+    let ids = loaded_ids()?;
+    Ok((ids.programs.len(), ids.maps.len()))
+}
+
+/// The BPF objects of the whole system. The kernel gives no id twice.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Numbers of programs.
+    pub programs: BTreeSet<u32>,
+    /// Numbers of maps.
+    pub maps: BTreeSet<u32>,
+}
+
+/// What is loaded now.
+pub fn loaded_ids() -> Result<Loaded> {
+    require_root("counting BPF objects")?;
+    Ok(Loaded {
+        programs: ProgInfoIter::default().map(|p| p.id).collect(),
+        maps: MapInfoIter::default().map(|m| m.id).collect(),
+    })
+}

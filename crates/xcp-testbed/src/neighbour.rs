@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Programs of others beside ours.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::Object;
+use xcp_datapath::internal::link::{self, Direction, Place};
+use xcp_datapath::internal::{object, Device};
+use xcp_datapath::{Cgroup, Result};
+
+use crate::accident::AccidentAccount;
+use crate::{image, last_os};
+
+/// A program of someone else's, gone when dropped.
+pub struct Neighbour {
+    object: Object,
+    _link: OwnedFd,
+}
+
+impl Neighbour {
+    /// Ends the chain of the programs at a device's egress, before or behind
+    /// those that are there.
+    pub fn who_ends_the_chain(dev: &str, first: bool) -> Result<Self> {
+        let place = if first { Place::First } else { Place::Last };
+        Self::on(dev, "xcp_ends", Direction::Egress, place)
+    }
+
+    /// An XDP program on a device.
+    pub fn who_redirects(dev: &str) -> Result<Self> {
+        let object = image::load_only("xcp_redirects")?;
+        let program = object::program(&object, "xcp_redirects")?;
+        let link = attach_xdp(program.as_fd(), &Device::find(dev)?)?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
+    /// Super-packets that come in by a device are as from a guest's.
+    pub fn who_forgets(dev: &str) -> Result<Self> {
+        Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)
+    }
+
+    /// Asks for a callback with each RTT of all connections that are made.
+    pub fn of_sockets() -> Result<Self> {
+        Self::on_sockets("xcp_neighbour")
+    }
+
+    /// Puts a TCP option of 12 bytes on all segments of all connections.
+    pub fn with_an_option() -> Result<Self> {
+        Self::on_sockets("xcp_foreign_option")
+    }
+
+    fn on_sockets(name: &str) -> Result<Self> {
+        let object = image::load_only(name)?;
+        let program = object::program(&object, name)?;
+        let group = Cgroup::open(None)?;
+        let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
+        let link = link::attach_cgroup(program.as_fd(), group.fd(), kind)?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+
+    /// What it has seen so far.
+    pub fn account(&self) -> Result<AccidentAccount> {
+        object::read_record(&object::map(&self.object, ".data.account")?, 0)
+    }
+
+    fn on(dev: &str, name: &str, direction: Direction, place: Place<'_>) -> Result<Self> {
+        let object = image::load_only(name)?;
+        let program = object::program(&object, name)?;
+        let device = Device::find(dev)?;
+        let link = link::attach_tcx(program.as_fd(), &device, direction, place)?;
+        Ok(Self {
+            object,
+            _link: link,
+        })
+    }
+}
+
+fn attach_xdp(program: BorrowedFd<'_>, device: &Device) -> Result<OwnedFd> {
+    let (program, device) = (program.as_raw_fd(), device.index as i32);
+    // SAFETY: the descriptor is open; no options are fine.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program, device, libbpf_sys::BPF_XDP, std::ptr::null())
+    };
+    if fd < 0 {
+        return Err(last_os("attaching the program"));
+    }
+    // SAFETY: the call just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

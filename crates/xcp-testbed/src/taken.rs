@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! What XCP needs, taken by others: a control group, the name `xcp`.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use libbpf_rs::Object;
+use xcp_datapath::internal::{host, link, object};
+use xcp_datapath::{Cgroup, Result};
+
+use crate::{image, last_os};
+
+/// A sock_ops program of someone else's that has a control group to itself, until
+/// dropped.
+pub struct Exclusive {
+    object: Object,
+    group: Cgroup,
+}
+
+impl Exclusive {
+    /// Takes a group. `flags`: 0, or BPF_F_ALLOW_OVERRIDE.
+    pub fn on(group: &Path, flags: u32) -> Result<Self> {
+        let object = image::load_only("xcp_neighbour")?;
+        let group = Cgroup::open(Some(group))?;
+        let program = object::program(&object, "xcp_neighbour")?
+            .as_fd()
+            .as_raw_fd();
+        let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
+        // SAFETY: both descriptors are open.
+        let rc =
+            unsafe { libbpf_sys::bpf_prog_attach(program, group.fd().as_raw_fd(), kind, flags) };
+        match rc {
+            0 => Ok(Self { object, group }),
+            _ => Err(last_os(group.path().display().to_string())),
+        }
+    }
+
+    /// The number that the program has in this kernel.
+    pub fn id(&self) -> Result<u32> {
+        let programs = link::cgroup_programs(self.group.fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)?;
+        programs
+            .0
+            .first()
+            .copied()
+            .ok_or_else(|| object::missing("program"))
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        if let Ok(program) = object::program(&self.object, "xcp_neighbour") {
+            let (program, group) = (program.as_fd().as_raw_fd(), self.group.fd().as_raw_fd());
+            // SAFETY: both descriptors are open.
+            unsafe {
+                libbpf_sys::bpf_prog_detach2(program, group, libbpf_sys::BPF_CGROUP_SOCK_OPS)
+            };
+        }
+    }
+}
+
+/// The name of the congestion control `xcp`, taken until dropped.
+pub struct NameTaken {
+    _link: libbpf_rs::Link,
+    _object: Object,
+}
+
+impl NameTaken {
+    /// Takes it.
+    pub fn new() -> Result<Self> {
+        let mut object = object::open(&object::CC).and_then(host::load_control)?;
+        let link = object::map_mut(&mut object, "xcp")?
+            .attach_struct_ops()
+            .map_err(|e| object::failure("congestion control xcp", &e))?;
+        Ok(Self {
+            _link: link,
+            _object: object,
+        })
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! Turns: programs, pins and namespaces belong to the whole system, so tests take
+//! turns, also those of other processes.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use xcp_datapath::internal::is_root;
+use xcp_datapath::{Error, Result};
+
+const TURN: &str = "/run/xcp-tests.lock";
+
+/// A test's turn, over when dropped.
+pub struct Turn {
+    _lock: Option<File>,
+}
+
+/// Waits until no other test has a turn.
+pub fn turn() -> Result<Turn> {
+    lock(libc::LOCK_EX)
+}
+
+/// The turn of a test that only loads programs: beside others of its kind,
+/// but not while a test looks at what is loaded.
+pub fn shared_turn() -> Result<Turn> {
+    lock(libc::LOCK_SH)
+}
+
+fn lock(operation: libc::c_int) -> Result<Turn> {
+    if !is_root() {
+        // such tests are skipped
+        return Ok(Turn { _lock: None });
+    }
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(TURN);
+    let file = file.map_err(|e| Error::io(TURN, &e))?;
+    loop {
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+            return Ok(Turn { _lock: Some(file) });
+        }
+        let e = std::io::Error::last_os_error();
+        if e.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Error::io(TURN, &e));
+        }
+    }
+}
