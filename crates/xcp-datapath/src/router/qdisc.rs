@@ -73,14 +73,9 @@ pub(crate) fn is_registered() -> bool {
     object::exists(&bpffs::dir(PART).join(LINK))
 }
 
-/// Set to anything, makes [`is_supported`] say no.
-const NO_QDISC: &str = "XCP_NO_QDISC";
 /// Whether queue disciplines can be written in BPF (6.16 and later, where
 /// CONFIG_NET_SCH_BPF is set).
 pub fn is_supported() -> bool {
-    if std::env::var_os(NO_QDISC).is_some() {
-        return false;
-    }
     /// Reading all of the kernel's types takes milliseconds, and they stay as they are.
     static IN_TYPES: OnceLock<bool> = OnceLock::new();
     let in_types = || {

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use super::router::queue_disciplines;
+use super::cases::token_bucket::queue_disciplines;
 use crate::command::killed::killed_after;
 use crate::command::{xcp, Space, Traces, XCP};
 use crate::common::turn;

@@ -4,8 +4,8 @@
 
 use crate::command::{xcp, Space, Traces};
 use crate::common::turn;
-use serde_json::{json, Value};
-use xcp_testbed::{can_run, shared_turn, skipped};
+use serde_json::json;
+use xcp_testbed::{can_run, shared_turn};
 
 #[test]
 fn a_router_is_added_changed_shown_and_taken_off() {
@@ -142,98 +142,6 @@ fn all_options_are_told() {
         "{text}"
     );
     space.xcp("router del v0").ok();
-    before.gone();
-}
-
-/// What tc says of the queue disciplines of v0, without handles.
-pub fn queue_disciplines(space: &Space) -> Value {
-    let mut all: Value = serde_json::from_str(&space.tc("-j qdisc show dev v0")).unwrap();
-    for qdisc in all.as_array_mut().unwrap() {
-        let qdisc = qdisc.as_object_mut().unwrap();
-        qdisc.retain(|key, _| key == "kind" || key == "options");
-    }
-    all
-}
-
-#[test]
-fn a_token_bucket_comes_and_goes() {
-    let _turn = turn();
-    let test = "shaping";
-    if !can_run(test) {
-        return;
-    }
-    if xcp_datapath::features::has_qdisc() {
-        return skipped(test, "the queue discipline xcp shapes here");
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let space = Space::new("tbf");
-    let none = queue_disciplines(&space);
-    let xcp = |args: &str| space.xcp(args);
-    let with = |rate_bytes_per_s: u64, packets: u64, overhead: u64| {
-        let told = queue_disciplines(&space);
-        assert_eq!(told[0]["kind"], "tbf", "{told}");
-        assert_eq!(told[0]["options"]["rate"], rate_bytes_per_s, "{told}");
-        let bytes = told[0]["options"]["overhead"].as_u64().unwrap_or(0);
-        assert_eq!(bytes, overhead, "{told}");
-        assert_eq!(told[1]["kind"], "pfifo", "{told}");
-        assert_eq!(told[1]["options"]["limit"], packets, "{told}");
-    };
-
-    xcp("router add v0 --capacity 100mbit --shape").ok();
-    with(12_500_000, 1666, 0);
-    let again = xcp("router add v0 --capacity 100mbit --shape --json").ok();
-    assert_eq!(again.json()["change"], "unchanged");
-    let framed = "--shape 1mbit --limit 30 --overhead 38";
-    let changed = xcp(&format!("router add v0 --capacity 100mbit {framed} --json"));
-    assert_eq!(changed.ok().json()["change"], "changed");
-    with(125_000, 30, 38);
-    let told = xcp("router show v0 --json").ok().json();
-    assert_eq!(told["qdisc"], "tbf");
-    assert_eq!(told["shape_bps"], 1_000_000);
-    xcp("router add v0 --capacity 100mbit").ok();
-    assert_eq!(queue_disciplines(&space), none);
-    // more bytes per second than 32 bits count
-    xcp("router add v0 --capacity 40gbit --shape").ok();
-    with(5_000_000_000, 666_666, 0);
-    xcp("router add v0 --capacity 1mbit --shape --ptm").failed(
-        1,
-        "xcp: v0: a token bucket (tbf) knows no PTM\n  help: shape the link by other means \
-         (cake, the modem), and leave --shape out\n",
-    );
-    xcp("router del v0").ok();
-    assert_eq!(queue_disciplines(&space), none);
-    before.gone();
-}
-
-#[test]
-fn a_root_that_somebody_chose_is_left_alone() {
-    let _turn = turn();
-    let test = "root of others";
-    if !can_run(test) || xcp_datapath::features::has_qdisc() {
-        return;
-    }
-    let Some(before) = Traces::before(test) else {
-        return;
-    };
-    let space = Space::new("root");
-    space.tc("qdisc add dev v0 root pfifo limit 9");
-    let chosen = queue_disciplines(&space);
-    space.xcp("router add v0 --capacity 1mbit --shape").failed(
-        1,
-        "xcp: v0: has the root queue discipline pfifo, set by somebody\n  \
-         help: remove it (tc qdisc del dev v0 root), or leave it and be a router over it \
-         (without --shape)\n",
-    );
-    assert_eq!(queue_disciplines(&space), chosen);
-    before.gone();
-    // in the place of ours, too
-    space.tc("qdisc del dev v0 root");
-    space.xcp("router add v0 --capacity 1mbit --shape").ok();
-    space.tc("qdisc replace dev v0 root pfifo limit 9");
-    space.xcp("router del v0").ok();
-    assert_eq!(queue_disciplines(&space), chosen);
     before.gone();
 }
 

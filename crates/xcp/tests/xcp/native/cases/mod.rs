@@ -14,3 +14,4 @@ mod pacing;
 mod router_show;
 mod run_leftover;
 mod socket_options;
+pub mod token_bucket;
