@@ -2,13 +2,10 @@
 //! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. Some are not for this crate:
 //! xcp-testbed is told where they are.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
-const PROGRAMS: [&str; 9] = [
-    "cc", "cloud", "device", "medium", "option", "qdisc", "router", "socket", "test_tc",
-];
 const OLDEST_CLANG: u32 = 16;
 const TARGET: [&str; 4] = ["-target", "bpf", "-mcpu=v3", "-ffreestanding"];
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
@@ -24,8 +21,12 @@ fn main() {
     }
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:objects={}", out.display());
-    for name in PROGRAMS {
-        let source = root.join(format!("bpf/{name}.bpf.c"));
+    for source in fs::read_dir(root.join("bpf")).expect("the checkout has bpf/") {
+        let source = source.expect("bpf/ is readable").path();
+        let name = source.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(".bpf.c")) else {
+            continue;
+        };
         let text = format!("{name}.i");
         let object = format!("{name}.bpf.o");
         let clang = || {

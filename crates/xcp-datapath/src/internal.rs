@@ -42,7 +42,7 @@ pub mod object {
 }
 
 pub mod router {
+    pub use crate::router::counters::sum_counters;
     pub use crate::router::folder::{readable, COMPLETE, MAPS, PROGRAM};
     pub use crate::router::lifecycle::{load, load_for};
-    pub use crate::router::counters::sum_counters;
 }
