@@ -20,8 +20,8 @@
  *   xcp_ttl: the sender's IP TTL, lowered with it by XCP routers only, so
  *     xcp_ttl - TTL counts the other routers
  *   last_xcp_router: that the packet has passed, where it is the edge of a
- *     cloud (core/xcp_cloud.h): its IPv4 address, or the exclusive or of the four
- *     words of its IPv6 address, 1 where that is 0; 0 = none
+ *     cloud (core/xcp_cloud.h): its IPv4 address, or the exclusive or of the
+ *     four words of its IPv6 address, 1 where that is 0; 0 = none
  *
  * Data segments carry forward or both, pure ACKs return, SYNs the handshake.
  * 28 bytes after 12 of timestamps are all that TCP has.
