@@ -16,7 +16,7 @@ use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Socket};
 use xcp_player::play::HostOn;
-use xcp_player::stage::{address, Stage};
+use xcp_player::stage::{address, Topology};
 use xcp_player::traffic::{self, socket_address};
 
 /// Of the machines that the router is loaded for: it loops over processors,
@@ -74,7 +74,7 @@ fn transfer(wire: Wire) -> Result<Check> {
     network.variants[0].wire = wire;
     let variant = &network.variants[0];
     let _host = HostOn::new(&network, variant)?;
-    let stage = Stage::build(&network, variant, "")?;
+    let stage = Topology::build(&network, variant, "")?;
     let to = socket_address(&address(&network, "d"), PORT)?;
     let failed = |e: std::io::Error| Error::io(format!("transfer ({})", wire.name()), &e);
     let blocking = |fd: OwnedFd| {

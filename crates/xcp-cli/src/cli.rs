@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{Cure, Prefix, Wire};
+use xcp_datapath::{Prefix, SenderFeature, Wire};
 use xcp_edged::desk;
 
 use crate::capacity::{Capacity, Rate};
@@ -281,7 +281,7 @@ pub struct HostOn {
     /// there is to send), totals (lost ACKs lose no feedback, which is a
     /// running total)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
-    pub without: Vec<Cure>,
+    pub without: Vec<SenderFeature>,
     #[command(flatten)]
     pub header: Header,
 }

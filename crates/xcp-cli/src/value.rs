@@ -11,7 +11,7 @@ use std::time::Duration;
 use xcp_datapath::router::{Options, MAX_RTT_RANGE, OVERHEAD_RANGE_B};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
-use xcp_datapath::{Cure, Prefix, Wire};
+use xcp_datapath::{Prefix, SenderFeature, Wire};
 
 /// Why a value will not do, and what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,8 +144,8 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 }
 
 /// Something that senders do if they are told to.
-pub fn cure(text: &str) -> Result<Cure, BadValue> {
-    named(text, "no such behaviour", Cure::names)
+pub fn cure(text: &str) -> Result<SenderFeature, BadValue> {
+    named(text, "no such behaviour", SenderFeature::names)
 }
 
 /// One of the things that have these names.

@@ -15,7 +15,7 @@ use crate::link::{Direction, Place};
 use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 pub use crate::wire::router_id as id;
 use crate::{bpffs, clock, folders, layout, link, object, trace, Error, Result};
 use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link, xcp_router_options};
@@ -83,7 +83,7 @@ impl Virtual {
     /// No such device, or the kernel refuses the program.
     pub fn add(dev: &str, upstream: IpAddr) -> Result<Option<Self>> {
         require_root()?;
-        let Some(_turn) = Turn::at_once()? else {
+        let Some(_turn) = CommandLock::at_once()? else {
             return Ok(None);
         };
         sweep();
@@ -135,7 +135,7 @@ impl Virtual {
     /// # Errors
     /// What is pinned cannot be removed.
     pub fn del(self) -> Result<()> {
-        match Turn::at_once()? {
+        match CommandLock::at_once()? {
             Some(_turn) => take_down(&self.dir),
             None => Ok(()),
         }
@@ -171,7 +171,7 @@ fn known(dir: &Path) -> Option<xcp_cloud> {
 /// # Errors
 /// See [`router::set_edge`].
 pub fn name_routers(address: IpAddr) -> Result<bool> {
-    let Some(_turn) = Turn::at_once()? else {
+    let Some(_turn) = CommandLock::at_once()? else {
         return Ok(false);
     };
     router::set_edge(Some(address)).map(|()| true)
@@ -299,7 +299,7 @@ pub struct Status {
 /// # Errors
 /// What is pinned cannot be removed.
 pub fn clear() -> Result<()> {
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let here = format!("{}-", rtnl::netns()?);
     let mut ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     ours.try_for_each(|dir| take_down(&dir))
@@ -316,7 +316,7 @@ pub fn clear_old(since_ns: u64) -> Result<()> {
     let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.told_ns < since_ns);
     for dir in ours.filter(is_old).collect::<Vec<_>>() {
-        let Some(_turn) = Turn::at_once()? else {
+        let Some(_turn) = CommandLock::at_once()? else {
             break;
         };
         take_down(&dir)?;

@@ -18,7 +18,7 @@ mod sweep;
 pub mod wire;
 
 pub use host::fallback::{Fallback, Fallbacks};
-pub use host::peers::{Prefix, Spoken};
+pub use host::peers::{PeerPolicy, Prefix};
 pub use host::{connections, socket};
 pub use kernel::cgroup::{mount_point as cgroup_mount_point, Cgroup};
 pub use kernel::clock::monotonic_ns;
@@ -26,8 +26,8 @@ pub use kernel::error::{Error, Result};
 pub use kernel::object::set_verbose;
 pub use kernel::rtnl::{links, route_to, Link, Route};
 pub use kernel::{interrupt, netem};
-pub use named_bits::{Cure, Term};
-pub use pinned::turn::Turn;
+pub use named_bits::{LawTerm, SenderFeature};
+pub use pinned::turn::CommandLock;
 pub use router::warning::Warning;
 pub use router::{capacity_hint, meter, qdisc, shape, trace};
 pub use sweep::sweep_if_free;
@@ -46,14 +46,14 @@ use router::warning;
 ///
 /// # Errors
 /// This process may not change anything; `what` names the command.
-pub fn turn(what: &str) -> Result<Turn> {
+pub fn turn(what: &str) -> Result<CommandLock> {
     bpffs::require(what, bpffs::Access::Change)?;
-    Turn::take()
+    CommandLock::take()
 }
 
 /// The same for one that only reads, unless another command changes something now.
-pub fn turn_if_free() -> Option<Turn> {
-    Turn::at_once().ok().flatten()
+pub fn turn_if_free() -> Option<CommandLock> {
+    CommandLock::at_once().ok().flatten()
 }
 
 /// Fails unless this process is root and sees what XCP has pinned.

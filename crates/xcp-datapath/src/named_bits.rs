@@ -67,7 +67,7 @@ macro_rules! named_bits {
 named_bits! {
     /// What senders do beyond the drafts: each can be switched off, to see what
     /// then goes wrong; `enum xcp_cure` in bpf/abi.h.
-    Cure, "behaviour" {
+    SenderFeature, "behaviour" {
         /// Losses and marks that XCP's own queues do not explain are taken for
         /// congestion.
         Losses = XCP_CURE_LOSSES "losses",
@@ -84,7 +84,7 @@ named_bits! {
 named_bits! {
     /// What a router's law has beyond the published one: each part can be left
     /// out, to see what it is for; `enum xcp_law_term` in core/xcp_router.h.
-    Term, "part of the law" {
+    LawTerm, "part of the law" {
         /// alpha 0.6 and beta 0.4, in place of 0.4 and 0.226.
         Gains = XCP_LAW_GAINS "gains",
         /// What was granted in the last interval counts as come.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_has_a_name_and_a_bit_of_its_own() {
-        each_has_a_name_and_a_bit_of_its_own!(Cure);
-        each_has_a_name_and_a_bit_of_its_own!(Term);
+        each_has_a_name_and_a_bit_of_its_own!(SenderFeature);
+        each_has_a_name_and_a_bit_of_its_own!(LawTerm);
     }
 }

@@ -4,7 +4,7 @@
 //! command, whatever it is.
 
 use crate::error::is_root;
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 use crate::{cloud, device, mounts, router};
 
 /// Sweeps, unless another command changes something now, or this process may not.
@@ -12,7 +12,7 @@ pub fn sweep_if_free() {
     if !is_root() || mounts::require_bpffs("").is_err() {
         return;
     }
-    if let Ok(Some(_turn)) = Turn::at_once() {
+    if let Ok(Some(_turn)) = CommandLock::at_once() {
         router::sweep();
         device::sweep();
         cloud::sweep();

@@ -13,10 +13,10 @@ use xcp_datapath::cloud;
 use xcp_edge::edge::{Arrived, Datagram, Edge, Time};
 use xcp_edge::message::{Key, PORT};
 
-use crate::desk::Desk;
+use crate::desk::StatusSocket;
 use crate::socket::{Family, Socket, BUFFER_B};
 use crate::status::{self, Status};
-pub use crate::trial::Trial;
+pub use crate::trial::TestOverrides;
 use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
@@ -41,18 +41,18 @@ pub struct Options {
     /// Where [`crate::desk`] is.
     pub socket: PathBuf,
     /// What is otherwise in experiments.
-    pub trial: Trial,
+    pub trial: TestOverrides,
 }
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum LoopControl {
     /// It goes on.
     On,
     /// It ends: says goodbye, and takes away what it has in the data path.
     End,
     /// It ends as if it was killed: all stays as it is. For experiments.
-    Fall,
+    Crash,
 }
 
 struct Daemon {
@@ -70,12 +70,12 @@ struct Daemon {
 ///
 /// # Errors
 /// The port or the desk's place is in use or not permitted.
-pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> Result<()> {
+pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopControl) -> Result<()> {
     let sockets: Vec<Socket> = [Family::V4, Family::V6]
         .into_iter()
         .filter_map(|family| Socket::open(family).transpose())
         .collect::<Result<_>>()?;
-    let desk = Desk::open(&options.socket)?;
+    let desk = StatusSocket::open(&options.socket)?;
     let edge = Edge::new(options.key.clone(), secret::seed()?);
     let mut daemon = Daemon {
         edge: match options.trial.frequent_trains {
@@ -93,9 +93,9 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
     ready();
     loop {
         match next() {
-            Turn::On => daemon.turn(&desk, options)?,
-            Turn::End => break,
-            Turn::Fall => return Ok(()),
+            LoopControl::On => daemon.turn(&desk, options)?,
+            LoopControl::End => break,
+            LoopControl::Crash => return Ok(()),
         }
     }
     notify::tell("STOPPING=1");
@@ -106,7 +106,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> Turn) -> 
 }
 
 impl Daemon {
-    fn turn(&mut self, desk: &Desk, options: &Options) -> Result<()> {
+    fn turn(&mut self, desk: &StatusSocket, options: &Options) -> Result<()> {
         let now = time()?;
         if now.now_ns >= self.routes_ns {
             self.routes_ns = now.now_ns + ROUTES_NS;
@@ -139,7 +139,7 @@ impl Daemon {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, desk: &Desk, began_ns: u64) -> Result<()> {
+    fn wait(&self, desk: &StatusSocket, began_ns: u64) -> Result<()> {
         let next_ns = self.edge.next_ns().unwrap_or(u64::MAX).min(self.routes_ns);
         let left_ns = next_ns
             .min(began_ns + SECOND_NS)

@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The daemon's end.
-pub(crate) struct Desk {
+pub(crate) struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Desk {
+impl StatusSocket {
     /// Takes the place of a daemon that is gone.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::file(path, &e);
@@ -75,7 +75,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for StatusSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -3,7 +3,7 @@
 
 /// What experiments change: nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trial {
+pub struct TestOverrides {
     /// What estimates are made wrong by, at most, as a part of them.
     pub error: f64,
     /// Virtual routers that stand aside lower no delta.

@@ -13,7 +13,7 @@ use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
 use crate::notify;
-use crate::trial::Trial;
+use crate::trial::TestOverrides;
 
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.
@@ -26,16 +26,16 @@ const RETRY_NS: u64 = 10_000_000_000;
 /// soon after the last one.
 const INACTIVE_NS: u64 = 60_000_000_000;
 
-struct There {
+struct RouterEntry {
     router: Virtual,
     /// The probes that it has been told of.
     probes: u64,
-    told_ns: u64,
+    last_probe_ns: u64,
 }
 
 /// What may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
+enum Operation {
     /// The virtual router of an upstream edge.
     Of(IpAddr),
     /// Routers are to write this edge's address.
@@ -49,19 +49,19 @@ const WRONG_NS: u64 = 1_000_000_000;
 
 /// What the data path has of clouds.
 pub(crate) struct Virtuals {
-    there: BTreeMap<IpAddr, There>,
+    entries: BTreeMap<IpAddr, RouterEntry>,
     edge_ns: u64,
     /// What could not be done: why, and when it is tried again.
-    failures: BTreeMap<Work, (String, u64)>,
+    failures: BTreeMap<Operation, (String, u64)>,
     /// What the service manager was told.
     said: Option<String>,
-    trial: Trial,
+    trial: TestOverrides,
 }
 
 impl Virtuals {
-    pub(crate) fn new(trial: Trial) -> Self {
+    pub(crate) fn new(trial: TestOverrides) -> Self {
         Self {
-            there: BTreeMap::new(),
+            entries: BTreeMap::new(),
             edge_ns: 0,
             failures: BTreeMap::new(),
             said: None,
@@ -101,7 +101,7 @@ impl Virtuals {
             let named = cloud::name_routers(*address);
             let busy = matches!(named, Ok(false));
             self.edge_ns = now_ns + if busy { BUSY_NS } else { EDGE_NS };
-            self.note(Work::Name, named, now_ns);
+            self.note(Operation::Name, named, now_ns);
         }
     }
 
@@ -110,14 +110,14 @@ impl Virtuals {
         let Some(cloud) = edge.cloud(upstream) else {
             return;
         };
-        let probes = self.there.get(&upstream).map_or(0, |there| there.probes);
-        let failure = self.failures.get(&Work::Of(upstream));
+        let probes = self.entries.get(&upstream).map_or(0, |entry| entry.probes);
+        let failure = self.failures.get(&Operation::Of(upstream));
         let waits = failure.is_some_and(|(_, again_ns)| now_ns < *again_ns);
         if cloud.probes() == probes || waits {
             return;
         }
         let told = self.tell(cloud, upstream, device, now_ns);
-        self.note(Work::Of(upstream), told, now_ns);
+        self.note(Operation::Of(upstream), told, now_ns);
     }
 
     fn tell(
@@ -140,12 +140,12 @@ impl Virtuals {
         if routers == 0 {
             return self.remove(upstream);
         }
-        let moved = |there: &There| there.router.ifindex != device;
-        if self.there.get(&upstream).is_some_and(moved) {
+        let moved = |entry: &RouterEntry| entry.router.ifindex != device;
+        if self.entries.get(&upstream).is_some_and(moved) {
             self.remove(upstream)?;
         }
-        let there = match self.there.entry(upstream) {
-            Entry::Occupied(there) => there.into_mut(),
+        let entry = match self.entries.entry(upstream) {
+            Entry::Occupied(entry) => entry.into_mut(),
             // it would have nothing to begin with
             Entry::Vacant(_) if free_Bps.is_none() => return Ok(()),
             Entry::Vacant(place) => {
@@ -153,16 +153,16 @@ impl Virtuals {
                 let Some(router) = Virtual::add(&name.to_string_lossy(), upstream)? else {
                     return Ok(()); // the next probe tries again
                 };
-                place.insert(There {
+                place.insert(RouterEntry {
                     router,
                     probes: 0,
-                    told_ns: now_ns,
+                    last_probe_ns: now_ns,
                 })
             }
         };
-        there.probes = cloud.probes();
-        there.told_ns = now_ns;
-        there.router.tell(Reading {
+        entry.probes = cloud.probes();
+        entry.last_probe_ns = now_ns;
+        entry.router.tell(Reading {
             now_ns,
             wait_ns,
             free_bytes_per_s: free_Bps.unwrap_or(0.0) as u64,
@@ -177,40 +177,40 @@ impl Virtuals {
     /// Takes those away that have not been told anything for long, and those of
     /// clouds that are not asked for any more.
     pub(crate) fn tidy(&mut self, edge: &Edge, now_ns: u64) {
-        let old = |(upstream, there): (&IpAddr, &There)| {
-            let inactive = now_ns.saturating_sub(there.told_ns) > INACTIVE_NS;
+        let old = |(upstream, entry): (&IpAddr, &RouterEntry)| {
+            let inactive = now_ns.saturating_sub(entry.last_probe_ns) > INACTIVE_NS;
             (inactive || edge.cloud(*upstream).is_none()).then_some(*upstream)
         };
-        for upstream in self.there.iter().filter_map(old).collect::<Vec<_>>() {
+        for upstream in self.entries.iter().filter_map(old).collect::<Vec<_>>() {
             let removed = self.remove(upstream);
-            self.note(Work::Of(upstream), removed, now_ns);
+            self.note(Operation::Of(upstream), removed, now_ns);
         }
-        let asked = |work: &Work| match work {
-            Work::Of(upstream) => edge.cloud(*upstream).is_some(),
-            Work::Name | Work::Clear => true,
+        let asked = |work: &Operation| match work {
+            Operation::Of(upstream) => edge.cloud(*upstream).is_some(),
+            Operation::Name | Operation::Clear => true,
         };
         self.failures.retain(|work, _| asked(work));
         self.say();
         let cleared = cloud::clear_old(now_ns.saturating_sub(INACTIVE_NS));
-        self.note(Work::Clear, cleared, now_ns);
+        self.note(Operation::Clear, cleared, now_ns);
     }
 
     /// Takes all away, and the routers' address: of a daemon before that was killed
     /// too.
     pub(crate) fn stop(&mut self) {
-        self.there.clear();
-        self.note(Work::Name, router::set_edge(None), 0);
-        self.note(Work::Clear, cloud::clear(), 0);
+        self.entries.clear();
+        self.note(Operation::Name, router::set_edge(None), 0);
+        self.note(Operation::Clear, cloud::clear(), 0);
     }
 
     fn remove(&mut self, upstream: IpAddr) -> xcp_datapath::Result<()> {
-        match self.there.remove(&upstream) {
-            Some(there) => there.router.del(),
+        match self.entries.remove(&upstream) {
+            Some(entry) => entry.router.del(),
             None => Ok(()),
         }
     }
 
-    fn note<T>(&mut self, work: Work, done: xcp_datapath::Result<T>, now_ns: u64) {
+    fn note<T>(&mut self, work: Operation, done: xcp_datapath::Result<T>, now_ns: u64) {
         match done {
             Ok(_) if self.failures.remove(&work).is_none() => return,
             Ok(_) => {}

@@ -18,7 +18,7 @@ use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
 use crate::machines::{side_by_side, workplace};
 use crate::options::{Progress, Tell};
-use crate::rig::Rig;
+use crate::rig::TestMachine;
 use crate::{catalog, figures, interrupt, kept, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.
@@ -64,13 +64,13 @@ impl Planned {
     }
 
     /// Runs it, and compares its figures with the checks of the experiment.
-    pub fn play(&self, rig: &Rig, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
+    pub fn play(&self, rig: &TestMachine, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
         let played = rig.play(&self.request()?, work, tell)?;
         Ok(self.judge(self.key(rig)?, false, played))
     }
 
     /// Of its row: of the result and of the checks that it is compared with.
-    pub fn key(&self, rig: &Rig) -> Result<String> {
+    pub fn key(&self, rig: &TestMachine) -> Result<String> {
         let broken = |e: serde_json::Error| Error::new("checks", e.to_string(), "report this");
         let checks = serde_json::to_string(&self.experiment.checks).map_err(broken)?;
         let result = rig.key(&self.request()?)?;
@@ -78,7 +78,7 @@ impl Planned {
     }
 
     /// The same of an earlier run, if it is kept.
-    fn find(&self, rig: &Rig) -> Result<Option<Judged>> {
+    fn find(&self, rig: &TestMachine) -> Result<Option<Judged>> {
         let Some(played) = rig.find(&self.request()?)? else {
             return Ok(None);
         };
@@ -131,12 +131,12 @@ pub(crate) fn rigs<'a>(
     cases: impl Iterator<Item = &'a Planned>,
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
-) -> BTreeMap<&'a str, Result<Rig<'a>>> {
+) -> BTreeMap<&'a str, Result<TestMachine<'a>>> {
     let mut rigs = BTreeMap::new();
     for planned in cases {
         let kernel = planned.case.kernel.as_str();
         rigs.entry(kernel)
-            .or_insert_with(|| Rig::new(Some(kernel), fresh, say));
+            .or_insert_with(|| TestMachine::new(Some(kernel), fresh, say));
     }
     rigs
 }
@@ -144,7 +144,7 @@ pub(crate) fn rigs<'a>(
 /// A case to be run.
 struct Job<'a> {
     planned: &'a Planned,
-    rig: &'a Rig<'a>,
+    rig: &'a TestMachine<'a>,
     state: &'a mut State,
 }
 

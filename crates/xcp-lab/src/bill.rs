@@ -9,7 +9,7 @@ use crate::Result;
 
 /// Everything that was counted of a subject.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bill {
+pub struct CostReport {
     pub what: Subject,
     pub kernel: String,
     /// What the instructions are counted for: a packet, a MB.
@@ -29,7 +29,7 @@ pub struct Row {
     pub limit: Option<Limit>,
 }
 
-impl Bill {
+impl CostReport {
     /// Holds what was counted against the limits.
     pub(crate) fn new(what: Subject, kernel: String, costs: Vec<Cost>) -> Result<Self> {
         let limits = Limits::load()?;

@@ -35,7 +35,7 @@ mod verified;
 pub mod verify;
 
 pub use architecture::Architecture;
-pub use bill::{Bill, Row};
+pub use bill::{CostReport, Row};
 pub use exec::{exec, ExecOptions};
 pub use limits::Limit;
 pub use link_trace::{made as made_traces, Summary as TraceSummary};

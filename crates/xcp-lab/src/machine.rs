@@ -78,7 +78,7 @@ pub fn play(
                 release = Some(r);
                 Ok(None)
             }
-            Message::Answer(guest::Played::Parcel(parcel)) if !unpacker.add(&parcel) => {
+            Message::Answer(guest::Played::CaptureChunk(parcel)) if !unpacker.add(&parcel) => {
                 Err(Error::new("capture", "garbled on its way", "report this"))
             }
             Message::Done(done) => {

@@ -12,7 +12,7 @@ use crate::experiment::Experiment;
 use crate::guest::Request;
 use crate::machine::Played;
 use crate::options::{Options, Progress, Tell};
-use crate::rig::Rig;
+use crate::rig::TestMachine;
 use crate::{Error, Result};
 
 /// A variant, and what came of it so far.
@@ -30,7 +30,7 @@ pub(crate) fn play_all(
     progress: Tell,
 ) -> Result<Vec<Played>> {
     let say = |step: &str| progress(Progress::Step(step));
-    let rig = Rig::new(options.kernel.as_deref(), options.fresh, &say)?;
+    let rig = TestMachine::new(options.kernel.as_deref(), options.fresh, &say)?;
     let look_up = |name| {
         let request = Request::new(experiment, name, options.seed, points)?;
         let outcome = rig.find(&request)?.map(Ok);

@@ -13,7 +13,7 @@ use crate::machine::{self, Played, Setup};
 use crate::{Error, Result};
 
 /// A kernel, and what the machines with each guest have besides.
-pub(crate) struct Rig<'a> {
+pub(crate) struct TestMachine<'a> {
     pub kernel: Kernel,
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
@@ -27,7 +27,7 @@ pub(crate) struct Equipment<'a> {
     pub kept: Session<'a>,
 }
 
-impl<'a> Rig<'a> {
+impl<'a> TestMachine<'a> {
     /// Finds or fetches the kernel. `fresh` plays also what is kept.
     pub fn new(kernel: Option<&str>, fresh: bool, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
         Ok(Self {

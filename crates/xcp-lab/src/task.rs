@@ -7,13 +7,13 @@ use xcp_checks::check::Check;
 use xcp_checks::cost::Subject;
 use xcp_checks::{Answer, Task};
 
-use crate::bill::Bill;
+use crate::bill::CostReport;
 use crate::guest::Message;
 use crate::initramfs::Guest;
 use crate::kept::Label;
 use crate::machine::{self, Setup};
 use crate::machines::workplace;
-use crate::rig::Rig;
+use crate::rig::TestMachine;
 use crate::verified::Report;
 use crate::{interrupt, Error, Progress, Result};
 
@@ -61,14 +61,14 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
 
 /// Counts the instructions that a part of the data path costs, and holds them
 /// against the limits.
-pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<Bill> {
+pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<CostReport> {
     let task = Task::Bench(what);
     let (release, answers) = run(options, what.name(), &task, Setup::default(), progress)?;
     let costs = find(answers, |answer| match answer {
         Answer::Costs(costs) => Some(costs),
         _ => None,
     })?;
-    Bill::new(what, release, costs)
+    CostReport::new(what, release, costs)
 }
 
 fn find<T>(answers: Vec<Answer>, wanted: impl FnMut(Answer) -> Option<T>) -> Result<T> {
@@ -88,7 +88,7 @@ fn run(
 ) -> Result<(String, Vec<Answer>)> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
-    let rig = Rig::new(options.kernel.as_deref(), options.fresh, &say)?;
+    let rig = TestMachine::new(options.kernel.as_deref(), options.fresh, &say)?;
     let release = rig.release().to_owned();
     let machine = rig.equipment(Guest::Checks)?;
     if let Some(answers) = machine.kept.find(setup, task)? {

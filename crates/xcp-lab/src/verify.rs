@@ -13,7 +13,7 @@ use crate::all::{plan, rigs, Case, Planned};
 use crate::machines::{side_by_side, workplace};
 use crate::options::{Progress, Tell};
 use crate::results::{self, Written};
-use crate::rig::Rig;
+use crate::rig::TestMachine;
 use crate::{interrupt, Error, Result};
 
 /// What became of a document's rows.
@@ -43,7 +43,7 @@ pub struct Proof {
 /// A row that can be run again.
 struct Current<'a> {
     planned: &'a Planned,
-    rig: &'a Rig<'a>,
+    rig: &'a TestMachine<'a>,
     written: Written,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::checksum;
 use crate::pcap::{Pcap, RECORD_HEADER_BYTES, SNAP_BYTES};
-use crate::stage::Stage;
+use crate::stage::Topology;
 use crate::tap::{Tap, SETTLE};
 use crate::{Error, Result};
 
@@ -45,7 +45,7 @@ struct Point {
 impl Captures {
     /// Opens a tap at each point. What leaves before [`Captures::begin`] is
     /// not kept.
-    pub fn open(stage: &Stage, points: &[String]) -> Result<Self> {
+    pub fn open(stage: &Topology, points: &[String]) -> Result<Self> {
         let open = |name: &String| {
             let node = name.split('-').next().unwrap_or_default();
             Ok(Point {

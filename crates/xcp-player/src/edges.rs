@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use xcp_datapath::cloud::State;
 use xcp_edge::message::Key;
-use xcp_edged::daemon::{self, Options, Trial, Turn};
+use xcp_edged::daemon::{self, LoopControl, Options, TestOverrides};
 
 use crate::experiment::{Cloud, EdgePart, Event, Experiment, Variant};
-use crate::stage::{address, enter, Stage};
+use crate::stage::{address, enter, Topology};
 use crate::{interrupt, Error, Result};
 
 /// The queueing delay is known after 10 s of probes, the first one after two round
@@ -44,7 +44,7 @@ struct Daemon {
 
 /// The daemons of all edges, by their nodes.
 pub struct Edges {
-    trial: Trial,
+    trial: TestOverrides,
     daemons: BTreeMap<String, Daemon>,
     /// Those that were killed, and who watches what becomes of their clouds.
     fallen: Vec<JoinHandle<xcp_edged::Result<()>>>,
@@ -53,9 +53,9 @@ pub struct Edges {
 
 impl Edges {
     /// Starts those that a variant has, and waits until they know their clouds.
-    pub fn start(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
+    pub fn start(experiment: &Experiment, variant: &Variant, stage: &Topology) -> Result<Self> {
         let mut edges = Self {
-            trial: Trial {
+            trial: TestOverrides {
                 error: variant.estimate_error,
                 not_held_back: variant.edges_without.contains(&EdgePart::HoldBack),
                 frequent_trains: variant.edges_without.contains(&EdgePart::RareTrains),
@@ -96,7 +96,12 @@ impl Edges {
     }
 
     /// Does what an event says.
-    pub fn change(&mut self, experiment: &Experiment, stage: &Stage, event: &Event) -> Result<()> {
+    pub fn change(
+        &mut self,
+        experiment: &Experiment,
+        stage: &Topology,
+        event: &Event,
+    ) -> Result<()> {
         if let Some(node) = event.kill_edge.as_deref() {
             let Some(daemon) = self.daemons.get_mut(node) else {
                 return Ok(()); // a variant without edges
@@ -116,7 +121,7 @@ impl Edges {
         }
     }
 
-    fn run(&mut self, node: &str, stage: &Stage) -> Result<()> {
+    fn run(&mut self, node: &str, stage: &Topology) -> Result<()> {
         let space = stage.space(node)?;
         let Some(daemon) = self.daemons.get_mut(node) else {
             return Ok(());
@@ -137,9 +142,9 @@ impl Edges {
                 remedy: e.remedy,
             })?;
             daemon::run(&options, || (), &|| match next.load(Ordering::Relaxed) {
-                ON => Turn::On,
-                FALL => Turn::Fall,
-                _ => Turn::End,
+                ON => LoopControl::On,
+                FALL => LoopControl::Crash,
+                _ => LoopControl::End,
             })
         }));
         Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::device;
 pub use crate::link::Link;
-use xcp_datapath::{Cure, Term, Wire};
+use xcp_datapath::{LawTerm, SenderFeature, Wire};
 
 use crate::{Error, Result};
 
@@ -204,7 +204,7 @@ pub struct Variant {
     pub modem: Option<Modem>,
     /// What senders do not do: a failure is shown.
     #[serde(default)]
-    pub without: Vec<Cure>,
+    pub without: Vec<SenderFeature>,
     /// Hosts offer and take ECN, and a queue `red` or `xcp_red` marks.
     #[serde(default)]
     pub ecn: bool,
@@ -240,7 +240,7 @@ pub struct Variant {
     pub anticipate: bool,
     /// What is left out of the router's law: what it is for is shown.
     #[serde(default)]
-    pub law_without: Vec<Term>,
+    pub law_without: Vec<LawTerm>,
     /// RTTs in headers count at most this at the router, seconds.
     #[serde(default = "max_rtt_s")]
     pub max_rtt_s: f64,

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
-use crate::parcel::{self, Parcel};
+use crate::parcel::{self, CaptureChunk};
 use crate::play;
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
@@ -78,7 +78,7 @@ pub enum Message<A> {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Played {
     /// A piece of a capture; all come before the result.
-    Parcel(Parcel),
+    CaptureChunk(CaptureChunk),
     Result(Box<(VariantResult, Series)>),
 }
 
@@ -217,7 +217,7 @@ pub fn play(request: Request, channel: &Channel) -> Result<()> {
             &mut |done| channel.progress(done),
         )?;
         for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
-            channel.answer(Played::Parcel(parcel));
+            channel.answer(Played::CaptureChunk(parcel));
         }
         let result = Box::new((outcome.result, outcome.series));
         channel.answer(Played::Result(result));

@@ -8,7 +8,7 @@ use xcp_datapath::capacity_hint::Feed;
 
 use crate::experiment::{Experiment, Variant};
 use crate::link::device;
-use crate::stage::Stage;
+use crate::stage::Topology;
 use crate::Result;
 
 const EVERY: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ impl Modem {
     pub fn start(
         experiment: &Experiment,
         variant: &Variant,
-        stage: &Stage,
+        stage: &Topology,
     ) -> Result<Option<Self>> {
         let routes = experiment
             .bottleneck_link()

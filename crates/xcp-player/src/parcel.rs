@@ -15,7 +15,7 @@ const MOST_ZEROES: u8 = b'z' - b'g' + 1;
 
 /// A piece of a recording. The pieces of a file follow each other.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Parcel {
+pub struct CaptureChunk {
     point: String,
     packets: u64,
     missing: u64,
@@ -26,13 +26,13 @@ pub struct Parcel {
 }
 
 /// Cuts a recording into pieces.
-pub fn pack(mut recording: Recording) -> impl Iterator<Item = Parcel> {
+pub fn pack(mut recording: Recording) -> impl Iterator<Item = CaptureChunk> {
     compare(&mut recording.file, false);
     let pieces = recording.file.len().div_ceil(PIECE_BYTES);
     (0..pieces).map(move |i| {
         let begin = i * PIECE_BYTES;
         let end = recording.file.len().min(begin + PIECE_BYTES);
-        Parcel {
+        CaptureChunk {
             point: recording.point.clone(),
             packets: recording.packets,
             missing: recording.missing,
@@ -52,7 +52,7 @@ pub struct Unpacker {
 impl Unpacker {
     /// Takes the next piece; false if it cannot be one.
     #[must_use]
-    pub fn add(&mut self, parcel: &Parcel) -> bool {
+    pub fn add(&mut self, parcel: &CaptureChunk) -> bool {
         if append(&mut self.bytes, &parcel.text).is_none() {
             return false;
         }
@@ -185,7 +185,7 @@ mod tests {
             missing: 0,
             file: pcap.into_bytes(),
         };
-        let parcels: Vec<Parcel> = pack(recording.clone()).collect();
+        let parcels: Vec<CaptureChunk> = pack(recording.clone()).collect();
         let said: usize = parcels.iter().map(|p| p.text.len()).sum();
         assert!(said < 50_000, "{said}");
         let mut unpacker = Unpacker::default();

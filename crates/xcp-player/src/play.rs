@@ -18,7 +18,7 @@ use crate::modem::Modem;
 use crate::probe::{Probe, QueueState};
 use crate::random::split_mix;
 use crate::result::{Sample, Series, VariantResult};
-use crate::stage::{has_own_queue, Stage};
+use crate::stage::{has_own_queue, Topology};
 use crate::traffic::{End, Running};
 use crate::transfers::Fetched;
 use crate::{interrupt, Error, Result};
@@ -48,7 +48,7 @@ pub fn play(
 ) -> Result<Outcome> {
     let experiment = &experiment.of_variant(variant);
     let _host = HostOn::new(experiment, variant)?;
-    let mut stage = Stage::build(experiment, variant, prefix)?;
+    let mut stage = Topology::build(experiment, variant, prefix)?;
     let mut edges = Edges::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
     let trace = open_trace(experiment, variant, &stage)?;
@@ -166,7 +166,7 @@ struct Bottleneck<'a> {
 }
 
 impl<'a> Bottleneck<'a> {
-    fn open(experiment: &'a Experiment, variant: &Variant, stage: &Stage) -> Result<Self> {
+    fn open(experiment: &'a Experiment, variant: &Variant, stage: &Topology) -> Result<Self> {
         let [a, b] = &experiment.bottleneck;
         let link = experiment.bottleneck_link();
         let mut probes = vec![stage.within(a, || Probe::open(&device(a, b)))??];
@@ -191,7 +191,7 @@ impl<'a> Bottleneck<'a> {
     }
 
     /// XCP's packets in the queue, where they have one of their own.
-    fn xcp_packets(&self, stage: &Stage) -> Result<Option<u32>> {
+    fn xcp_packets(&self, stage: &Topology) -> Result<Option<u32>> {
         let Some((node, device)) = &self.own_queue else {
             return Ok(None);
         };
@@ -201,7 +201,11 @@ impl<'a> Bottleneck<'a> {
 }
 
 /// The trace of the bottleneck's router, if it has one.
-fn open_trace(experiment: &Experiment, variant: &Variant, stage: &Stage) -> Result<Option<Trace>> {
+fn open_trace(
+    experiment: &Experiment,
+    variant: &Variant,
+    stage: &Topology,
+) -> Result<Option<Trace>> {
     if !experiment
         .bottleneck_link()
         .is_some_and(|l| variant.routes(l))
@@ -226,7 +230,7 @@ fn is_now(time_s: f64, now: Duration) -> bool {
 }
 
 /// Gives the links the rates and delays that they have from now on.
-fn change_links(experiment: &Experiment, stage: &mut Stage, now: Duration) -> Result<()> {
+fn change_links(experiment: &Experiment, stage: &mut Topology, now: Duration) -> Result<()> {
     let before = now.saturating_sub(QUEUE_SAMPLE);
     for (i, link) in experiment.links.iter().enumerate() {
         let rate = |time: Duration| link.rate_bps(time.as_secs_f64());

@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use xcp_datapath::host::{self, Speech};
+use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::router::{Framing, Limits, Queueing};
-use xcp_datapath::{features, qdisc, router, Spoken};
+use xcp_datapath::{features, qdisc, router, PeerPolicy};
 use xcp_testbed::Medium;
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 pub const CONTROL: &str = "xcp";
 
 /// The built topology.
-pub struct Stage {
+pub struct Topology {
     prefix: String,
     /// Node name to its open namespace.
     spaces: BTreeMap<String, File>,
@@ -36,7 +36,7 @@ pub struct Stage {
     speakers: Vec<String>,
 }
 
-impl Stage {
+impl Topology {
     /// Builds it. `prefix` keeps the namespaces' names apart from others'.
     pub fn build(experiment: &Experiment, variant: &Variant, prefix: &str) -> Result<Self> {
         let home = "/proc/thread-self/ns/net";
@@ -352,8 +352,8 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
         capacity_bytes_per_s: (capacity_bps / 8.0) as u64,
         measure: variant.measure,
         without: match variant.anticipate {
-            true => router::Terms::from(&variant.law_without[..]),
-            false => router::Terms::all(),
+            true => router::LawTerms::from(&variant.law_without[..]),
+            false => router::LawTerms::all(),
         },
         max_rtt: Duration::from_secs_f64(variant.max_rtt_s),
         xcp_share_percent: variant.xcp_share,
@@ -371,11 +371,11 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
     }
 }
 
-impl Stage {
+impl Topology {
     /// The ends of each flow speak its wire format with each other.
     fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for node in experiment.nodes() {
-            let mut speech = Speech::default();
+            let mut speech = PeerPolicies::default();
             let speaks = |f: &&Flow| f.kind(variant) == CONTROL;
             for flow in experiment.flows.iter().filter(speaks) {
                 let peer = match (flow.from == node, flow.to == node) {
@@ -388,7 +388,7 @@ impl Stage {
                     let peers = peers
                         .parse()
                         .map_err(|e: String| Error::new(peers, e, "see the experiment's links"))?;
-                    speech.spoken.push(Spoken {
+                    speech.spoken.push(PeerPolicy {
                         wire: Some(wire),
                         peers: Some(peers),
                     });
@@ -412,10 +412,10 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Topology {
     fn drop(&mut self) {
         for node in &self.speakers {
-            let _ = self.within(node, || host::speak(&Speech::default()));
+            let _ = self.within(node, || host::speak(&PeerPolicies::default()));
         }
         for (node, dev) in &self.routers {
             let _ = self.within(node, || router::del(dev));

@@ -13,8 +13,8 @@ use xcp_datapath::socket;
 use crate::experiment::{Burst, Experiment, Flow, Socket, Transfers, Variant, UDP};
 use crate::result::FlowSample;
 use crate::socket_option::{check, set_option};
-use crate::stage::{address, Stage};
-use crate::udp::Blast;
+use crate::stage::{address, Topology};
+use crate::udp::UdpFlow;
 use crate::{Error, Result};
 
 const FIRST_PORT: u16 = 5001;
@@ -24,14 +24,14 @@ static ZEROES: [u8; CHUNK] = [0; CHUNK];
 /// A flow that has begun.
 pub enum Running {
     Tcp(Connection),
-    Udp(Blast),
+    Udp(UdpFlow),
 }
 
 impl Running {
     /// Starts a flow of the experiment; `now` is the time of the run.
     pub fn start(
         experiment: &Experiment,
-        stage: &Stage,
+        stage: &Topology,
         index: usize,
         variant: &Variant,
         now: Duration,
@@ -43,13 +43,13 @@ impl Running {
         let describe = |e: io::Error| Error::io(format!("flow {} ({kind})", flow.name), &e);
         if let Some(rate) = flow.udp_mbit {
             let receiver = stage
-                .within(&flow.to, || Blast::listen(to))?
+                .within(&flow.to, || UdpFlow::listen(to))?
                 .map_err(describe)?;
             let sender = stage
-                .within(&flow.from, || Blast::connect(to))?
+                .within(&flow.from, || UdpFlow::connect(to))?
                 .map_err(describe)?;
             let bytes = flow.payload_bytes;
-            return Ok(Self::Udp(Blast::new(
+            return Ok(Self::Udp(UdpFlow::new(
                 sender,
                 receiver,
                 rate * 1e6,
@@ -75,7 +75,7 @@ impl Running {
     /// Starts a transfer of so many bytes; `index` as if it were a flow.
     pub fn fetch(
         experiment: &Experiment,
-        stage: &Stage,
+        stage: &Topology,
         transfers: &Transfers,
         index: usize,
         variant: &Variant,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::experiment::{Experiment, Transfers, Variant};
 use crate::random::split_mix;
 use crate::result::TransferResult;
-use crate::stage::Stage;
+use crate::stage::Topology;
 use crate::traffic::Running;
 use crate::Result;
 
@@ -60,7 +60,7 @@ impl Fetched {
         &mut self,
         experiment: &Experiment,
         variant: &Variant,
-        stage: &Stage,
+        stage: &Topology,
         now: Duration,
         served: &mut Vec<Option<Running>>,
     ) -> Result<()> {

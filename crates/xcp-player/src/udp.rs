@@ -16,7 +16,7 @@ const SEND_BUFFER_BYTES: i32 = 1 << 26;
 static ZEROES: [u8; ROOM_BYTES] = [0; ROOM_BYTES];
 
 /// The two ends of a flow.
-pub struct Blast {
+pub struct UdpFlow {
     sender: Option<UdpSocket>,
     receiver: UdpSocket,
     payload_bytes: usize,
@@ -42,7 +42,7 @@ impl Pace {
     }
 }
 
-impl Blast {
+impl UdpFlow {
     /// A socket that receives at an address.
     pub fn listen(at: SocketAddr) -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind(at)?;
@@ -162,9 +162,9 @@ mod tests {
             return;
         }
         let loopback = (Ipv4Addr::LOCALHOST, 0).into();
-        let receiver = Blast::listen(loopback).expect("binds");
-        let sender = Blast::connect(receiver.local_addr().expect("bound")).expect("connects");
-        let mut flow = Blast::new(sender, receiver, 1e6, 1000, Duration::ZERO);
+        let receiver = UdpFlow::listen(loopback).expect("binds");
+        let sender = UdpFlow::connect(receiver.local_addr().expect("bound")).expect("connects");
+        let mut flow = UdpFlow::new(sender, receiver, 1e6, 1000, Duration::ZERO);
         flow.send(Duration::from_millis(80)).expect("sends");
         // 8 ms apart, the first at once
         xcp_testbed::eventually(|| {

@@ -14,7 +14,7 @@ use crate::image;
 /// What an accident does to and tells of the XCP packets that leave a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AccidentPlan {
+pub struct FaultPlan {
     /// Strip the option from SYNs (bit 0), SYN-ACKs (bit 1), pure ACKs (bit 2);
     /// what says that totals are understood from SYNs (bit 3), SYN-ACKs (bit 4).
     pub strip: u32,
@@ -29,7 +29,7 @@ pub struct AccidentPlan {
 /// What it did.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AccidentAccount {
+pub struct FaultCounters {
     pub stripped: u64,
     pub seen: u64,
     pub dropped: u64,
@@ -39,9 +39,9 @@ pub struct AccidentAccount {
     pub forward: u64,
     /// Routers that were not XCP, as they tell, of all.
     pub other_hops: u64,
-    /// Callbacks of [`crate::Neighbour::of_sockets`].
+    /// Callbacks of [`crate::ForeignProgram::of_sockets`].
     pub rtts: u64,
-    /// Super-packets of [`crate::Neighbour::who_forgets`].
+    /// Super-packets of [`crate::ForeignProgram::who_forgets`].
     pub forgotten: u64,
     /// Wire packets with a forward header, as the device's programs see them:
     /// all packets of a GSO packet have its header.
@@ -51,19 +51,19 @@ pub struct AccidentAccount {
 }
 
 // SAFETY: integers only, in C order.
-unsafe impl Record for AccidentPlan {}
+unsafe impl Record for FaultPlan {}
 // SAFETY: integers only, in C order.
-unsafe impl Record for AccidentAccount {}
+unsafe impl Record for FaultCounters {}
 
 /// An accident in progress on a device, over when dropped.
-pub struct Accident {
+pub struct FaultInjector {
     object: Object,
     _link: OwnedFd,
 }
 
-impl Accident {
+impl FaultInjector {
     /// Begins on a device of this network namespace, behind the programs there.
-    pub fn start(dev: &str, plan: AccidentPlan) -> Result<Self> {
+    pub fn start(dev: &str, plan: FaultPlan) -> Result<Self> {
         let device = Device::find(dev)?;
         let mut open = image::open_only("xcp_accident")?;
         object::set_data(&mut open, ".data.config", &plan)?;
@@ -77,12 +77,12 @@ impl Accident {
     }
 
     /// What it has done so far.
-    pub fn account(&self) -> Result<AccidentAccount> {
+    pub fn account(&self) -> Result<FaultCounters> {
         object::read_record(&object::map(&self.object, ".data.account")?, 0)
     }
 
     /// Changes the plan while it goes on.
-    pub fn plan(&self, plan: AccidentPlan) -> Result<()> {
+    pub fn plan(&self, plan: FaultPlan) -> Result<()> {
         object::write_record(&object::map(&self.object, ".data.config")?, &plan)
     }
 }

@@ -22,7 +22,7 @@ mod turn;
 mod verified;
 mod wait;
 
-pub use accident::{Accident, AccidentAccount, AccidentPlan};
+pub use accident::{FaultCounters, FaultInjector, FaultPlan};
 pub use another::{
     call_another_layout, call_another_version, call_host_another_layout, call_host_another_version,
 };
@@ -31,11 +31,11 @@ pub use ingress::Ingress;
 pub use interval::interval;
 pub use loaded::{loaded, loaded_ids, Loaded};
 pub use medium::Medium;
-pub use neighbour::Neighbour;
+pub use neighbour::ForeignProgram;
 pub use router::{router_link, router_memory};
 pub use skip::{can_run, skipped};
 pub use taken::{Exclusive, NameTaken};
-pub use turn::{shared_turn, turn, Turn};
+pub use turn::{shared_turn, turn, TestLock};
 pub use verified::{load_all, load_refused, Verified};
 pub use wait::{eventually, PATIENCE};
 

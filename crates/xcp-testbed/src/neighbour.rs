@@ -8,16 +8,16 @@ use xcp_datapath::internal::link::{self, Direction, Place};
 use xcp_datapath::internal::{object, Device};
 use xcp_datapath::{Cgroup, Result};
 
-use crate::accident::AccidentAccount;
+use crate::accident::FaultCounters;
 use crate::{image, last_os};
 
 /// A program of someone else's, gone when dropped.
-pub struct Neighbour {
+pub struct ForeignProgram {
     object: Object,
     _link: OwnedFd,
 }
 
-impl Neighbour {
+impl ForeignProgram {
     /// Ends the chain of the programs at a device's egress, before or behind
     /// those that are there.
     pub fn who_ends_the_chain(dev: &str, first: bool) -> Result<Self> {
@@ -64,7 +64,7 @@ impl Neighbour {
     }
 
     /// What it has seen so far.
-    pub fn account(&self) -> Result<AccidentAccount> {
+    pub fn account(&self) -> Result<FaultCounters> {
         object::read_record(&object::map(&self.object, ".data.account")?, 0)
     }
 

@@ -11,25 +11,25 @@ use xcp_datapath::{Error, Result};
 const TURN: &str = "/run/xcp-tests.lock";
 
 /// A test's turn, over when dropped.
-pub struct Turn {
+pub struct TestLock {
     _lock: Option<File>,
 }
 
 /// Waits until no other test has a turn.
-pub fn turn() -> Result<Turn> {
+pub fn turn() -> Result<TestLock> {
     lock(libc::LOCK_EX)
 }
 
 /// The turn of a test that only loads programs: beside others of its kind,
 /// but not while a test looks at what is loaded.
-pub fn shared_turn() -> Result<Turn> {
+pub fn shared_turn() -> Result<TestLock> {
     lock(libc::LOCK_SH)
 }
 
-fn lock(operation: libc::c_int) -> Result<Turn> {
+fn lock(operation: libc::c_int) -> Result<TestLock> {
     if !is_root() {
         // such tests are skipped
-        return Ok(Turn { _lock: None });
+        return Ok(TestLock { _lock: None });
     }
     let mut options = File::options();
     let file = options.create(true).append(true).open(TURN);
@@ -37,7 +37,7 @@ fn lock(operation: libc::c_int) -> Result<Turn> {
     loop {
         // SAFETY: the descriptor is open.
         if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-            return Ok(Turn { _lock: Some(file) });
+            return Ok(TestLock { _lock: Some(file) });
         }
         let e = std::io::Error::last_os_error();
         if e.kind() != std::io::ErrorKind::Interrupted {

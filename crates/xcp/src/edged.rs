@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use xcp_datapath::cloud;
 use xcp_datapath::interrupt;
-use xcp_edged::daemon::{self, Options, Trial, Turn};
+use xcp_edged::daemon::{self, LoopControl, Options, TestOverrides};
 use xcp_edged::status::{CloudStatus, Status};
 use xcp_edged::{desk, secret};
 
@@ -48,13 +48,13 @@ fn run(asked: &EdgedRun) -> Result<(), Failure> {
         key_file: edge.key,
         upstream: edge.upstream,
         socket: asked.socket.clone(),
-        trial: Trial::default(),
+        trial: TestOverrides::default(),
     };
     interrupt::watch();
     let ready = || tell("xcp: ready; Ctrl-C ends it");
     let next = || match interrupt::requested() {
-        false => Turn::On,
-        true => Turn::End,
+        false => LoopControl::On,
+        true => LoopControl::End,
     };
     Ok(daemon::run(&options, ready, &next)?)
 }

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use serde_json::json;
 use xcp_abi::XCP_2005_SHIFT;
 use xcp_datapath::connections::{self, Connection};
-use xcp_datapath::host::{self, Change, Options, Reach, Speech, Status, Sums2005, TurnedOn};
+use xcp_datapath::host::{
+    self, Change, NetnsScope, Options, PeerPolicies, Status, Sums2005, TurnedOn,
+};
 use xcp_datapath::socket::Outcome;
-use xcp_datapath::{Cure, Fallback, Fallbacks, Spoken};
+use xcp_datapath::{Fallback, Fallbacks, PeerPolicy, SenderFeature};
 
 use xcp_cli::cli::{HostAction, HostOn};
 use xcp_cli::failure::Failure;
@@ -37,7 +39,7 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
 }
 
 fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
-    let speech = Speech::new(
+    let speech = PeerPolicies::new(
         asked.wire,
         &asked.devices,
         &asked.peers,
@@ -56,7 +58,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
     let value = json!({
         "change": done.change,
         "cgroup": options.cgroup,
-        "netns": if asked.netns { Reach::This } else { Reach::All },
+        "netns": if asked.netns { NetnsScope::This } else { NetnsScope::All },
         "default": asked.default,
         "without": asked.without,
         "wire": asked.wire,
@@ -96,7 +98,7 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
     )
 }
 
-fn speaks(spoken: &Spoken) -> String {
+fn speaks(spoken: &PeerPolicy) -> String {
     match (spoken.wire, spoken.peers) {
         (Some(wire), Some(peers)) => format!("{wire} with {peers}"),
         (Some(wire), None) => format!("{wire} with all"),
@@ -105,8 +107,8 @@ fn speaks(spoken: &Spoken) -> String {
     }
 }
 
-fn names(cures: &[Cure]) -> Vec<String> {
-    cures.iter().map(Cure::to_string).collect()
+fn names(cures: &[SenderFeature]) -> Vec<String> {
+    cures.iter().map(SenderFeature::to_string).collect()
 }
 
 /// What became of the sockets of type IPPROTO_XCP.
@@ -123,11 +125,11 @@ fn by_number(sockets: &Outcome) -> String {
     }
 }
 
-fn reach(netns: Reach) -> &'static str {
+fn reach(netns: NetnsScope) -> &'static str {
     match netns {
-        Reach::All => "all",
-        Reach::This => "only this one",
-        Reach::Another => "only another one",
+        NetnsScope::All => "all",
+        NetnsScope::This => "only this one",
+        NetnsScope::Another => "only another one",
     }
 }
 
@@ -259,9 +261,9 @@ mod tests {
     fn a_status_is_aligned() {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
-            netns: Reach::This,
+            netns: NetnsScope::This,
             default: true,
-            without: vec![Cure::Losses],
+            without: vec![SenderFeature::Losses],
             wires: vec![],
             devices: vec![],
             socket_protocol: None,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use xcp_datapath::router::{
-    self, Cells, Change, Framing, Limits, Options, Queueing, Status, Terms,
+    self, Cells, Change, Framing, LawTerms, Limits, Options, Queueing, Status,
 };
-use xcp_datapath::{cloud, Term, Warning};
+use xcp_datapath::{cloud, LawTerm, Warning};
 
 use crate::{feed, trace, watch};
 use xcp_cli::capacity::Capacity;
@@ -121,8 +121,8 @@ fn options(asked: &RouterAdd) -> Result<Options, Failure> {
         capacity_bytes_per_s: asked.capacity.bytes_per_s(),
         measure: !asked.no_measure,
         without: match asked.no_anticipate {
-            true => Terms::all(),
-            false => Terms::default(),
+            true => LawTerms::all(),
+            false => LawTerms::default(),
         },
         max_rtt: asked.max_rtt,
         xcp_share_percent: asked.xcp_share,
@@ -421,7 +421,7 @@ fn law(status: &Status) -> String {
     let names: Vec<&str> = status.without.iter().map(|term| term.name()).collect();
     match names.len() {
         0 => "counts what was granted".into(),
-        all if all == Term::ALL.len() => "as published".into(),
+        all if all == LawTerm::ALL.len() => "as published".into(),
         _ => format!("without {}", names.join(", ")),
     }
 }

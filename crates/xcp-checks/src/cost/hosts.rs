@@ -15,7 +15,7 @@ use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Variant};
 use xcp_player::play::{serve, HostOn};
-use xcp_player::stage::{tool, Stage};
+use xcp_player::stage::{tool, Topology};
 use xcp_player::traffic::Running;
 
 /// Until each congestion control has its share.
@@ -123,11 +123,11 @@ pub(super) fn network() -> Result<Experiment> {
 }
 
 /// The network, with routers in both directions and the host programs on.
-pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Stage) -> Result<T>) -> Result<T> {
+pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Topology) -> Result<T>) -> Result<T> {
     let network = network()?;
     let variant = kind.variant(&network);
     let _host = HostOn::new(&network, &variant)?;
-    let stage = Stage::build(&network, &variant, "")?;
+    let stage = Topology::build(&network, &variant, "")?;
     for device in ["r-d", "r-s"] {
         let options = Options {
             capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
@@ -142,7 +142,7 @@ pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Stage) -> Result<T
     result
 }
 
-fn instructions_per_mb(kind: &Kind, stage: &Stage, spare: &spare::Spare) -> Result<f64> {
+fn instructions_per_mb(kind: &Kind, stage: &Topology, spare: &spare::Spare) -> Result<f64> {
     let network = network()?;
     let variant = kind.variant(&network);
     let flow = Running::start(&network, stage, 0, &variant, Duration::ZERO)?;

@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use crate::bpffs::Access;
 use crate::rtnl::Device;
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, layout, link, netns, object, probes, Cgroup, Cure, Error, Fallbacks, Prefix,
-    Result, Spoken, Wire,
+    bpffs, cgroup, layout, link, netns, object, probes, Cgroup, Error, Fallbacks, PeerPolicy,
+    Prefix, Result, SenderFeature, Wire,
 };
 use xcp_abi::{xcp_host_config, xcp_host_counters, Record};
 
@@ -60,27 +60,27 @@ pub struct Options {
     /// New sockets of the group that did not choose use `xcp`.
     pub make_default: bool,
     /// How to speak in this network namespace.
-    pub speech: Speech,
+    pub speech: PeerPolicies,
     /// Feedback in whole packets in the wire format `option-2005`: what it
     /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
     pub whole_feedback: bool,
     /// What senders are not to do, to see what then goes wrong.
-    pub without: Vec<Cure>,
+    pub without: Vec<SenderFeature>,
     /// The protocol number by which sockets are opened that use `xcp`.
     pub socket_protocol: socket::Wanted,
 }
 
 /// How the hosts of one network namespace speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Speech {
-    pub spoken: Vec<Spoken>,
+pub struct PeerPolicies {
+    pub spoken: Vec<PeerPolicy>,
     /// Devices that carry headers, or whose crowded ACKs make room.
     pub devices: Vec<String>,
     /// IP protocol of headers.
     pub ip_proto: u8,
 }
 
-impl Default for Speech {
+impl Default for PeerPolicies {
     fn default() -> Self {
         Self {
             spoken: Vec::new(),
@@ -90,7 +90,7 @@ impl Default for Speech {
     }
 }
 
-impl Speech {
+impl PeerPolicies {
     /// One wire format, with these peers and nobody else, or with all.
     ///
     /// # Errors
@@ -104,14 +104,14 @@ impl Speech {
                 format!("name them: xcp host on --wire {wire} --dev eth0 --peers 10.0.0.0/8"),
             ));
         }
-        let some = peers.iter().map(|p| Spoken {
+        let some = peers.iter().map(|p| PeerPolicy {
             wire: Some(wire),
             peers: Some(*p),
         });
-        let mut spoken: Vec<Spoken> = some.collect();
+        let mut spoken: Vec<PeerPolicy> = some.collect();
         let leaves_some = !peers.iter().any(Prefix::is_all);
         if leaves_some && (!spoken.is_empty() || wire != Wire::default()) {
-            spoken.push(Spoken {
+            spoken.push(PeerPolicy {
                 wire: peers.is_empty().then_some(wire),
                 peers: None,
             });
@@ -132,7 +132,7 @@ impl Speech {
 /// Network namespaces, seen from this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reach {
+pub enum NetnsScope {
     All,
     This,
     Another,
@@ -154,12 +154,12 @@ pub struct Status {
     /// The control group, or none where only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
     /// Whose sockets may speak, of all network namespaces.
-    pub netns: Reach,
+    pub netns: NetnsScope,
     pub default: bool,
     /// What senders do not do, for it is switched off.
-    pub without: Vec<Cure>,
+    pub without: Vec<SenderFeature>,
     /// Wire formats in this network namespace; `option` where none fits.
-    pub wires: Vec<Spoken>,
+    pub wires: Vec<PeerPolicy>,
     /// Devices of this network namespace.
     pub devices: Vec<String>,
     /// The protocol number that opens a socket with `xcp`, if any does.
@@ -221,7 +221,7 @@ pub fn is_on() -> bool {
 /// Makes `xcp` selectable and the option spoken by sockets that select it.
 pub fn on(options: &Options) -> Result<TurnedOn> {
     bpffs::require("xcp host on", Access::Change)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
     find(&options.speech.devices)?;
     let fresh = !is_on();
@@ -252,7 +252,7 @@ fn find(devices: &[String]) -> Result<Vec<Device>> {
 
 /// Speaks so in this network namespace; the host must be on. Returns whether
 /// anything was different.
-pub fn speak(speech: &Speech) -> Result<bool> {
+pub fn speak(speech: &PeerPolicies) -> Result<bool> {
     let devices = find(&speech.devices)?;
     let peers = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
     let here = netns::cookie()?;
@@ -270,7 +270,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     let wanted = xcp_host_config {
         make_default: u32::from(options.make_default),
         whole_feedback: options.whole_feedback.into(),
-        without: Cure::bits(&options.without),
+        without: SenderFeature::bits(&options.without),
         unused: 0,
         netns: match options.this_netns {
             true => netns::cookie()?,
@@ -422,7 +422,7 @@ pub fn load_control(mut open: OpenObject) -> Result<Object> {
 /// Takes everything down. Sockets that use `xcp` keep it until they close.
 pub fn off() -> Result<()> {
     bpffs::require("xcp host off", Access::Change)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     if !object::exists(&bpffs::dir(PART)) {
         return Err(not_on());
     }
@@ -455,7 +455,7 @@ pub fn status() -> Result<Status> {
         cgroup: attached_group()?.and_then(cgroup::path_of),
         netns: reach()?,
         default: config.make_default != 0,
-        without: Cure::of_bits(config.without),
+        without: SenderFeature::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
         devices: device::names()?,
         socket_protocol: socket::number(&dir)?,
@@ -482,7 +482,7 @@ pub fn wire_for(peer: IpAddr) -> Result<Option<Wire>> {
 pub fn options() -> Result<Option<Options>> {
     bpffs::require("the configuration", Access::Read)?;
     let dir = bpffs::dir(PART);
-    if !is_on() || attached_group()?.is_none() || reach()? == Reach::Another {
+    if !is_on() || attached_group()?.is_none() || reach()? == NetnsScope::Another {
         return Ok(None);
     }
     let config: xcp_host_config = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
@@ -491,13 +491,13 @@ pub fn options() -> Result<Option<Options>> {
         cgroup,
         this_netns: config.netns != 0,
         make_default: config.make_default != 0,
-        speech: Speech {
+        speech: PeerPolicies {
             spoken: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
             devices: device::names()?,
             ip_proto: device::ip_proto()?.unwrap_or(IP_PROTO),
         },
         whole_feedback: config.whole_feedback != 0,
-        without: Cure::of_bits(config.without),
+        without: SenderFeature::of_bits(config.without),
         socket_protocol: match socket::number(&dir)? {
             Some(number) => socket::Wanted::Number(number),
             None => socket::Wanted::Off,
@@ -514,7 +514,7 @@ pub fn settled(asked: Options) -> Result<Options> {
     let root = cgroup::mount_point()?;
     let mut settled = asked;
     settled.cgroup = settled.cgroup.filter(|path| *path != root);
-    settled.without = Cure::of_bits(Cure::bits(&settled.without));
+    settled.without = SenderFeature::of_bits(SenderFeature::bits(&settled.without));
     settled.speech.devices.sort();
     if settled.speech.devices.is_empty() {
         settled.speech.ip_proto = IP_PROTO; // kept with devices only
@@ -529,13 +529,13 @@ pub fn settled(asked: Options) -> Result<Options> {
 }
 
 /// Whose sockets may speak.
-fn reach() -> Result<Reach> {
+fn reach() -> Result<NetnsScope> {
     let map = object::pinned_map(&bpffs::dir(PART).join(CONFIG))?;
     let config: xcp_host_config = object::read_record(&map, 0)?;
     Ok(match config.netns {
-        0 => Reach::All,
-        here if here == netns::cookie()? => Reach::This,
-        _ => Reach::Another,
+        0 => NetnsScope::All,
+        here if here == netns::cookie()? => NetnsScope::This,
+        _ => NetnsScope::Another,
     })
 }
 
@@ -581,14 +581,14 @@ pub struct RunGroup {
 
 impl RunGroup {
     /// Waits until no other command changes anything.
-    pub fn turn() -> Result<Turn> {
+    pub fn turn() -> Result<CommandLock> {
         bpffs::require("xcp run", Access::Change)?;
-        Turn::take()
+        CommandLock::take()
     }
 
     /// Creates the group; loads the programs if the host is not on.
-    pub fn new(_turn: Turn) -> Result<Self> {
-        if is_on() && reach()? == Reach::Another {
+    pub fn new(_turn: CommandLock) -> Result<Self> {
+        if is_on() && reach()? == NetnsScope::Another {
             return Err(Error::new(
                 "xcp run",
                 "XCP is on for another network namespace only (host on --netns)",
@@ -629,7 +629,9 @@ impl RunGroup {
 impl Drop for RunGroup {
     fn drop(&mut self) {
         // without it, what is left is what a kill leaves
-        let Ok(_turn) = Turn::take() else { return };
+        let Ok(_turn) = CommandLock::take() else {
+            return;
+        };
         self.links.clear();
         // processes that the program has left behind go on without XCP
         let group = self.group.path();

@@ -97,7 +97,7 @@ impl Serialize for Prefix {
 
 /// A format and to whom it is spoken; to all others if there is no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Spoken {
+pub struct PeerPolicy {
     /// None: nothing is spoken.
     pub wire: Option<Wire>,
     pub peers: Option<Prefix>,
@@ -137,16 +137,16 @@ fn keys(map: &MapHandle, netns: u64) -> Vec<xcp_peer_key> {
 
 /// The wire format for a peer: that of the longest prefix which it has. None if XCP is
 /// not spoken with it.
-pub fn wire_of(all: &[Spoken], peer: IpAddr) -> Option<Wire> {
-    let fits = |s: &&Spoken| s.peers.is_none_or(|prefix| prefix.has(peer));
-    let longest = |s: &&Spoken| s.peers.map_or(0, |prefix| prefix.mapped().1);
+pub fn wire_of(all: &[PeerPolicy], peer: IpAddr) -> Option<Wire> {
+    let fits = |s: &&PeerPolicy| s.peers.is_none_or(|prefix| prefix.has(peer));
+    let longest = |s: &&PeerPolicy| s.peers.map_or(0, |prefix| prefix.mapped().1);
     let best = all.iter().filter(fits).max_by_key(longest);
     best.map_or(Some(Wire::default()), |spoken| spoken.wire)
 }
 
 /// What is set for a namespace (by its cookie).
-pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
-    let mut all: Vec<Spoken> = keys(map, netns)
+pub fn get(map: &MapHandle, netns: u64) -> Vec<PeerPolicy> {
+    let mut all: Vec<PeerPolicy> = keys(map, netns)
         .iter()
         .filter_map(|key| {
             let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
@@ -155,7 +155,7 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
                 XCP_WIRE_SILENT => None,
                 _ => Some(Wire::ALL.into_iter().find(|w| *w as u8 == value)?),
             };
-            Some(Spoken {
+            Some(PeerPolicy {
                 wire,
                 peers: prefix_of(key),
             })
@@ -167,7 +167,7 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<Spoken> {
 
 /// Sets what is spoken in a namespace; returns whether anything was different.
 /// New entries come before old ones go: nobody is left without in between.
-pub fn set(map: &MapHandle, netns: u64, wanted: &[Spoken]) -> Result<bool> {
+pub fn set(map: &MapHandle, netns: u64, wanted: &[PeerPolicy]) -> Result<bool> {
     let before = keys(map, netns);
     let mut changed = false;
     for spoken in wanted {
@@ -218,11 +218,11 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_decides() {
-        let spoken = |wire, prefix: Option<&str>| Spoken {
+        let spoken = |wire, prefix: Option<&str>| PeerPolicy {
             wire,
             peers: prefix.map(|p| p.parse().unwrap()),
         };
-        let wire = |all: &[Spoken], peer: &str| wire_of(all, peer.parse().unwrap());
+        let wire = |all: &[PeerPolicy], peer: &str| wire_of(all, peer.parse().unwrap());
         assert_eq!(wire(&[], "10.1.2.3"), Some(Wire::Option));
         let all = [
             spoken(None, None),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::Serialize;
 
-use crate::refusal::Refusal;
+use crate::refusal::LoadError;
 use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
 use xcp_abi::xcp_protocol_config;
 
@@ -155,14 +155,14 @@ pub fn load(host: Option<&Path>, number: u8) -> Result<Object> {
         object::reuse(&mut open, &["chosen"], host)?;
     }
     object::try_load(open).map_err(|e| match e {
-        Refusal::NotRoot | Refusal::Forbidden => {
+        LoadError::NotRoot | LoadError::Forbidden => {
             refused("the kernel forbids tracing programs", number)
         }
-        Refusal::Lacks(what) => refused(
+        LoadError::Lacks(what) => refused(
             &format!("the kernel's socket() takes no programs ({what}); it needs CONFIG_MPTCP"),
             number,
         ),
-        Refusal::Verifier { .. } => refused(&e.describe("").reason, number),
+        LoadError::Verifier { .. } => refused(&e.describe("").reason, number),
     })
 }
 

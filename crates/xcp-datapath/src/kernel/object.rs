@@ -15,7 +15,7 @@ use libbpf_rs::{
 };
 
 use crate::error::{denied, is_root};
-use crate::refusal::{self, Refusal};
+use crate::refusal::{self, LoadError};
 use crate::{Error, Result};
 use xcp_abi::Record;
 
@@ -114,9 +114,9 @@ pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
 }
 
 /// The same, with the kind of the failure.
-pub fn try_load(object: OpenObject) -> std::result::Result<Object, Refusal> {
+pub fn try_load(object: OpenObject) -> std::result::Result<Object, LoadError> {
     let (loaded, said) = refusal::listen(|| object.load());
-    loaded.map_err(|e| Refusal::new(&e, said, is_root()))
+    loaded.map_err(|e| LoadError::new(&e, said, is_root()))
 }
 
 /// What went wrong with a BPF operation, and the likely way out.

@@ -18,7 +18,7 @@ pub const REPORT: &str = "report it as a bug, with the output of `xcp doctor --j
 
 /// What libbpf said while it loaded an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct LoadLog {
     /// The last warning that names a reason.
     warning: Option<String>,
     /// The program that failed to load, and the name of the error.
@@ -28,13 +28,13 @@ pub struct Said {
 }
 
 thread_local! {
-    static SAID: RefCell<Option<Said>> = const { RefCell::new(None) };
+    static SAID: RefCell<Option<LoadLog>> = const { RefCell::new(None) };
 }
 
 /// Does something with libbpf, and keeps what libbpf says meanwhile. libbpf
 /// calls back on the thread that called it.
-pub fn listen<T>(act: impl FnOnce() -> T) -> (T, Said) {
-    SAID.set(Some(Said::default()));
+pub fn listen<T>(act: impl FnOnce() -> T) -> (T, LoadLog) {
+    SAID.set(Some(LoadLog::default()));
     let result = act();
     (result, SAID.take().unwrap_or_default())
 }
@@ -50,7 +50,7 @@ pub fn hear(level: PrintLevel, text: &str) {
     }
 }
 
-impl Said {
+impl LoadLog {
     fn hear(&mut self, text: &str) {
         let text = text.strip_prefix("libbpf: ").unwrap_or(text).trim_end();
         if let Some((program, error)) = text
@@ -121,7 +121,7 @@ const LACKS: &[&str] = &[
 
 /// Why an object was not loaded.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refusal {
+pub enum LoadError {
     NotRoot,
     /// Root may not either.
     Forbidden,
@@ -135,8 +135,8 @@ pub enum Refusal {
     Lacks(String),
 }
 
-impl Refusal {
-    pub fn new(err: &libbpf_rs::Error, said: Said, root: bool) -> Self {
+impl LoadError {
+    pub fn new(err: &libbpf_rs::Error, said: LoadLog, root: bool) -> Self {
         let denied = err.kind() == ErrorKind::PermissionDenied;
         match (said.failed, said.verifier) {
             _ if denied && !root => Self::NotRoot,
@@ -194,7 +194,7 @@ mod tests {
         "libbpf: failed to load object 'router'\n",
     ];
 
-    fn said(lines: &[&str]) -> Said {
+    fn said(lines: &[&str]) -> LoadLog {
         let ((), said) = listen(|| {
             for line in lines.iter().chain(&SUMMARY) {
                 hear(PrintLevel::Warn, line);
@@ -205,7 +205,7 @@ mod tests {
 
     fn told(errno: i32, root: bool, lines: &[&str]) -> String {
         let err = libbpf_rs::Error::from_raw_os_error(errno);
-        let e = Refusal::new(&err, said(lines), root).describe("router");
+        let e = LoadError::new(&err, said(lines), root).describe("router");
         format!("{e}; {}", e.remedy)
     }
 

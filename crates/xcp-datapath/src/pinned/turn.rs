@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// This thread's turn, as long as it lives. Within it, it may be taken again.
-pub struct Turn {
+pub struct CommandLock {
     _lock: Rc<Lock>,
 }
 
@@ -31,7 +31,7 @@ struct Lock {
     _file: File,
 }
 
-impl Turn {
+impl CommandLock {
     /// Waits until no other command has a turn.
     pub(crate) fn take() -> Result<Self> {
         if let Some(turn) = Self::within() {

@@ -13,7 +13,7 @@ use super::options::CAPACITY_RANGE_BPS;
 use crate::bpffs::{self, Access};
 use crate::pinned::change::Change;
 use crate::rtnl::Device;
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
 use xcp_abi::xcp_router_config;
 
@@ -26,7 +26,7 @@ use xcp_abi::xcp_router_config;
 /// nothing can be measured where only measuring is to tell.
 pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     bpffs::require("xcp router set", Access::Change)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     let map = object::pinned_map(&dir.join("config"))?;
@@ -82,7 +82,7 @@ impl Feed {
     /// The device has no router, or one that does not measure.
     pub fn open(dev: &str) -> Result<Self> {
         bpffs::require("xcp router feed", Access::Change)?;
-        let _turn = Turn::take()?;
+        let _turn = CommandLock::take()?;
         let dir = readable(&Device::find(dev)?)?;
         let map = object::pinned_map(&dir.join("config"))?;
         refuse_unmeasured(dev, &object::read_record(&map, 0)?)?;
@@ -98,7 +98,7 @@ impl Feed {
     }
 
     fn write(&self, hint_Bps: u64, hint_until_ns: u64) -> Result<()> {
-        let _turn = Turn::take()?;
+        let _turn = CommandLock::take()?;
         let config: xcp_router_config = object::read_record(&self.map, 0)?;
         let config = xcp_router_config {
             hint_Bps,

@@ -19,7 +19,7 @@ use crate::link::{Direction, Place};
 use crate::pinned::change::Change;
 use crate::rtnl::{self, Device};
 use crate::trace::{self, Trace};
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result};
 
 /// Gives the folder of a device's router its name, if the device has moved. A
@@ -94,7 +94,7 @@ pub(crate) fn configure(
 /// Makes a device an XCP router's output, or changes its options.
 pub fn add(dev: &str, options: Options) -> Result<Change> {
     bpffs::require("xcp router add", Access::Change)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let device = Device::find(dev)?;
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
@@ -164,7 +164,7 @@ pub fn options(dev: &str) -> Result<Option<Options>> {
     Ok(Some(Options {
         capacity_bytes_per_s: params.capacity_Bps,
         measure: config.measure != 0,
-        without: Terms::of_bits(params.without),
+        without: LawTerms::of_bits(params.without),
         max_rtt: duration(params.max_rtt),
         xcp_share_percent: percent(config.share),
         framing,
@@ -322,7 +322,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
 /// Takes the router off a device.
 pub fn del(dev: &str) -> Result<()> {
     bpffs::require("xcp router del", Access::Change)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let device = Device::find(dev)?;
     settle(&device)?;
     if !object::exists(&bpffs::dir(&part(device.index)?)) {
@@ -361,7 +361,7 @@ pub(crate) fn sweep() {
 /// # Errors
 /// A router's records cannot be written.
 pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     for (_, dir) in of_here() {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
             continue; // another build's
@@ -380,7 +380,7 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
 /// a time can.
 pub fn trace(dev: &str) -> Result<Trace> {
     bpffs::require("xcp router trace", Access::Read)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     Trace::open(&device, dir)

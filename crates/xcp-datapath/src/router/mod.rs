@@ -22,6 +22,6 @@ pub use lifecycle::{add, del, devices, options, set_edge, settled, trace};
 pub(crate) use lifecycle::{configure, constants, load, sweep};
 pub(crate) use options::TICKS_PER_SEC;
 pub use options::{
-    with_edge, Options, Queueing, Terms, CAPACITY_RANGE_BPS, MAX_RTT_RANGE, OVERHEAD_RANGE_B,
+    with_edge, LawTerms, Options, Queueing, CAPACITY_RANGE_BPS, MAX_RTT_RANGE, OVERHEAD_RANGE_B,
 };
 pub use status::{list, show, Sharing, Status};

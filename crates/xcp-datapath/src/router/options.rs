@@ -12,7 +12,7 @@ use super::framing::{Framing, Limits};
 use super::qdisc;
 use super::shape::Shape;
 use crate::rtnl::{self, Device};
-use crate::{ethtool, wire, Term};
+use crate::{ethtool, wire, LawTerm};
 
 /// The smallest and the largest capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
@@ -42,7 +42,7 @@ pub struct Options {
     /// Hand out less where the link is found to carry less.
     pub measure: bool,
     /// Left out of the law.
-    pub without: Terms,
+    pub without: LawTerms,
     /// RTTs in headers count at most this, of [`MAX_RTT_RANGE`].
     pub max_rtt: Duration,
     /// Percent of the link that is XCP's when other traffic wants it too; by
@@ -61,13 +61,13 @@ pub struct Options {
 
 /// Parts of the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms(u32);
+pub struct LawTerms(u32);
 
-impl Terms {
+impl LawTerms {
     /// What the published law does not have.
     #[must_use]
     pub fn all() -> Self {
-        Self::from(Term::ALL)
+        Self::from(LawTerm::ALL)
     }
 
     pub(super) fn of_bits(bits: u32) -> Self {
@@ -76,14 +76,14 @@ impl Terms {
 
     /// One by one.
     #[must_use]
-    pub fn names(self) -> Vec<Term> {
-        Term::of_bits(self.0)
+    pub fn names(self) -> Vec<LawTerm> {
+        LawTerm::of_bits(self.0)
     }
 }
 
-impl From<&[Term]> for Terms {
-    fn from(terms: &[Term]) -> Self {
-        Self(Term::bits(terms))
+impl From<&[LawTerm]> for LawTerms {
+    fn from(terms: &[LawTerm]) -> Self {
+        Self(LawTerm::bits(terms))
     }
 }
 
@@ -110,7 +110,7 @@ impl Default for Options {
         Self {
             capacity_bytes_per_s: 0,
             measure: true,
-            without: Terms::default(),
+            without: LawTerms::default(),
             max_rtt: Duration::from_secs_f64(f64::from(XCP_MAX_RTT_TICKS) / TICKS_PER_SEC),
             xcp_share_percent: None,
             framing: Framing::default(),

@@ -11,7 +11,7 @@ use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle};
 
 use super::framing::{Framing, Limits};
 use crate::rtnl::{self, Device};
-use crate::turn::Turn;
+use crate::turn::CommandLock;
 use crate::{bpffs, layout, object, Error, Result};
 use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 
@@ -64,7 +64,7 @@ pub struct Installed {
 /// # Errors
 /// The kernel has no queue disciplines in BPF.
 pub fn register() -> Result<()> {
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     register_now()
 }
 
@@ -148,7 +148,7 @@ pub fn install(dev: &str, options: Options) -> Result<Installed> {
 pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
     let device = Device::find(dev)?;
     rtnl::refuse_chosen(&device, Some(KIND), "--no-qdisc")?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     register_now()?;
     configure(&device, options).inspect_err(|_| {
         let _ = unregister_unused();
@@ -178,7 +178,7 @@ fn configure(device: &Device, options: Options) -> Result<Installed> {
 /// discipline that uses it; whether it was not.
 pub(crate) fn place(dev: &str) -> Result<bool> {
     let device = Device::find(dev)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     let ours = rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND);
     if ours && record(dev)?.is_some_and(|r| r.present > 0) {
         return Ok(false);
@@ -199,7 +199,7 @@ pub fn remove(dev: &str) -> Result<()> {
         return Ok(());
     }
     let device = &Device::find(dev)?;
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     take_away(device)
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn tidy() -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Ok(());
     }
-    let _turn = Turn::take()?;
+    let _turn = CommandLock::take()?;
     unregister_unused()
 }
 

@@ -19,7 +19,7 @@ use crate::link::Direction;
 use crate::rtnl::{self, Device};
 use crate::trace::FLOW;
 use crate::warning::{Surroundings, Warning};
-use crate::{bpffs, device, ethtool, link, monotonic_ns, object, Result, Term};
+use crate::{bpffs, device, ethtool, link, monotonic_ns, object, LawTerm, Result};
 
 /// XCP and other traffic on one link, in the last control interval.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -97,7 +97,7 @@ pub struct Status {
     /// XCP's flows, by what their packets say.
     pub xcp_flows: f64,
     /// Left out of the law; all parts: the law as it was published.
-    pub without: Vec<Term>,
+    pub without: Vec<LawTerm>,
     /// Mean RTT of the traffic in the last control interval.
     pub average_rtt_ms: f64,
     /// RTTs count at most this.
@@ -188,7 +188,7 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
         queue_bytes: link.seen.backlog_B,
         persistent_queue_bytes: link.state.queue_B,
         xcp_flows: f64::from(link.state.flows.mean) / FLOW,
-        without: Term::of_bits(config.params.without),
+        without: LawTerm::of_bits(config.params.without),
         average_rtt_ms: ms(d_ticks),
         max_rtt_ms: ms(config.params.max_rtt.into()),
         feedback_bps: link.state.f_Bps * 8,

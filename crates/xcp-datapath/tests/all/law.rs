@@ -14,7 +14,7 @@ use crate::support::{edit, pin, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
 use xcp_abi::{xcp_router_law, xcp_router_link};
-use xcp_datapath::router::{Options, Terms};
+use xcp_datapath::router::{LawTerms, Options};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
 /// alpha; gamma while flows come and go, else; of the published law and ours.
@@ -211,8 +211,8 @@ fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
     let router = Router::with(Options {
         capacity_bytes_per_s: capacity_Bps,
         without: match published {
-            true => Terms::all(),
-            false => Terms::default(),
+            true => LawTerms::all(),
+            false => LawTerms::default(),
         },
         ..Default::default()
     })?;

@@ -10,7 +10,7 @@ use crate::wire::cases;
 use crate::wire::frame::{Frame, Ip, TCP, UDP};
 use crate::wire::option::{self, Forward};
 use libbpf_rs::ProgramInput;
-use xcp_datapath::router::{Options, Terms};
+use xcp_datapath::router::{LawTerms, Options};
 
 const CAPACITY_BPS: u64 = 12_500_000;
 const SEGMENTS: u32 = 10;
@@ -78,7 +78,7 @@ fn every_wire_packet_takes_its_own_share() {
     let attempt = || {
         let options = Options {
             capacity_bytes_per_s: 1_000,
-            without: Terms::all(),
+            without: LawTerms::all(),
             ..Default::default()
         };
         let Some(router) = Router::with(options) else {

@@ -12,7 +12,7 @@ mod trace;
 use std::iter;
 use std::process::ExitCode;
 
-use xcp_lab::{Bill, Check, Entry, Options, Row, Subject, TaskOptions};
+use xcp_lab::{Check, CostReport, Entry, Options, Row, Subject, TaskOptions};
 
 use progress::Progress;
 use xcp_cli::cli::{LabAction, LabBench, LabCheck, LabRun};
@@ -156,7 +156,7 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
     Ok(judged(bills.iter().all(|b| b.ok)))
 }
 
-fn itemised(bill: &Bill, style: &Style) -> String {
+fn itemised(bill: &CostReport, style: &Style) -> String {
     let head = [
         bill.what.name().to_owned(),
         format!("instructions per {}", bill.per),

@@ -22,11 +22,11 @@ struct Step {
     /// None: the host.
     device: Option<String>,
     differences: Vec<Difference>,
-    work: Work,
+    work: Operation,
 }
 
 #[derive(Debug)]
-enum Work {
+enum Operation {
     TurnOn {
         options: host::Options,
         before: Option<host::Options>,
@@ -158,7 +158,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
             steps.push(Step {
                 device: Some(device.clone()),
                 differences: between(before.as_ref(), None),
-                work: Work::Remove,
+                work: Operation::Remove,
             });
         }
     }
@@ -172,7 +172,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
         let of = |options: &router::Options| Router::of(device.clone(), options);
         steps.push(Step {
             differences: between(before.as_ref().map(of).as_ref(), Some(&of(&options))),
-            work: Work::Add {
+            work: Operation::Add {
                 options: asked,
                 before,
                 fresh: there.is_none(),
@@ -199,7 +199,7 @@ fn host_step(
     let Some(asked) = &file.config.host else {
         let differences = between(before.map(Host::of).as_ref(), None);
         return match before {
-            Some(_) => step(differences, Work::TurnOff),
+            Some(_) => step(differences, Operation::TurnOff),
             None => Ok(None),
         };
     };
@@ -224,15 +224,17 @@ fn host_step(
     let after = Host::of(&host::settled(options.clone())?);
     let differences = between(before.map(Host::of).as_ref(), Some(&after));
     let before = before.cloned();
-    step(differences, Work::TurnOn { options, before })
+    step(differences, Operation::TurnOn { options, before })
 }
 
 impl Step {
     /// What it would do.
     fn would(&self) -> Done {
         match &self.work {
-            Work::TurnOff | Work::Remove => Done::Removed,
-            Work::TurnOn { before: None, .. } | Work::Add { fresh: true, .. } => Done::Added,
+            Operation::TurnOff | Operation::Remove => Done::Removed,
+            Operation::TurnOn { before: None, .. } | Operation::Add { fresh: true, .. } => {
+                Done::Added
+            }
             _ if self.differences.is_empty() => Done::Unchanged,
             _ => Done::Changed,
         }
@@ -242,16 +244,16 @@ impl Step {
     fn take(&self) -> (Done, Option<Failure>) {
         let device = self.device.as_deref().unwrap_or_default();
         let done = match &self.work {
-            Work::TurnOff => host::off().map(|()| Done::Removed),
-            Work::Remove => router::del(device).map(|()| Done::Removed),
-            Work::TurnOn { options, before } => host::on(options)
+            Operation::TurnOff => host::off().map(|()| Done::Removed),
+            Operation::Remove => router::del(device).map(|()| Done::Removed),
+            Operation::TurnOn { options, before } => host::on(options)
                 .map(|on| on.change.into())
                 .inspect_err(|_| {
                     if let Some(before) = before {
                         let _ = host::on(before);
                     }
                 }),
-            Work::Add {
+            Operation::Add {
                 options, before, ..
             } => router::add(device, *options)
                 .map(Done::from)

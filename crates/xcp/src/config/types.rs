@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xcp_cli::capacity::{Capacity, Rate};
 use xcp_cli::value::{self, BadValue};
-use xcp_datapath::host::{self, Speech};
-use xcp_datapath::router::{self, Cells, Framing, Limits, Queueing, Terms};
+use xcp_datapath::host::{self, PeerPolicies};
+use xcp_datapath::router::{self, Cells, Framing, LawTerms, Limits, Queueing};
 use xcp_datapath::socket::Wanted;
-use xcp_datapath::{wire, Cure, Prefix, Wire};
+use xcp_datapath::{wire, Prefix, SenderFeature, Wire};
 
 /// The state of XCP on a system. What is not in the file is taken down by xcp apply.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -95,7 +95,7 @@ pub struct Host {
     /// totals.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "cures")]
     #[schemars(with = "Vec<String>")]
-    pub without: Vec<Cure>,
+    pub without: Vec<SenderFeature>,
 }
 
 /// A device, or several, whose capacity is handed out to XCP traffic.
@@ -230,8 +230,8 @@ impl Router {
             capacity_bytes_per_s: self.capacity.bytes_per_s(),
             measure: self.measure,
             without: match self.anticipate {
-                true => Terms::default(),
-                false => Terms::all(),
+                true => LawTerms::default(),
+                false => LawTerms::all(),
             },
             max_rtt: self.max_rtt,
             xcp_share_percent: self.xcp_share,
@@ -315,7 +315,7 @@ impl Router {
             device,
             capacity,
             measure: options.measure,
-            anticipate: options.without != Terms::all(),
+            anticipate: options.without != LawTerms::all(),
             max_rtt: options.max_rtt,
             xcp_share: options.xcp_share_percent,
             qdisc,
@@ -336,7 +336,7 @@ impl Router {
 impl Host {
     /// What the data path is asked for.
     pub fn options(&self) -> Result<host::Options, Conflict> {
-        let speech = Speech::new(self.wire, &self.devices, &self.peers, self.ip_proto.0)
+        let speech = PeerPolicies::new(self.wire, &self.devices, &self.peers, self.ip_proto.0)
             .map_err(|e| Conflict::new("wire", &e.reason, "add devices and peers"))?;
         Ok(host::Options {
             cgroup: self.cgroup.clone(),
@@ -448,7 +448,7 @@ fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<IpAddr>, D::Error> {
     texts(d, value::router)
 }
 
-fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Cure>, D::Error> {
+fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<SenderFeature>, D::Error> {
     let mut all = texts(d, value::cure)?;
     all.sort_unstable();
     all.dedup();

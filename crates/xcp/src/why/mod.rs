@@ -15,7 +15,7 @@ use serde_json::json;
 use xcp_cli::failure::{tell, Failure};
 use xcp_cli::out::Out;
 use xcp_datapath::connections::{self, Connection, State};
-use xcp_datapath::host::{self, Reach};
+use xcp_datapath::host::{self, NetnsScope};
 use xcp_datapath::{features, require_access, route_to, router, Fallback, Route, Wire};
 
 use cause::Cause;
@@ -119,7 +119,7 @@ fn find(target: &Target) -> Result<Finding, Failure> {
         return Ok(about(Some(why_off())));
     }
     let host = host::status()?;
-    if host.netns == Reach::Another {
+    if host.netns == NetnsScope::Another {
         return Ok(about(Some(Cause::OtherNamespace)));
     }
     let mut present = connections::all()?;

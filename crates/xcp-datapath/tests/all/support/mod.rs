@@ -17,7 +17,7 @@ use xcp_abi::{
 };
 use xcp_datapath::router::Options;
 use xcp_datapath::Result;
-use xcp_testbed::{Bench, Turn};
+use xcp_testbed::{Bench, TestLock};
 
 /// Repeats an attempt whose packets must meet in one control interval, until
 /// they do.
@@ -35,7 +35,7 @@ const NEXT: i32 = -1;
 
 pub struct Router {
     bench: Bench,
-    _turn: Turn,
+    _turn: TestLock,
 }
 
 impl Router {

@@ -10,14 +10,14 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use xcp_datapath::host::Speech;
+use xcp_datapath::host::PeerPolicies;
 use xcp_datapath::wire::IP_PROTO;
-use xcp_datapath::{host, router, Cure, Wire};
-use xcp_testbed::Turn;
+use xcp_datapath::{host, router, SenderFeature, Wire};
+use xcp_testbed::TestLock;
 
 /// Tests that change the host's programs take turns, also those of several
 /// processes.
-pub fn turn() -> Turn {
+pub fn turn() -> TestLock {
     xcp_testbed::turn().unwrap()
 }
 
@@ -151,7 +151,7 @@ impl Net {
     /// Client and server speak no other format than `option`, from now on.
     pub fn silence(&self) {
         for node in ["c", "s"] {
-            self.within(node, || host::speak(&Speech::default()))
+            self.within(node, || host::speak(&PeerPolicies::default()))
                 .unwrap();
         }
     }
@@ -168,7 +168,7 @@ impl Net {
             ("s", ["10.77.1.0/24", "fd77:1::/64"]),
         ] {
             let peers = peers.map(|p| p.parse().unwrap());
-            let speech = Speech::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
+            let speech = PeerPolicies::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
             self.within(node, || host::speak(&speech)).unwrap();
         }
     }
@@ -231,7 +231,7 @@ impl HostOn {
     }
 
     /// Senders do not do some of what they do beyond the drafts.
-    pub fn without(cures: &[Cure]) -> Self {
+    pub fn without(cures: &[SenderFeature]) -> Self {
         Self::with(&host::Options {
             without: cures.to_vec(),
             ..host::Options::default()

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::Sums2005;
-use xcp_datapath::{host, router, Cure, Wire};
-use xcp_testbed::{can_run, Accident, AccidentAccount, AccidentPlan, PATIENCE};
+use xcp_datapath::{host, router, SenderFeature, Wire};
+use xcp_testbed::{can_run, FaultCounters, FaultInjector, FaultPlan, PATIENCE};
 
 const BYTES: usize = 8_000_000;
 
@@ -19,7 +19,7 @@ struct Books {
     hosts: host::Counters,
     /// In the unit of the run's wire format.
     sums: Sums2005,
-    lost: AccidentAccount,
+    lost: FaultCounters,
     /// Both receivers keep what is less than the unit of a running total.
     may_wait: i64,
     /// Every packet since the handshake has arrived, or the accident has
@@ -36,7 +36,7 @@ struct Missing {
 }
 
 impl Missing {
-    fn now(accident: &Accident) -> Self {
+    fn now(accident: &FaultInjector) -> Self {
         let hosts = host::counters().unwrap();
         Self {
             forward: hosts.forward_sent.wrapping_sub(hosts.forward_received),
@@ -113,7 +113,7 @@ struct How {
     name: &'static str,
     /// None: `option`, without the devices that make room on crowded ACKs.
     wire: Option<Wire>,
-    plan: AccidentPlan,
+    plan: FaultPlan,
     /// Of the routers, bytes per second.
     capacity: u64,
     measure: bool,
@@ -126,7 +126,7 @@ impl Default for How {
         Self {
             name: "n",
             wire: None,
-            plan: AccidentPlan::default(),
+            plan: FaultPlan::default(),
             capacity: LINK_BPS,
             measure: true,
             both_ways: false,
@@ -144,7 +144,7 @@ fn run(how: How) -> Books {
         ..Default::default()
     });
     // with every twelfth packet lost, windows would be too small for many holes
-    let _host = HostOn::without(&[Cure::Losses]);
+    let _host = HostOn::without(&[SenderFeature::Losses]);
     if let Some(wire) = how.wire {
         net.speak(wire);
         // a lost packet is one hole, not a super-packet's
@@ -158,13 +158,13 @@ fn run(how: How) -> Books {
         );
     }
     let dev = if plan.drop_return != 0 { "c" } else { "s" };
-    let accident = net.within("r", || Accident::start(dev, plan).unwrap());
-    let syn = AccidentPlan {
+    let accident = net.within("r", || FaultInjector::start(dev, plan).unwrap());
+    let syn = FaultPlan {
         strip: plan.strip & TOTALS_OF_SYN,
         ..Default::default()
     };
     let _syn = net.within("r", || {
-        (dev == "c").then(|| Accident::start("s", syn).unwrap())
+        (dev == "c").then(|| FaultInjector::start("s", syn).unwrap())
     });
     let (mut client, mut server) = net.connect("xcp", "xcp");
     let handshake = Missing::now(&accident);
@@ -180,7 +180,7 @@ fn run(how: How) -> Books {
         transfer(&mut client, &mut server, &bytes);
     }
     // whatever an ACK had no room for goes out with the next ones
-    accident.plan(AccidentPlan::default()).unwrap();
+    accident.plan(FaultPlan::default()).unwrap();
     for _ in 0..4 {
         wait_for_acks([&client, &server]);
         transfer(&mut client, &mut server, b"x");
@@ -206,7 +206,7 @@ fn run(how: How) -> Books {
 /// How long a run may be incomplete before it is made again.
 const LATE: Duration = Duration::from_secs(1);
 
-fn read(how: &How, net: &Net, accident: &Accident, handshake: &Missing) -> Books {
+fn read(how: &How, net: &Net, accident: &FaultInjector, handshake: &Missing) -> Books {
     let complete = Missing::now(accident).are_dropped_since(handshake, how);
     let granted = net.within("r", || {
         let all = router::list().unwrap();
@@ -280,7 +280,7 @@ fn with_lost_data_and_crowded_acks() {
 /// way that there are several holes at a time.
 fn many_holes() -> How {
     How {
-        plan: AccidentPlan {
+        plan: FaultPlan {
             drop_every: 40,
             ..Default::default()
         },
@@ -343,7 +343,7 @@ fn in_every_format_with_lost_acks() {
             name: "v",
             wire: Some(wire),
             bytes: BYTES / 2,
-            plan: AccidentPlan {
+            plan: FaultPlan {
                 drop_every: 10,
                 drop_return: 1,
                 ..Default::default()
@@ -361,7 +361,7 @@ fn with_lost_acks() {
     if !can_run("conservation with lost ACKs") {
         return;
     }
-    let plan = AccidentPlan {
+    let plan = FaultPlan {
         drop_every: 10,
         drop_return: 1,
         ..Default::default()
@@ -387,7 +387,7 @@ fn with_lost_acks_and_a_peer_that_knows_no_totals() {
     for strip in [TOTALS_OF_SYN, TOTALS_OF_SYN_ACK] {
         let books = keep_books(How {
             name: "o",
-            plan: AccidentPlan {
+            plan: FaultPlan {
                 strip,
                 drop_every: 10,
                 drop_return: 1,
@@ -401,7 +401,7 @@ fn with_lost_acks_and_a_peer_that_knows_no_totals() {
     }
 }
 
-/// Bits of `AccidentPlan::strip`.
+/// Bits of `FaultPlan::strip`.
 const TOTALS_OF_SYN: u32 = 8;
 const TOTALS_OF_SYN_ACK: u32 = 16;
 

@@ -8,7 +8,7 @@ use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
 use crate::common::{self, pattern, transfer, turn, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
-use xcp_testbed::{can_run, Accident, AccidentPlan};
+use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
@@ -28,8 +28,8 @@ fn leaves_nothing(test: &str, body: impl Fn()) {
 }
 
 /// Attaches as many programs to a device's egress as the kernel permits.
-fn fill_egress(dev: &str) -> Vec<Accident> {
-    std::iter::from_fn(|| Accident::start(dev, AccidentPlan::default()).ok()).collect()
+fn fill_egress(dev: &str) -> Vec<FaultInjector> {
+    std::iter::from_fn(|| FaultInjector::start(dev, FaultPlan::default()).ok()).collect()
 }
 
 /// XCP is off in the end, also where a test fails.

@@ -8,7 +8,7 @@ use crate::common::{
 };
 use xcp_datapath::host;
 use xcp_testbed::can_run;
-use xcp_testbed::{Accident, AccidentPlan};
+use xcp_testbed::{FaultInjector, FaultPlan};
 
 const BYTES: usize = 2_000_000;
 
@@ -47,11 +47,11 @@ fn a_stripped_handshake_gets_the_default_at_both_ends() {
     let _host = HostOn::new();
     // the SYN leaves the router towards the server, the SYN-ACK to the client
     for (dev, strip) in [("s", 1), ("c", 2)] {
-        let plan = AccidentPlan {
+        let plan = FaultPlan {
             strip,
             ..Default::default()
         };
-        let accident = net.within("r", || Accident::start(dev, plan).unwrap());
+        let accident = net.within("r", || FaultInjector::start(dev, plan).unwrap());
         let (mut a, mut b) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(BYTES));
         transfer(&mut b, &mut a, &pattern(BYTES));
@@ -74,13 +74,13 @@ fn an_option_that_is_stripped_later_leaves_the_default() {
     net.add_routers(LINK_BPS);
     let _host = HostOn::new();
     let accident = net.within("r", || {
-        Accident::start("c", AccidentPlan::default()).unwrap()
+        FaultInjector::start("c", FaultPlan::default()).unwrap()
     });
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "xcp");
     // no feedback comes back from here on
-    let plan = AccidentPlan {
+    let plan = FaultPlan {
         strip: 4,
         ..Default::default()
     };

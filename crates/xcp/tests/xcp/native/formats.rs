@@ -10,10 +10,10 @@ use crate::common::{
     self, pattern, transfer, turn, wait_for_acks, wait_for_control, wait_until, HostOn, Net,
     LINK_BPS, SERVER, SERVER6,
 };
-use xcp_datapath::host::Speech;
+use xcp_datapath::host::PeerPolicies;
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
-use xcp_testbed::{can_run, eventually, Accident, AccidentPlan};
+use xcp_testbed::{can_run, eventually, FaultInjector, FaultPlan};
 
 const BYTES: usize = 8_000_000;
 const PACKETS: u64 = (BYTES / 1500) as u64;
@@ -79,7 +79,8 @@ fn an_end_that_does_not_answer_gets_plain_tcp() {
     }
     // the server's host takes no headers: the third SYN goes without
     net.speak(Wire::Header);
-    net.within("s", || host::speak(&Speech::default())).unwrap();
+    net.within("s", || host::speak(&PeerPolicies::default()))
+        .unwrap();
     let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
     transfer(&mut client, &mut other, &pattern(100_000));
     assert_eq!(common::control(&client), common::default_control());
@@ -98,11 +99,11 @@ fn a_lost_syn_ack_costs_no_format() {
     for wire in Wire::ALL {
         net.speak(wire);
         for server in [SERVER, SERVER6] {
-            let plan = AccidentPlan {
+            let plan = FaultPlan {
                 drop_syn_acks: 1,
                 ..Default::default()
             };
-            let accident = net.within("r", || Accident::start("c", plan).unwrap());
+            let accident = net.within("r", || FaultInjector::start("c", plan).unwrap());
             let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
             transfer(&mut client, &mut other, &pattern(100_000));
             transfer(&mut other, &mut client, &pattern(100_000));
@@ -207,7 +208,8 @@ fn an_end_that_stops_breaks_no_connection() {
     let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
     transfer(&mut client, &mut other, &pattern(1_000_000));
     wait_for_control(&client, "xcp");
-    net.within("s", || host::speak(&Speech::default())).unwrap();
+    net.within("s", || host::speak(&PeerPolicies::default()))
+        .unwrap();
     transfer(&mut client, &mut other, &pattern(1_000_000));
     transfer(&mut other, &mut client, &pattern(1_000_000));
     wait_for_control(&client, &common::default_control());

@@ -6,7 +6,7 @@
 use std::fs;
 
 use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS, SERVER, SERVER6};
-use xcp_testbed::{can_run, Accident, AccidentPlan};
+use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 /// The server's IPv4 address, as a socket of IPv6 has it.
 const MAPPED: &str = "::ffff:10.77.2.2";
@@ -25,7 +25,7 @@ fn the_first_ttl_is_known_however_it_is_set() {
     net.add_routers(LINK_BPS);
     let _host = HostOn::new();
     let seen = net.within("c", || {
-        Accident::start("r", AccidentPlan::default()).unwrap()
+        FaultInjector::start("r", FaultPlan::default()).unwrap()
     });
     let route = |to: &str, how: &str| net.tool("c", &format!("ip route replace {to} {how}"));
     let (v4, v6) = ("via 10.77.1.2 dev r", "via fd77:1::2 dev r");

@@ -5,7 +5,7 @@
 use crate::command::Space;
 use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS};
 use xcp_datapath::{host, router};
-use xcp_testbed::{can_run, eventually, Neighbour};
+use xcp_testbed::{can_run, eventually, ForeignProgram};
 
 const BYTES: usize = 2_000_000;
 
@@ -20,9 +20,9 @@ fn callbacks_that_others_ask_for_stay() {
     let net = Net::new("k");
     net.add_routers(LINK_BPS);
     for first in ["neighbour", "XCP"] {
-        let early = (first == "neighbour").then(|| Neighbour::of_sockets().unwrap());
+        let early = (first == "neighbour").then(|| ForeignProgram::of_sockets().unwrap());
         let _host = HostOn::new();
-        let neighbour = early.unwrap_or_else(|| Neighbour::of_sockets().unwrap());
+        let neighbour = early.unwrap_or_else(|| ForeignProgram::of_sockets().unwrap());
         for (client, server) in [("reno", "reno"), ("xcp", "reno"), ("xcp", "xcp")] {
             let told = || neighbour.account().unwrap().rtts;
             let before = told();
@@ -44,7 +44,11 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
     }
     let net = Net::new("e");
     let _host = HostOn::new();
-    let ends = |first| net.within("r", || Neighbour::who_ends_the_chain("s", first).unwrap());
+    let ends = |first| {
+        net.within("r", || {
+            ForeignProgram::who_ends_the_chain("s", first).unwrap()
+        })
+    };
     let seen = || {
         let (mut a, mut b) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(BYTES));
@@ -134,8 +138,8 @@ fn headers_of_unknown_segments_are_conserved() -> bool {
     let net = Net::new("g");
     net.add_routers(LINK_BPS);
     let forgets = [
-        net.within("r", || Neighbour::who_forgets("c").unwrap()),
-        net.within("s", || Neighbour::who_forgets("r").unwrap()),
+        net.within("r", || ForeignProgram::who_forgets("c").unwrap()),
+        net.within("s", || ForeignProgram::who_forgets("r").unwrap()),
     ];
     let _host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");

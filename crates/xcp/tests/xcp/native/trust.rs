@@ -8,7 +8,7 @@ use crate::common::{
     control, default_control, pattern, transfer, turn, wait_for_acks, wait_until, HostOn, Net,
     CLIENT, LINK_BPS, SERVER,
 };
-use xcp_datapath::host::{self, Reach, Speech};
+use xcp_datapath::host::{self, NetnsScope, PeerPolicies};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
 use xcp_testbed::can_run;
@@ -114,7 +114,8 @@ fn who_is_no_peer_gets_the_default() {
     net.add_routers(LINK_BPS);
     let _host = HostOn::new();
     let speak = |node: &str, peers: &str| {
-        let speech = Speech::new(Wire::Option, &[], &[peers.parse().unwrap()], IP_PROTO).unwrap();
+        let speech =
+            PeerPolicies::new(Wire::Option, &[], &[peers.parse().unwrap()], IP_PROTO).unwrap();
         net.within(node, || host::speak(&speech)).unwrap();
     };
     let controls = || {
@@ -175,8 +176,8 @@ fn one_network_namespace_may_speak_alone() {
         }
         let told = |node: &str| net.within(node, || host::status().unwrap().netns);
         let (here, there) = match this_netns {
-            true => (Reach::This, Reach::Another),
-            false => (Reach::All, Reach::All),
+            true => (NetnsScope::This, NetnsScope::Another),
+            false => (NetnsScope::All, NetnsScope::All),
         };
         assert_eq!((told("c"), told("s")), (here, there));
     }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{control, output, pattern, transfer, turn, HostOn, Net, LINK_BPS};
-use xcp_datapath::host::{self, Speech};
+use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::router::{self, Change};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
@@ -82,7 +82,7 @@ fn a_hosts_programs_are_replaced_under_traffic() {
             "fd77:2::/64".parse().unwrap(),
         ];
         let options = host::Options {
-            speech: Speech::new(wire, &["r".to_owned()], &peers, IP_PROTO).unwrap(),
+            speech: PeerPolicies::new(wire, &["r".to_owned()], &peers, IP_PROTO).unwrap(),
             ..host::Options::default()
         };
         let before = host::counters().unwrap();

@@ -7,10 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use serde_json::Value;
-use xcp_datapath::host::{self, Speech};
+use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{connections, router, Wire};
-use xcp_testbed::{can_run, skipped, Accident, AccidentPlan, Neighbour};
+use xcp_testbed::{can_run, skipped, FaultInjector, FaultPlan, ForeignProgram};
 
 use super::cases::option_space::{sign_md5, MPTCP};
 use crate::command::{xcp_within, Ran, XCP};
@@ -135,7 +135,7 @@ fn another_namespace_or_not_a_peer() {
 
     let _host = HostOn::by_default();
     let peers = ["10.9.0.0/16".parse().unwrap()];
-    let speech = Speech::new(Wire::Option, &[], &peers, IP_PROTO).unwrap();
+    let speech = PeerPolicies::new(Wire::Option, &[], &peers, IP_PROTO).unwrap();
     net.within("c", || host::speak(&speech)).unwrap();
     let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
     is_told(
@@ -216,7 +216,7 @@ fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
     };
     net.add_routers(LINK_BPS);
     let _host = HostOn::new();
-    let plan = AccidentPlan {
+    let plan = FaultPlan {
         strip: 1,
         ..Default::default()
     };
@@ -225,7 +225,7 @@ fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
         let to = silent.local_addr().unwrap().to_string();
         let seen = format!("{router} still got the option");
         is_told(&net, "c", &to, "peer", &["does not answer with XCP", &seen]);
-        let _removing = net.within("c", || Accident::start("r", plan).unwrap());
+        let _removing = net.within("c", || FaultInjector::start("r", plan).unwrap());
         let between = format!("between this host and {router}");
         is_told(&net, "c", &to, "option_removed", &[&between, "254"]);
     }
@@ -270,7 +270,7 @@ fn other_users_of_the_option_space() {
         false => skipped("why: MPTCP", "this kernel has no MPTCP"),
     }
     {
-        let _other = Neighbour::with_an_option().unwrap();
+        let _other = ForeignProgram::with_an_option().unwrap();
         let _host = HostOn::by_default();
         let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
@@ -336,7 +336,9 @@ fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
         };
         router::add("r", options).unwrap();
     });
-    let ends = net.within("c", || Neighbour::who_ends_the_chain("r", true).unwrap());
+    let ends = net.within("c", || {
+        ForeignProgram::who_ends_the_chain("r", true).unwrap()
+    });
     let listener = net.listen(SERVER, &Opening::PLAIN);
     let to = listener.local_addr().unwrap().to_string();
     is_told(
@@ -365,12 +367,12 @@ fn feedback_that_stops_and_offload_that_is_switched_on_again() {
     let _host = HostOn::new();
     {
         let accident = net.within("r", || {
-            Accident::start("c", AccidentPlan::default()).unwrap()
+            FaultInjector::start("c", FaultPlan::default()).unwrap()
         });
         let (mut a, mut b) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(BYTES));
         wait_for_control(&a, "xcp");
-        let plan = AccidentPlan {
+        let plan = FaultPlan {
             strip: 4,
             ..Default::default()
         };
@@ -418,11 +420,11 @@ fn xcp_is_used_but_something_holds_it_back() {
     };
     {
         let (mut a, mut b) = used(&net, &Opening::PLAIN, &Opening::PLAIN);
-        let plan = AccidentPlan {
+        let plan = FaultPlan {
             drop_every: 5,
             ..Default::default()
         };
-        let _losses = net.within("r", || Accident::start("s", plan).unwrap());
+        let _losses = net.within("r", || FaultInjector::start("s", plan).unwrap());
         wait_until("distrust", || {
             transfer(&mut a, &mut b, &pattern(100_000));
             let all = net.within("c", || connections::list().unwrap());
@@ -437,12 +439,12 @@ fn xcp_is_used_but_something_holds_it_back() {
         measure: false,
         ..Default::default()
     });
-    let plan = AccidentPlan {
+    let plan = FaultPlan {
         drop_every: 40,
         ..Default::default()
     };
     {
-        let _losses = net.within("r", || Accident::start("s", plan).unwrap());
+        let _losses = net.within("r", || FaultInjector::start("s", plan).unwrap());
         let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
         wait_until("crowded ACKs", || {
             transfer(&mut a, &mut b, &pattern(4 * BYTES));

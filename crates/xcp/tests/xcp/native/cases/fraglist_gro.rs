@@ -9,7 +9,7 @@ use crate::command::Ran;
 use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net};
 use crate::common::{LINK_BPS, SERVER, SERVER6};
 use xcp_datapath::{host, router, Wire};
-use xcp_testbed::{can_run, Accident, AccidentPlan};
+use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 const BYTES: usize = 2_000_000;
 /// Transfers until one has no segment that TCP throws away before its option is
@@ -50,7 +50,7 @@ impl Headers {
     }
 
     /// Those that left the router, by the headers that its program could write.
-    fn edited(seen: &Accident) -> Self {
+    fn edited(seen: &FaultInjector) -> Self {
         let account = seen.account().unwrap();
         Self {
             packets: account.forward_packets,
@@ -69,7 +69,7 @@ impl Headers {
 /// Transfers, and compares the headers that the router sent with those received.
 fn assert_all_edited(net: &Net, ends: &mut (TcpStream, TcpStream), wire: Wire, what: &str) {
     let seen = net.within("r", || {
-        Accident::start("s", AccidentPlan::default()).unwrap()
+        FaultInjector::start("s", FaultPlan::default()).unwrap()
     });
     let (client, server) = ends;
     let mut compared = None;

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use xcp_datapath::connections;
 use xcp_datapath::host::{self, Counters};
 use xcp_datapath::{Fallback, Wire};
-use xcp_testbed::{can_run, skipped, Neighbour};
+use xcp_testbed::{can_run, skipped, ForeignProgram};
 
 use crate::common::{
     control, default_control, pattern, raw_address, set_option, set_sysctl, transfer, turn,
@@ -232,7 +232,7 @@ fn a_connection_without_room_for_headers_falls_back() {
     let net = Net::new("nr");
     net.add_routers(LINK_BPS);
     for server in [SERVER, SERVER6] {
-        let _first = Neighbour::with_an_option().unwrap();
+        let _first = ForeignProgram::with_an_option().unwrap();
         let _host = HostOn::by_default();
         let (mut a, mut b) = net.connect_prepared(server, &Opening::PLAIN, &Opening::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
@@ -245,7 +245,7 @@ fn a_connection_without_room_for_headers_falls_back() {
         assert_eq!(all[0].fallback, Some(Fallback::NoRoom), "{all:?}");
     }
     // smaller headers fit beside the same option
-    let _first = Neighbour::with_an_option().unwrap();
+    let _first = ForeignProgram::with_an_option().unwrap();
     let _host = HostOn::by_default();
     net.speak(Wire::Option2005);
     let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);

@@ -7,7 +7,7 @@ use crate::common::{pattern, transfer, turn, HostOn, Net};
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_datapath::router::{self, Options};
-use xcp_testbed::{can_run, skipped, Neighbour};
+use xcp_testbed::{can_run, skipped, ForeignProgram};
 
 /// Adds a router, and checks that a warning with these words is printed, told
 /// in JSON, and shown from then on.
@@ -74,7 +74,7 @@ fn an_xdp_program_in_the_network_namespace_warns() {
         return;
     }
     let space = Space::new("xdp");
-    let program = space.within(|| Neighbour::who_redirects("v1").unwrap());
+    let program = space.within(|| ForeignProgram::who_redirects("v1").unwrap());
     let words = "an XDP program redirects do not pass this router, and there is one on v1";
     let add = "router add v0 --capacity 10mbit";
     assert_warns(&space, add, words, "ip link set dev v1 xdp off");
