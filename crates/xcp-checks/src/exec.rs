@@ -114,7 +114,7 @@ fn prepare() -> Result<()> {
     if unsafe { libc::sethostname(HOST_NAME.as_ptr().cast(), HOST_NAME.len()) } != 0 {
         return Err(Error::io("host name", &IoError::last_os_error()));
     }
-    xcp_player::stage::tool("ip", &["link", "set", "lo", "up"], "").map(drop)
+    xcp_player::topology::tool("ip", &["link", "set", "lo", "up"], "").map(drop)
 }
 
 /// Reads in a thread of its own until all writers have gone.

@@ -16,7 +16,7 @@ use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Socket};
 use xcp_player::play::HostOn;
-use xcp_player::stage::{address, Topology};
+use xcp_player::topology::{address, Topology};
 use xcp_player::traffic::{self, socket_address};
 
 /// Of the machines that the router is loaded for: it loops over processors,

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Prefix, SenderFeature, Wire};
-use xcp_edged::desk;
+use xcp_edged::status_socket;
 
 use crate::capacity::{Capacity, Rate};
 use crate::path::NetworkPath;
@@ -467,7 +467,7 @@ pub enum EdgedAction {
     /// Show what the daemon knows
     Show {
         /// The daemon's --socket
-        #[arg(long, value_name = "PATH", default_value = desk::PATH)]
+        #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
         socket: PathBuf,
         /// A line for each upstream edge, 5 times a second, until Ctrl-C
         #[arg(long)]
@@ -499,7 +499,7 @@ pub struct EdgedRun {
     )]
     pub config: Option<PathBuf>,
     /// Where `xcp edged show` asks
-    #[arg(long, value_name = "PATH", default_value = desk::PATH)]
+    #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
     pub socket: PathBuf,
 }
 

@@ -11,11 +11,11 @@ use libbpf_rs::{MapHandle, Object};
 use serde::{Deserialize, Serialize};
 
 use crate::bpffs::Access;
+use crate::command_lock::CommandLock;
 use crate::link::{Direction, Place};
 use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
-use crate::turn::CommandLock;
 pub use crate::wire::router_id as id;
 use crate::{bpffs, clock, folders, layout, link, object, trace, Error, Result};
 use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link, xcp_router_options};

@@ -10,7 +10,7 @@ use crate::error::is_root;
 use crate::probes::has_tcx;
 pub use crate::probes::kernel_release;
 pub use crate::qdisc::is_supported as has_qdisc;
-use crate::{cgroup, error, host, mounts, object, refusal, router, socket, Error};
+use crate::{cgroup, error, host, load_error, mounts, object, router, socket, Error};
 
 /// One thing that XCP builds on.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +88,7 @@ pub fn probe() -> Vec<Feature> {
 /// Whether an object loads; what is lost if not, and what it needs.
 fn loads<T>(image: &object::Image, result: crate::Result<T>, lost: &str, needs: &str) -> Feature {
     let what_to_do = match &result {
-        Err(e) if [refusal::REPORT, error::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
+        Err(e) if [load_error::REPORT, error::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
         _ => needs,
     };
     let cost = if what_to_do.is_empty() {
@@ -226,7 +226,7 @@ mod tests {
         };
         assert_eq!(row("").cost, "no router here: needs 6.6");
         assert!(row(error::FORBIDDEN).cost.contains("forbids"));
-        let row = row(refusal::REPORT);
+        let row = row(load_error::REPORT);
         assert!(!row.present && row.cost.contains("`xcp doctor --json`"));
         assert_eq!(row.detail, "refused");
     }

@@ -27,7 +27,7 @@ pub use kernel::object::set_verbose;
 pub use kernel::rtnl::{links, route_to, Link, Route};
 pub use kernel::{interrupt, netem};
 pub use named_bits::{LawTerm, SenderFeature};
-pub use pinned::turn::CommandLock;
+pub use pinned::command_lock::CommandLock;
 pub use router::warning::Warning;
 pub use router::{capacity_hint, meter, qdisc, shape, trace};
 pub use sweep::sweep_if_free;
@@ -35,10 +35,10 @@ pub use wire::Wire;
 
 use host::device;
 use kernel::{
-    cgroup, clock, error, ethtool, link, mounts, netns, object, offload, probes, refusal, rtnl,
+    cgroup, clock, error, ethtool, link, load_error, mounts, netns, object, offload, probes, rtnl,
     sock_diag,
 };
-use pinned::{bpffs, folders, layout, turn};
+use pinned::{bpffs, command_lock, folders, layout};
 use router::warning;
 
 /// Waits until no other command changes anything: for a command that changes several
@@ -46,13 +46,13 @@ use router::warning;
 ///
 /// # Errors
 /// This process may not change anything; `what` names the command.
-pub fn turn(what: &str) -> Result<CommandLock> {
+pub fn lock_commands(what: &str) -> Result<CommandLock> {
     bpffs::require(what, bpffs::Access::Change)?;
     CommandLock::take()
 }
 
 /// The same for one that only reads, unless another command changes something now.
-pub fn turn_if_free() -> Option<CommandLock> {
+pub fn lock_commands_if_free() -> Option<CommandLock> {
     CommandLock::at_once().ok().flatten()
 }
 

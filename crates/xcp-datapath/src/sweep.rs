@@ -3,8 +3,8 @@
 //! a network namespace that is deleted leaves those of its devices to the next
 //! command, whatever it is.
 
+use crate::command_lock::CommandLock;
 use crate::error::is_root;
-use crate::turn::CommandLock;
 use crate::{cloud, device, mounts, router};
 
 /// Sweeps, unless another command changes something now, or this process may not.

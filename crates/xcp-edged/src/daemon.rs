@@ -13,10 +13,10 @@ use xcp_datapath::cloud;
 use xcp_edge::edge::{Arrived, Datagram, Edge, Time};
 use xcp_edge::message::{Key, PORT};
 
-use crate::desk::StatusSocket;
 use crate::socket::{Family, Socket, BUFFER_B};
 use crate::status::{self, Status};
-pub use crate::trial::TestOverrides;
+use crate::status_socket::StatusSocket;
+pub use crate::test_overrides::TestOverrides;
 use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
@@ -38,7 +38,7 @@ pub struct Options {
     pub key_file: PathBuf,
     /// The upstream edges to ask.
     pub upstream: Vec<IpAddr>,
-    /// Where [`crate::desk`] is.
+    /// Where [`crate::status_socket`] is.
     pub socket: PathBuf,
     /// What is otherwise in experiments.
     pub trial: TestOverrides,
@@ -69,13 +69,13 @@ struct Daemon {
 /// each signal. Calls `ready` when other edges and readers can be served.
 ///
 /// # Errors
-/// The port or the desk's place is in use or not permitted.
+/// The port or the status socket's path is in use or not permitted.
 pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopControl) -> Result<()> {
     let sockets: Vec<Socket> = [Family::V4, Family::V6]
         .into_iter()
         .filter_map(|family| Socket::open(family).transpose())
         .collect::<Result<_>>()?;
-    let desk = StatusSocket::open(&options.socket)?;
+    let status_socket = StatusSocket::open(&options.socket)?;
     let edge = Edge::new(options.key.clone(), secret::seed()?);
     let mut daemon = Daemon {
         edge: match options.trial.frequent_trains {
@@ -93,7 +93,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
     ready();
     loop {
         match next() {
-            LoopControl::On => daemon.turn(&desk, options)?,
+            LoopControl::On => daemon.turn(&status_socket, options)?,
             LoopControl::End => break,
             LoopControl::Crash => return Ok(()),
         }
@@ -106,7 +106,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
 }
 
 impl Daemon {
-    fn turn(&mut self, desk: &StatusSocket, options: &Options) -> Result<()> {
+    fn turn(&mut self, status_socket: &StatusSocket, options: &Options) -> Result<()> {
         let now = time()?;
         if now.now_ns >= self.routes_ns {
             self.routes_ns = now.now_ns + ROUTES_NS;
@@ -118,7 +118,7 @@ impl Daemon {
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
         }
-        self.wait(desk, now.now_ns)?;
+        self.wait(status_socket, now.now_ns)?;
         for socket in &mut self.sockets {
             while let Some((stamp, wall_ns)) = socket.transmitted() {
                 self.edge.transmitted(stamp, wall_ns);
@@ -126,7 +126,7 @@ impl Daemon {
         }
         self.receive()?;
         let now_ns = time()?.now_ns;
-        desk.serve(|| Status {
+        status_socket.serve(|| Status {
             unreachable: self.unreachable.clone(),
             unsent: self.unsent,
             key_file: options.key_file.clone(),
@@ -139,7 +139,7 @@ impl Daemon {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, desk: &StatusSocket, began_ns: u64) -> Result<()> {
+    fn wait(&self, status_socket: &StatusSocket, began_ns: u64) -> Result<()> {
         let next_ns = self.edge.next_ns().unwrap_or(u64::MAX).min(self.routes_ns);
         let left_ns = next_ns
             .min(began_ns + SECOND_NS)
@@ -149,7 +149,7 @@ impl Daemon {
             .sockets
             .iter()
             .map(Socket::as_fd)
-            .chain([desk.as_fd()])
+            .chain([status_socket.as_fd()])
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
         let timeout = TimeSpec::nanoseconds(left_ns.cast_signed());

@@ -2,7 +2,7 @@
 //! XCP-i's daemon: the sockets, clocks and files around `xcp_edge::edge`.
 //!
 //! [`daemon`] is its loop, [`socket`] how it speaks to other edges, [`status`]
-//! what it tells people, over [`desk`], a Unix socket. [`secret`] is the shared
+//! what it tells people, over [`status_socket`], a Unix socket. [`secret`] is the shared
 //! key, [`notify`] how systemd learns that it is ready, [`virtuals`] what becomes of
 //! it in the data path.
 
@@ -11,13 +11,13 @@
 #![deny(missing_docs)]
 
 pub mod daemon;
-pub mod desk;
 mod error;
 mod notify;
 pub mod secret;
 mod socket;
 pub mod status;
-mod trial;
+pub mod status_socket;
+mod test_overrides;
 mod virtuals;
 
 pub use error::{Error, Result};

@@ -13,7 +13,7 @@ use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
 use crate::notify;
-use crate::trial::TestOverrides;
+use crate::test_overrides::TestOverrides;
 
 /// How often the routers of this system are told their address again: one that is
 /// added does not know it.

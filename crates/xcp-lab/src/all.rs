@@ -18,8 +18,8 @@ use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
 use crate::machines::{side_by_side, workplace};
 use crate::options::{Progress, Tell};
-use crate::rig::TestMachine;
-use crate::{catalog, figures, interrupt, kept, metrics, results, Error, Result};
+use crate::test_machine::TestMachine;
+use crate::{cache, catalog, figures, interrupt, metrics, results, Error, Result};
 
 /// All runs of the lab that are compared with each other.
 const SEED: u64 = 1;
@@ -74,7 +74,7 @@ impl Planned {
         let broken = |e: serde_json::Error| Error::new("checks", e.to_string(), "report this");
         let checks = serde_json::to_string(&self.experiment.checks).map_err(broken)?;
         let result = rig.key(&self.request()?)?;
-        Ok(kept::digest(format!("{result}\n{checks}").as_bytes()).to_string())
+        Ok(cache::digest(format!("{result}\n{checks}").as_bytes()).to_string())
     }
 
     /// The same of an earlier run, if it is kept.

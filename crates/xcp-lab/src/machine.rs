@@ -16,10 +16,10 @@ use serde::Serialize;
 
 use crate::architecture::Architecture;
 use crate::capture::{Recording, ROOM_BYTES};
+use crate::capture_chunk::Unpacker;
 use crate::guest::{self, Message, Request, REQUEST};
 use crate::initramfs::Archive;
 use crate::kernel::Kernel;
-use crate::parcel::Unpacker;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 

@@ -12,7 +12,7 @@ use crate::experiment::Experiment;
 use crate::guest::Request;
 use crate::machine::Played;
 use crate::options::{Options, Progress, Tell};
-use crate::rig::TestMachine;
+use crate::test_machine::TestMachine;
 use crate::{Error, Result};
 
 /// A variant, and what came of it so far.

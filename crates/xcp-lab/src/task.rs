@@ -7,14 +7,14 @@ use xcp_checks::check::Check;
 use xcp_checks::cost::Subject;
 use xcp_checks::{Answer, Task};
 
-use crate::bill::CostReport;
+use crate::cache::Label;
+use crate::cost_report::CostReport;
 use crate::guest::Message;
 use crate::initramfs::Guest;
-use crate::kept::Label;
 use crate::machine::{self, Setup};
 use crate::machines::workplace;
-use crate::rig::TestMachine;
-use crate::verified::Report;
+use crate::test_machine::TestMachine;
+use crate::verifier_report::Report;
 use crate::{interrupt, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);

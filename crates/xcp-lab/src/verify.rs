@@ -13,7 +13,7 @@ use crate::all::{plan, rigs, Case, Planned};
 use crate::machines::{side_by_side, workplace};
 use crate::options::{Progress, Tell};
 use crate::results::{self, Written};
-use crate::rig::TestMachine;
+use crate::test_machine::TestMachine;
 use crate::{interrupt, Error, Result};
 
 /// What became of a document's rows.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::checksum;
 use crate::pcap::{Pcap, RECORD_HEADER_BYTES, SNAP_BYTES};
-use crate::stage::Topology;
 use crate::tap::{Tap, SETTLE};
+use crate::topology::Topology;
 use crate::{Error, Result};
 
 /// All files of a run together may be this long: they are kept in memory.

@@ -16,7 +16,7 @@ use xcp_edge::message::Key;
 use xcp_edged::daemon::{self, LoopControl, Options, TestOverrides};
 
 use crate::experiment::{Cloud, EdgePart, Event, Experiment, Variant};
-use crate::stage::{address, enter, Topology};
+use crate::topology::{address, enter, Topology};
 use crate::{interrupt, Error, Result};
 
 /// The queueing delay is known after 10 s of probes, the first one after two round

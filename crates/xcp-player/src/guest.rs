@@ -13,8 +13,8 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::capture_chunk::{self, CaptureChunk};
 use crate::experiment::Experiment;
-use crate::parcel::{self, CaptureChunk};
 use crate::play;
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
@@ -216,7 +216,7 @@ pub fn play(request: Request, channel: &Channel) -> Result<()> {
             "",
             &mut |done| channel.progress(done),
         )?;
-        for parcel in outcome.recordings.into_iter().flat_map(parcel::pack) {
+        for parcel in outcome.recordings.into_iter().flat_map(capture_chunk::pack) {
             channel.answer(Played::CaptureChunk(parcel));
         }
         let result = Box::new((outcome.result, outcome.series));

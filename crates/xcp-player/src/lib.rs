@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
 pub mod capture;
+pub mod capture_chunk;
 mod checksum;
 mod delay;
 mod edges;
@@ -14,8 +15,8 @@ pub mod guest;
 pub mod link;
 pub mod metrics;
 mod modem;
-pub mod parcel;
 mod parse;
+mod paths;
 mod pcap;
 pub mod play;
 mod probe;
@@ -23,13 +24,12 @@ mod random;
 pub mod result;
 mod shaper;
 mod socket_option;
-pub mod stage;
 mod tap;
+pub mod topology;
 pub mod trace_file;
 pub mod traffic;
 mod transfers;
 mod udp;
 mod validate;
-mod way;
 
 pub use xcp_datapath::{interrupt, Error, Result};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::delay::Delays;
 use crate::experiment::{Check, Experiment, Flow, Link, Metric, Variant};
+use crate::paths::{max_min_bps, rtt_s};
 use crate::result::{
     CheckResult, FlowResult, KindResult, PeriodResult, QueueStats, Sample, Series, VariantResult,
 };
-use crate::stage::CONTROL;
-use crate::way::{max_min_bps, rtt_s};
+use crate::topology::CONTROL;
 
 /// A flow has converged within this of its fair share.
 const CONVERGED: f64 = 0.10;

@@ -8,7 +8,7 @@ use xcp_datapath::capacity_hint::Feed;
 
 use crate::experiment::{Experiment, Variant};
 use crate::link::device;
-use crate::stage::Topology;
+use crate::topology::Topology;
 use crate::Result;
 
 const EVERY: Duration = Duration::from_millis(100);

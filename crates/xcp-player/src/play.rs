@@ -18,7 +18,7 @@ use crate::modem::Modem;
 use crate::probe::{Probe, QueueState};
 use crate::random::split_mix;
 use crate::result::{Sample, Series, VariantResult};
-use crate::stage::{has_own_queue, Topology};
+use crate::topology::{has_own_queue, Topology};
 use crate::traffic::{End, Running};
 use crate::transfers::Fetched;
 use crate::{interrupt, Error, Result};

@@ -13,7 +13,7 @@ use xcp_datapath::socket;
 use crate::experiment::{Burst, Experiment, Flow, Socket, Transfers, Variant, UDP};
 use crate::result::FlowSample;
 use crate::socket_option::{check, set_option};
-use crate::stage::{address, Topology};
+use crate::topology::{address, Topology};
 use crate::udp::UdpFlow;
 use crate::{Error, Result};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::experiment::{Experiment, Transfers, Variant};
 use crate::random::split_mix;
 use crate::result::TransferResult;
-use crate::stage::Topology;
+use crate::topology::Topology;
 use crate::traffic::Running;
 use crate::Result;
 

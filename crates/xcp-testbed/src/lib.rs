@@ -6,37 +6,37 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
 
-mod accident;
 mod another;
 mod bench;
+mod fault_injector;
+mod foreign_program;
 mod image;
 mod ingress;
 mod interval;
 mod loaded;
 mod medium;
-mod neighbour;
 mod router;
 mod skip;
 mod taken;
-mod turn;
-mod verified;
+mod test_lock;
+mod verifier_report;
 mod wait;
 
-pub use accident::{FaultCounters, FaultInjector, FaultPlan};
 pub use another::{
     call_another_layout, call_another_version, call_host_another_layout, call_host_another_version,
 };
 pub use bench::Bench;
+pub use fault_injector::{FaultCounters, FaultInjector, FaultPlan};
+pub use foreign_program::ForeignProgram;
 pub use ingress::Ingress;
 pub use interval::interval;
 pub use loaded::{loaded, loaded_ids, Loaded};
 pub use medium::Medium;
-pub use neighbour::ForeignProgram;
 pub use router::{router_link, router_memory};
 pub use skip::{can_run, skipped};
 pub use taken::{Exclusive, NameTaken};
-pub use turn::{shared_turn, turn, TestLock};
-pub use verified::{load_all, load_refused, Verified};
+pub use test_lock::{shared_test_lock, test_lock, TestLock};
+pub use verifier_report::{load_all, load_refused, Verified};
 pub use wait::{eventually, PATIENCE};
 
 use xcp_datapath::Error;

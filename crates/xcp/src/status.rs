@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use xcp_datapath::{cloud, host, require_access, router};
-use xcp_edged::{desk, status as edge};
+use xcp_edged::{status as edge, status_socket};
 
 use crate::router::overview;
 use xcp_cli::failure::{tell, Failure};
@@ -35,7 +35,7 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
         routers: told(router::list().map_err(Failure::from)).unwrap_or_default(),
         clouds: told(cloud::list().map_err(Failure::from)).unwrap_or_default(),
         // without a daemon there is nobody to ask
-        edge: desk::ask(Path::new(desk::PATH)).ok(),
+        edge: status_socket::ask(Path::new(status_socket::PATH)).ok(),
     };
     out.print(&status, |style| describe(&status, style))?;
     Ok(ExitCode::SUCCESS)

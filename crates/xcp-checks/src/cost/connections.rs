@@ -12,7 +12,7 @@ use super::hosts::{network, of_each, with_routers, Kind};
 use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::Socket;
-use xcp_player::stage::address;
+use xcp_player::topology::address;
 use xcp_player::traffic::{connect, listen, socket_address};
 
 const WARM_UP: u32 = 100;

@@ -15,7 +15,7 @@ use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Variant};
 use xcp_player::play::{serve, HostOn};
-use xcp_player::stage::{tool, Topology};
+use xcp_player::topology::{tool, Topology};
 use xcp_player::traffic::Running;
 
 /// Until each congestion control has its share.

@@ -15,7 +15,7 @@ use super::figure::Cost;
 use crate::qdisc::frames::{frame, Class, Label, Port};
 use crate::qdisc::tools::Hole;
 use crate::{Error, Result};
-use xcp_player::stage::tool;
+use xcp_player::topology::tool;
 
 const PACKETS: u32 = 200;
 const ROUNDS: usize = 60;

@@ -14,7 +14,7 @@ use super::load::{flow, Sink};
 use super::tools::Pair;
 use crate::check::Check;
 use crate::{Error, Result};
-use xcp_player::stage::tool;
+use xcp_player::topology::tool;
 
 /// 20 Mb/s: a fifth of what the flows send.
 const RATE_BYTES_PER_S: u64 = 2_500_000;

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::{Error, Result};
-use xcp_player::stage::tool;
+use xcp_player::topology::tool;
 
 /// A pair of devices that is gone when dropped. Nothing else is sent there.
 pub struct Pair {

@@ -11,8 +11,8 @@ use libbpf_rs::{Object, OpenObject};
 use serde::Serialize;
 
 use crate::bpffs::Access;
+use crate::command_lock::CommandLock;
 use crate::rtnl::Device;
-use crate::turn::CommandLock;
 use crate::wire::IP_PROTO;
 use crate::{
     bpffs, cgroup, layout, link, netns, object, probes, Cgroup, Error, Fallbacks, PeerPolicy,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::Serialize;
 
-use crate::refusal::LoadError;
+use crate::load_error::LoadError;
 use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
 use xcp_abi::xcp_protocol_config;
 

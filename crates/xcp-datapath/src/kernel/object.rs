@@ -15,7 +15,7 @@ use libbpf_rs::{
 };
 
 use crate::error::{denied, is_root};
-use crate::refusal::{self, LoadError};
+use crate::load_error::{self, LoadError};
 use crate::{Error, Result};
 use xcp_abi::Record;
 
@@ -84,7 +84,7 @@ pub fn set_verbose(verbose: bool) {
 }
 
 fn print(level: PrintLevel, text: String) {
-    refusal::hear(level, &text);
+    load_error::hear(level, &text);
     if VERBOSE.load(Ordering::Relaxed) {
         // a panic would abort: libbpf, which is in C, calls this
         let _ = io::stderr().write_all(text.as_bytes());
@@ -115,7 +115,7 @@ pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
 
 /// The same, with the kind of the failure.
 pub fn try_load(object: OpenObject) -> std::result::Result<Object, LoadError> {
-    let (loaded, said) = refusal::listen(|| object.load());
+    let (loaded, said) = load_error::listen(|| object.load());
     loaded.map_err(|e| LoadError::new(&e, said, is_root()))
 }
 

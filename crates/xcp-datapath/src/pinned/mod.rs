@@ -4,6 +4,6 @@
 
 pub mod bpffs;
 pub mod change;
+pub mod command_lock;
 pub mod folders;
 pub mod layout;
-pub mod turn;

@@ -11,9 +11,9 @@ use super::folder::readable;
 use super::lifecycle::refuse_noqueue;
 use super::options::CAPACITY_RANGE_BPS;
 use crate::bpffs::{self, Access};
+use crate::command_lock::CommandLock;
 use crate::pinned::change::Change;
 use crate::rtnl::Device;
-use crate::turn::CommandLock;
 use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
 use xcp_abi::xcp_router_config;
 

@@ -15,11 +15,11 @@ use super::options::*;
 use super::qdisc;
 use super::shape::{self, Shape};
 use crate::bpffs::Access;
+use crate::command_lock::CommandLock;
 use crate::link::{Direction, Place};
 use crate::pinned::change::Change;
 use crate::rtnl::{self, Device};
 use crate::trace::{self, Trace};
-use crate::turn::CommandLock;
 use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result};
 
 /// Gives the folder of a device's router its name, if the device has moved. A

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle};
 
 use super::framing::{Framing, Limits};
+use crate::command_lock::CommandLock;
 use crate::rtnl::{self, Device};
-use crate::turn::CommandLock;
 use crate::{bpffs, layout, object, Error, Result};
 use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 

@@ -23,7 +23,7 @@ fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
             for address in addresses {
                 ip(&format!("addr add {address} dev lo"));
             }
-            let _turn = xcp_testbed::shared_turn().expect("the lock of the tests");
+            let _turn = xcp_testbed::shared_test_lock().expect("the lock of the tests");
             work(Ingress::new().expect("it loads"));
         });
     });

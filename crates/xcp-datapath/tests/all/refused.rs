@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A program that the kernel's verifier refuses is told as such.
 
-use xcp_testbed::{can_run, load_refused, shared_turn};
+use xcp_testbed::{can_run, load_refused, shared_test_lock};
 
 #[test]
 fn a_refusal_by_the_verifier_names_it_and_the_program() {
-    let _turn = shared_turn().expect("the lock of the tests");
+    let _turn = shared_test_lock().expect("the lock of the tests");
     if !can_run("a_refusal_by_the_verifier_names_it_and_the_program") {
         return;
     }

@@ -2,9 +2,9 @@
 //! The subcommands of `xcp lab`.
 
 mod all;
+mod cache;
 mod doctor;
 mod exec;
-mod kept;
 mod progress;
 mod summary;
 mod trace;
@@ -31,7 +31,7 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
         LabAction::Run(asked) => run(asked, out),
         LabAction::All(asked) => all::act(asked, out),
         LabAction::Verify(asked) => all::verify(&asked, out),
-        LabAction::Kept(asked) => kept::act(&asked, out),
+        LabAction::Kept(asked) => cache::act(&asked, out),
         LabAction::Trace(asked) => trace::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),

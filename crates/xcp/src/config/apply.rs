@@ -8,7 +8,7 @@ use xcp_cli::cli::Apply;
 use xcp_cli::failure::{tell, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_datapath::router::Change;
-use xcp_datapath::{host, links, router, turn};
+use xcp_datapath::{host, links, lock_commands, router};
 
 use super::difference::{between, Difference};
 use super::file::{File, Table};
@@ -88,7 +88,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
     let _turn = match asked.check {
         true => None,
-        false => Some(turn("xcp apply")?),
+        false => Some(lock_commands("xcp apply")?),
     };
     let running = running::read()?;
     let steps = plan(&file, &running, asked.ignore_missing)?;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use xcp_datapath::{host, router, turn_if_free, Result};
-use xcp_edged::{desk, status};
+use xcp_datapath::{host, lock_commands_if_free, router, Result};
+use xcp_edged::{status, status_socket};
 
 use super::types::{Config, Edge, Host, Router};
 
@@ -21,7 +21,7 @@ pub struct Running {
 
 /// Reads it from what is pinned.
 pub fn read() -> Result<Running> {
-    let _turn = turn_if_free();
+    let _turn = lock_commands_if_free();
     let mut routers = BTreeMap::new();
     for device in router::devices()? {
         // one that is taken off meanwhile, or cannot be read
@@ -37,7 +37,7 @@ pub fn read() -> Result<Running> {
 
 /// The settings of the daemon of XCP-i, from its socket.
 fn edge() -> Option<Edge> {
-    let status = desk::ask(Path::new(desk::PATH)).ok()?;
+    let status = status_socket::ask(Path::new(status_socket::PATH)).ok()?;
     (status.netns == status::netns()).then_some(Edge {
         key: status.key_file,
         upstream: status.upstream,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, XCP};
 use serde_json::json;
-use xcp_testbed::shared_turn;
+use xcp_testbed::shared_test_lock;
 
 const NOBODY: u32 = 65534;
 
@@ -202,7 +202,7 @@ fn without_root_it_says_so() {
 #[test]
 fn doctor_tells_of_headers_what_is_lost_without() {
     // it loads every program
-    let _turn = shared_turn().unwrap();
+    let _turn = shared_test_lock().unwrap();
     let report = xcp("doctor --json").json();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_eq!(report["kernel"], release.trim());

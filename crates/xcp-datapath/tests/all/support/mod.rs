@@ -59,7 +59,7 @@ impl Router {
     }
 
     fn load(bench: impl FnOnce() -> Result<Bench>) -> Option<Self> {
-        let turn = xcp_testbed::shared_turn().expect("the lock of the tests");
+        let turn = xcp_testbed::shared_test_lock().expect("the lock of the tests");
         if !xcp_testbed::can_run("router on single packets") {
             return None;
         }

@@ -17,8 +17,8 @@ use xcp_testbed::TestLock;
 
 /// Tests that change the host's programs take turns, also those of several
 /// processes.
-pub fn turn() -> TestLock {
-    xcp_testbed::turn().unwrap()
+pub fn test_lock() -> TestLock {
+    xcp_testbed::test_lock().unwrap()
 }
 
 /// Waits until a condition holds, which `what` describes.

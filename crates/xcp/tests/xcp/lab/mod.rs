@@ -3,13 +3,13 @@
 //! this host's kernel.
 
 mod boot;
+mod cache;
 mod captures;
 mod cases;
 mod checks;
 mod costs;
 mod exec;
 mod experiments;
-mod kept;
 mod links;
 mod results;
 mod traces;

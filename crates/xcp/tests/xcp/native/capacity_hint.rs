@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 
 use crate::command::{interrupt, Space};
-use crate::common::{turn, wait_until};
+use crate::common::{test_lock, wait_until};
 use serde_json::{json, Value};
 use xcp_testbed::can_run;
 
@@ -23,7 +23,7 @@ fn wait_hint(space: &Space, hint_bps: &Value) {
 
 #[test]
 fn set_changes_the_capacity_and_nothing_else() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("router set") {
         return;
     }
@@ -58,7 +58,7 @@ fn set_changes_the_capacity_and_nothing_else() {
 
 #[test]
 fn what_a_feed_said_ends_with_it() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("router feed") {
         return;
     }

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::command::{Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use xcp_datapath::cloud::{self, Reading, State, Status, Virtual};
 use xcp_datapath::monotonic_ns;
 use xcp_testbed::{can_run, eventually};
@@ -19,7 +19,7 @@ const PINS: &str = "/sys/fs/bpf/xcp/cloud";
 
 /// In a namespace with a device v0.
 fn on_a_device(test: &str, body: impl FnOnce(&Space)) {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run(test) {
         return;
     }

@@ -6,7 +6,7 @@ use std::env;
 
 use super::cases::configuration::Site;
 use crate::command::Traces;
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::{json, Map, Value};
 use xcp_datapath::features::has_qdisc;
 use xcp_testbed::can_run;
@@ -227,7 +227,7 @@ fn broken(valid: &str, random: &mut Random) -> String {
 
 #[test]
 fn random_files_are_applied_and_broken_ones_change_nothing() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(traces) = Traces::before("random files").filter(|_| can_run("random files")) else {
         return;
     };

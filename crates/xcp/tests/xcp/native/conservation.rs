@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net, LINK_BPS};
+use crate::common::{self, pattern, test_lock, transfer, wait_for_acks, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::Sums2005;
 use xcp_datapath::{host, router, SenderFeature, Wire};
 use xcp_testbed::{can_run, FaultCounters, FaultInjector, FaultPlan, PATIENCE};
@@ -244,7 +244,7 @@ fn assert_balanced(books: &Books) {
 
 #[test]
 fn without_loss() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation without loss") {
         return;
     }
@@ -259,7 +259,7 @@ fn without_loss() {
 
 #[test]
 fn with_lost_data_and_crowded_acks() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation with lost data") {
         return;
     }
@@ -292,7 +292,7 @@ fn many_holes() -> How {
 
 #[test]
 fn in_every_format_with_lost_data() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation in every format") {
         return;
     }
@@ -334,7 +334,7 @@ fn in_every_format_with_lost_data() {
 
 #[test]
 fn in_every_format_with_lost_acks() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation in every format with lost ACKs") {
         return;
     }
@@ -357,7 +357,7 @@ fn in_every_format_with_lost_acks() {
 
 #[test]
 fn with_lost_acks() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation with lost ACKs") {
         return;
     }
@@ -380,7 +380,7 @@ fn with_lost_acks() {
 /// returns differences, and what a lost ACK returned is lost.
 #[test]
 fn with_lost_acks_and_a_peer_that_knows_no_totals() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation with a peer that knows no totals") {
         return;
     }
@@ -407,7 +407,7 @@ const TOTALS_OF_SYN_ACK: u32 = 16;
 
 #[test]
 fn with_data_both_ways() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("conservation with data both ways") {
         return;
     }

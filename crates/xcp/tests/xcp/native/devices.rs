@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
-use crate::common::{self, pattern, transfer, turn, Net, LINK_BPS, SERVER};
+use crate::common::{self, pattern, test_lock, transfer, Net, LINK_BPS, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
@@ -14,7 +14,7 @@ const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
 /// Runs a test that leaves nothing behind.
 fn leaves_nothing(test: &str, body: impl Fn()) {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run(test) {
         return;
     }

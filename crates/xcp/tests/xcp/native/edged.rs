@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use xcp_testbed::{can_run, eventually, PATIENCE};
 
 use crate::command::{xcp, xcp_within, Ran, XCP};
-use crate::common::{run, turn, Net, CLIENT, CLIENT6, SERVER, SERVER6};
+use crate::common::{run, test_lock, Net, CLIENT, CLIENT6, SERVER, SERVER6};
 
 const UP: &str = "s";
 const DOWN: &str = "c";
@@ -126,7 +126,7 @@ fn askers(status: &Value) -> usize {
 
 #[test]
 fn edges_measure_a_cloud_and_outlive_each_other() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "measure";
     if !can_run(test) {
         return;
@@ -210,7 +210,7 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
 
 #[test]
 fn what_stands_in_the_way_is_told() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "errors";
     if !can_run(test) {
         return;

@@ -9,13 +9,13 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::command::{xcp_within, Ran, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
 use xcp_testbed::{can_run, eventually, skipped};
 
 /// On this host's kernel, in a folder; nothing is left behind.
 fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run(test) {
         return;
     }

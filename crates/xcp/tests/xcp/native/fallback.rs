@@ -3,7 +3,7 @@
 //! the option, a path without XCP routers.
 
 use crate::common::{
-    control, default_control, pattern, send_until_default, set_control, transfer, turn,
+    control, default_control, pattern, send_until_default, set_control, test_lock, transfer,
     wait_for_control, HostOn, Net, LINK_BPS,
 };
 use xcp_datapath::host;
@@ -14,7 +14,7 @@ const BYTES: usize = 2_000_000;
 
 #[test]
 fn a_peer_without_xcp_gets_the_default() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("peer without XCP") {
         return;
     }
@@ -38,7 +38,7 @@ fn a_peer_without_xcp_gets_the_default() {
 
 #[test]
 fn a_stripped_handshake_gets_the_default_at_both_ends() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("stripped handshake") {
         return;
     }
@@ -66,7 +66,7 @@ fn a_stripped_handshake_gets_the_default_at_both_ends() {
 
 #[test]
 fn an_option_that_is_stripped_later_leaves_the_default() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("option stripped later") {
         return;
     }
@@ -92,7 +92,7 @@ fn an_option_that_is_stripped_later_leaves_the_default() {
 
 #[test]
 fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("path without routers") {
         return;
     }
@@ -117,7 +117,7 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
 
 #[test]
 fn a_program_that_selects_another_control_after_the_fallback_keeps_it() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("selection after the fallback") {
         return;
     }
@@ -135,7 +135,7 @@ fn a_program_that_selects_another_control_after_the_fallback_keeps_it() {
 
 #[test]
 fn the_system_goes_on_when_xcp_is_switched_off_under_a_flow() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("switched off under a flow") {
         return;
     }

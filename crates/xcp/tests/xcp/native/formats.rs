@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::common::{
-    self, pattern, transfer, turn, wait_for_acks, wait_for_control, wait_until, HostOn, Net,
+    self, pattern, test_lock, transfer, wait_for_acks, wait_for_control, wait_until, HostOn, Net,
     LINK_BPS, SERVER, SERVER6,
 };
 use xcp_datapath::host::PeerPolicies;
@@ -25,7 +25,7 @@ fn routed(net: &Net) -> u64 {
 
 #[test]
 fn both_ends_speak_every_format() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats") {
         return;
     }
@@ -58,7 +58,7 @@ fn both_ends_speak_every_format() {
 /// One end speaks a header, the other does not know of it, or does not use it.
 #[test]
 fn an_end_that_does_not_answer_gets_plain_tcp() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats unanswered") {
         return;
     }
@@ -89,7 +89,7 @@ fn an_end_that_does_not_answer_gets_plain_tcp() {
 /// A server answers once more what it was asked, and in the same format.
 #[test]
 fn a_lost_syn_ack_costs_no_format() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats with a lost SYN-ACK") {
         return;
     }
@@ -119,7 +119,7 @@ fn a_lost_syn_ack_costs_no_format() {
 /// router brings XCP back.
 #[test]
 fn a_path_without_routers_is_noticed_in_every_format() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats without routers") {
         return;
     }
@@ -145,7 +145,7 @@ fn a_path_without_routers_is_noticed_in_every_format() {
 /// Wire format, devices, routers and capacity change under a flow.
 #[test]
 fn switching_breaks_no_connection() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats switched") {
         return;
     }
@@ -197,7 +197,7 @@ fn switching_breaks_no_connection() {
 /// One end takes no headers any more; the other finds out.
 #[test]
 fn an_end_that_stops_breaks_no_connection() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats stopped") {
         return;
     }
@@ -218,7 +218,7 @@ fn an_end_that_stops_breaks_no_connection() {
 /// The thesis used 200. Routers that know another number see no header.
 #[test]
 fn another_ip_protocol_is_for_hosts_and_routers_alike() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("formats by protocol 200") {
         return;
     }

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS, SERVER, SERVER6};
+use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BPS, SERVER, SERVER6};
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 /// The server's IPv4 address, as a socket of IPv6 has it.
@@ -17,7 +17,7 @@ fn set(key: &str, value: &str) {
 
 #[test]
 fn the_first_ttl_is_known_however_it_is_set() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("hops") {
         return;
     }

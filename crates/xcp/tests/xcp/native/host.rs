@@ -3,13 +3,13 @@
 //! and leaves nothing behind.
 
 use crate::command::{xcp, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::json;
 use xcp_testbed::can_run;
 
 #[test]
 fn on_twice_changed_and_off() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "host on and off";
     if !can_run(test) {
         return;
@@ -52,7 +52,7 @@ fn on_twice_changed_and_off() {
 
 #[test]
 fn a_folder_that_is_no_control_group_changes_nothing() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "no control group";
     if !can_run(test) {
         return;

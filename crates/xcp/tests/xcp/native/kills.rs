@@ -7,7 +7,7 @@ use std::process::Command;
 use super::cases::token_bucket::queue_disciplines;
 use crate::command::killed::killed_after;
 use crate::command::{xcp, Space, Traces, XCP};
-use crate::common::turn;
+use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
 /// Kills a command at each of its moments, has `after` look, and says how many
@@ -36,7 +36,7 @@ fn begin(test: &str) -> Option<Traces> {
 
 #[test]
 fn a_router_that_is_half_there_is_completed_or_taken_down() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(before) = begin("router, killed") else {
         return;
     };
@@ -79,7 +79,7 @@ fn a_router_that_is_half_changed_is_changed_or_taken_down() {
     const SHAPED: &str = "router add v0 --capacity 10mbit --shape";
     const SLOWER: &str = "router add v0 --capacity 10mbit --shape 5mbit --limit 30";
     const DEL: &str = "router del v0";
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(before) = begin("change of a router, killed") else {
         return;
     };
@@ -110,7 +110,7 @@ fn a_router_that_is_half_changed_is_changed_or_taken_down() {
 #[test]
 fn a_router_that_is_half_renewed_is_renewed() {
     const ADD: &str = "router add v0 --capacity 10mbit";
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(before) = begin("upgrade of a router, killed") else {
         return;
     };
@@ -135,7 +135,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
     const ALL: &str = "host on --default --wire header --dev v0 --dev v1 --peers 10.77.2.0/24";
     const DEFAULT: &str = "host on --default";
     const HEADER: &str = "host on --wire header --dev v0 --peers 10.77.2.0/24";
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(before) = begin("host, killed") else {
         return;
     };
@@ -181,7 +181,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
 
 #[test]
 fn a_run_that_is_killed_leaves_nothing_to_the_next() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(before) = begin("run, killed") else {
         return;
     };

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use crate::command::{interrupt, Ran, Space, Traces};
-use crate::common::{turn, wait_until};
+use crate::common::{test_lock, wait_until};
 use serde_json::Value;
 use xcp_testbed::{can_run, skipped};
 
@@ -58,7 +58,7 @@ fn exporter(space: &Space) -> (Killed, String) {
 
 #[test]
 fn prometheus_reads_routers_and_hosts() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(traces) = Traces::before("metrics").filter(|_| can_run("metrics")) else {
         return;
     };

@@ -5,13 +5,13 @@
 use std::net::UdpSocket;
 
 use crate::command::{Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::{json, Value};
 use xcp_testbed::can_run;
 
 /// Two namespaces, and a router on w0 of the first.
 fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run(test) {
         return;
     }

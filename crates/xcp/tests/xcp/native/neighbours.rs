@@ -3,7 +3,7 @@
 //! what is theirs, and what they take away is noticed.
 
 use crate::command::Space;
-use crate::common::{pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BPS};
 use xcp_datapath::{host, router};
 use xcp_testbed::{can_run, eventually, ForeignProgram};
 
@@ -13,7 +13,7 @@ const BYTES: usize = 2_000_000;
 /// connections speak XCP or not.
 #[test]
 fn callbacks_that_others_ask_for_stay() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("callbacks of others") {
         return;
     }
@@ -38,7 +38,7 @@ fn callbacks_that_others_ask_for_stay() {
 /// Of a device's programs the router is the first, or says who is before it.
 #[test]
 fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("programs before the router") {
         return;
     }
@@ -71,7 +71,7 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
 /// A device with another name, another MTU, other queues, is the same device.
 #[test]
 fn a_device_that_changes_keeps_its_router() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("changed devices") {
         return;
     }
@@ -96,7 +96,7 @@ fn a_device_that_changes_keeps_its_router() {
 /// end.
 #[test]
 fn a_device_that_never_holds_packets_back_wants_a_capacity() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("capacity of a device without a queue") {
         return;
     }
@@ -124,7 +124,7 @@ fn a_device_that_never_holds_packets_back_wants_a_capacity() {
 /// super-packets whose segments nobody has counted.
 #[test]
 fn super_packets_of_unknown_segments_are_conserved() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("super-packets of unknown segments") {
         return;
     }

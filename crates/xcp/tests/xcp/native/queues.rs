@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ethtool::set_queues;
 use crate::command::Space;
-use crate::common::{turn, wait_until};
+use crate::common::{test_lock, wait_until};
 use serde_json::Value;
 use xcp_testbed::can_run;
 
@@ -66,7 +66,7 @@ fn told(space: &Space, kind: &str, counter: &str) -> Vec<u64> {
 
 #[test]
 fn the_backlog_is_that_of_all_queues() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("backlog of several queues") {
         return;
     }
@@ -96,7 +96,7 @@ fn the_backlog_is_that_of_all_queues() {
 
 #[test]
 fn queues_that_count_per_cpu_are_added_up() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("queues counted per CPU") {
         return;
     }
@@ -130,7 +130,7 @@ fn queues_that_count_per_cpu_are_added_up() {
 /// being where they were: nothing has left by that.
 #[test]
 fn other_queues_are_no_traffic() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "number of queues";
     if !can_run(test) {
         return;

@@ -3,13 +3,13 @@
 //! changes only what differs, and leaves nothing behind.
 
 use crate::command::{xcp, Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::json;
-use xcp_testbed::{can_run, shared_turn};
+use xcp_testbed::{can_run, shared_test_lock};
 
 #[test]
 fn a_router_is_added_changed_shown_and_taken_off() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "router";
     if !can_run(test) {
         return;
@@ -78,7 +78,7 @@ fn a_router_is_added_changed_shown_and_taken_off() {
 
 #[test]
 fn all_options_are_told() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "router options";
     if !can_run(test) {
         return;
@@ -147,7 +147,7 @@ fn all_options_are_told() {
 
 #[test]
 fn a_device_that_has_gone_leaves_nothing_for_long() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "device gone";
     if !can_run(test) {
         return;
@@ -171,7 +171,7 @@ fn a_device_that_has_gone_leaves_nothing_for_long() {
 #[test]
 fn unknown_devices_are_named() {
     // nothing is loaded for them
-    let _turn = shared_turn().unwrap();
+    let _turn = shared_test_lock().unwrap();
     if !can_run("unknown device") {
         return;
     }

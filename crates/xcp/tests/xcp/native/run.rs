@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, Traces, XCP};
-use crate::common::{control, turn};
+use crate::common::{control, test_lock};
 use xcp_testbed::{can_run, eventually};
 
 fn run(script: &str) -> Ran {
@@ -19,7 +19,7 @@ fn run(script: &str) -> Ran {
 
 #[test]
 fn exit_status_is_the_programs() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run";
     if !can_run(test) {
         return;
@@ -44,7 +44,7 @@ fn exit_status_is_the_programs() {
 
 #[test]
 fn signals_are_passed_on() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run and signals";
     if !can_run(test) {
         return;
@@ -77,7 +77,7 @@ fn signals_are_passed_on() {
 /// It waits for its turn while another command changes something.
 #[test]
 fn an_interrupt_ends_the_wait_for_another_command() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run, interrupted while it waits";
     if !can_run(test) {
         return;
@@ -134,7 +134,7 @@ fn tell_control() {
 
 #[test]
 fn sockets_use_xcp_inside_only() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run and sockets";
     if !can_run(test) {
         return;
@@ -159,7 +159,7 @@ fn sockets_use_xcp_inside_only() {
 /// The programs are there as long as any of several commands wants them.
 #[test]
 fn one_that_ends_takes_nothing_from_another() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "several runs";
     if !can_run(test) {
         return;

@@ -12,7 +12,7 @@ use std::thread;
 
 use crate::command::{xcp, Traces, XCP};
 use crate::common::{
-    control, default_control, pattern, run, set_control, turn, Net, CLIENT, LINK_BPS,
+    control, default_control, pattern, run, set_control, test_lock, Net, CLIENT, LINK_BPS,
 };
 use tempfile::TempDir;
 
@@ -199,7 +199,7 @@ fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 
 #[test]
 fn by_name() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(place) = Place::new("setsockopt") else {
         return;
     };
@@ -211,7 +211,7 @@ fn by_name() {
 
 #[test]
 fn by_route() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(place) = Place::new("routes") else {
         return;
     };
@@ -282,7 +282,7 @@ fn by_control_group() {
     if is_elsewhere("native::sockets::by_control_group") {
         return;
     }
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(place) = Place::new("control groups") else {
         return;
     };
@@ -307,7 +307,7 @@ fn by_protocol_number() {
     if is_elsewhere("native::sockets::by_protocol_number") {
         return;
     }
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "sockets of type IPPROTO_XCP";
     let Some(place) = Place::new(test) else {
         return;

@@ -3,13 +3,13 @@
 
 use super::ethtool::set_speed;
 use crate::command::{Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::json;
 use xcp_testbed::{can_run, skipped};
 
 #[test]
 fn a_router_tells_of_another_speed_and_goes_by_it() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "speed of a device";
     if !can_run(test) {
         return;

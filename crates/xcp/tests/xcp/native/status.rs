@@ -2,13 +2,13 @@
 //! `xcp status` with and without XCP.
 
 use crate::command::Space;
-use crate::common::{turn, HostOn};
+use crate::common::{test_lock, HostOn};
 use serde_json::Value;
 use xcp_testbed::can_run;
 
 #[test]
 fn status_shows_hosts_routers_and_edges() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("status") {
         return;
     }

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::command::{xcp, Ran, Space, XCP};
-use crate::common::{pattern, transfer, turn, wait_for_control, wait_until, HostOn, Net, LINK_BPS};
+use crate::common::{
+    pattern, test_lock, transfer, wait_for_control, wait_until, HostOn, Net, LINK_BPS,
+};
 use xcp_testbed::{can_run, skipped};
 
 /// A terminal with `xcp top` in it; gone when dropped.
@@ -82,7 +84,7 @@ impl Drop for Terminal {
 
 #[test]
 fn links_and_connections_are_shown_sorted_and_filtered() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("top") {
         return;
     }
@@ -143,7 +145,7 @@ fn links_and_connections_are_shown_sorted_and_filtered() {
 
 #[test]
 fn a_connection_without_a_router_is_probing() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("top without routers") {
         return;
     }
@@ -199,7 +201,7 @@ fn connections(count: usize) -> Vec<(TcpStream, TcpStream)> {
 
 #[test]
 fn five_refreshes_a_second_take_less_than_two_percent_of_a_processor() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("cost of top") {
         return;
     }

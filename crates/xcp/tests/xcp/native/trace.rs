@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::command::{interrupt, Ran, Space};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::Value;
 use xcp_testbed::{can_run, router_memory};
 
@@ -111,7 +111,7 @@ fn end(child: Child) -> Ran {
 
 #[test]
 fn intervals_are_told_in_three_forms() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("trace") {
         return;
     }
@@ -167,7 +167,7 @@ fn intervals_are_told_in_three_forms() {
 
 #[test]
 fn a_trace_ends_in_every_way() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("ends of a trace") {
         return;
     }
@@ -227,7 +227,7 @@ fn has_ring(space: &Space) -> bool {
 
 #[test]
 fn a_router_without_a_reader_has_no_ring_buffer() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("memory of a trace") {
         return;
     }
@@ -260,7 +260,7 @@ fn a_router_without_a_reader_has_no_ring_buffer() {
 
 #[test]
 fn watching_goes_on_until_interrupted() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("watch") {
         return;
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::command::{xcp_within, Ran, Traces};
-use crate::common::{output, pattern, turn, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
+use crate::common::{output, pattern, test_lock, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
 use tempfile::TempDir;
 use xcp_datapath::host::Counters;
 use xcp_datapath::{host, router, Wire};
@@ -121,7 +121,7 @@ fn routed(net: &Net) -> u64 {
 
 #[test]
 fn curl_fetches_a_file_over_xcp() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_transfer("transfer") {
         return;
     }
@@ -145,7 +145,7 @@ fn curl_fetches_a_file_over_xcp() {
 
 #[test]
 fn curl_fetches_a_file_in_every_wire_format() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_transfer("transfers") {
         return;
     }

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use crate::common::{
-    control, default_control, pattern, transfer, turn, wait_for_acks, wait_until, HostOn, Net,
+    control, default_control, pattern, test_lock, transfer, wait_for_acks, wait_until, HostOn, Net,
     CLIENT, LINK_BPS, SERVER,
 };
 use xcp_datapath::host::{self, NetnsScope, PeerPolicies};
@@ -73,7 +73,7 @@ fn send(packets: &[Vec<u8>]) {
 /// connection stands.
 #[test]
 fn a_header_with_a_guessed_place_is_not_believed() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("forged headers") {
         return;
     }
@@ -106,7 +106,7 @@ fn a_header_with_a_guessed_place_is_not_believed() {
 /// With `--peers`, nobody else: neither asked nor answered.
 #[test]
 fn who_is_no_peer_gets_the_default() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("no peers") {
         return;
     }
@@ -143,7 +143,7 @@ fn who_is_no_peer_gets_the_default() {
 /// With `--netns`, sockets of other network namespaces neither ask nor answer.
 #[test]
 fn one_network_namespace_may_speak_alone() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("one network namespace") {
         return;
     }

@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{control, output, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use crate::common::{control, output, pattern, test_lock, transfer, HostOn, Net, LINK_BPS};
 use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::router::{self, Change};
 use xcp_datapath::wire::IP_PROTO;
@@ -39,7 +39,7 @@ fn meanwhile(net: &Net, work: impl Fn()) -> String {
 
 #[test]
 fn a_routers_program_is_replaced_under_traffic() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("upgrade of a router") {
         return;
     }
@@ -68,7 +68,7 @@ fn a_routers_program_is_replaced_under_traffic() {
 
 #[test]
 fn a_hosts_programs_are_replaced_under_traffic() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("upgrade of a host") {
         return;
     }
@@ -107,7 +107,7 @@ fn a_hosts_programs_are_replaced_under_traffic() {
 /// Records of one size may mean something else.
 #[test]
 fn records_of_another_layout_are_not_read() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("records of another layout") {
         return;
     }

@@ -15,7 +15,7 @@ use xcp_testbed::{can_run, skipped, FaultInjector, FaultPlan, ForeignProgram};
 use super::cases::option_space::{sign_md5, MPTCP};
 use crate::command::{xcp_within, Ran, XCP};
 use crate::common::{
-    default_control, pattern, send_until_default, set_option, set_sysctl, transfer, turn,
+    default_control, pattern, send_until_default, set_option, set_sysctl, test_lock, transfer,
     wait_for_control, wait_until, HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
 };
 
@@ -78,7 +78,7 @@ fn hide_type_information() -> std::io::Result<()> {
 
 #[test]
 fn a_host_that_is_off_or_cannot_be_on() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("off", "wo") else {
         return;
     };
@@ -114,7 +114,7 @@ fn a_host_that_is_off_or_cannot_be_on() {
 
 #[test]
 fn another_namespace_or_not_a_peer() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("peers", "wp") else {
         return;
     };
@@ -149,7 +149,7 @@ fn another_namespace_or_not_a_peer() {
 
 #[test]
 fn another_congestion_control_was_chosen() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("other controls", "wc") else {
         return;
     };
@@ -210,7 +210,7 @@ fn another_congestion_control_was_chosen() {
 
 #[test]
 fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("no answer", "wa") else {
         return;
     };
@@ -243,7 +243,7 @@ fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
 
 #[test]
 fn other_users_of_the_option_space() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("option space", "ws") else {
         return;
     };
@@ -294,7 +294,7 @@ fn other_users_of_the_option_space() {
 
 #[test]
 fn no_memory_for_the_connections_state() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("memory", "wy") else {
         return;
     };
@@ -309,7 +309,7 @@ fn no_memory_for_the_connections_state() {
 
 #[test]
 fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("no router", "wr") else {
         return;
     };
@@ -359,7 +359,7 @@ fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
 
 #[test]
 fn feedback_that_stops_and_offload_that_is_switched_on_again() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("feedback that stops", "wf") else {
         return;
     };
@@ -408,7 +408,7 @@ fn used(net: &Net, client: &Opening<'_>, server: &Opening<'_>) -> (TcpStream, Tc
 
 #[test]
 fn xcp_is_used_but_something_holds_it_back() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("remarks", "wm") else {
         return;
     };
@@ -459,7 +459,7 @@ fn xcp_is_used_but_something_holds_it_back() {
 
 #[test]
 fn a_buffer_holds_a_connection_back() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("buffers", "wb") else {
         return;
     };
@@ -500,7 +500,7 @@ fn a_buffer_holds_a_connection_back() {
 
 #[test]
 fn what_cannot_be_looked_at_is_told() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(net) = network("errors", "we") else {
         return;
     };

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::{xcp, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use xcp_datapath::cgroup_mount_point;
 use xcp_testbed::{can_run, skipped, Exclusive};
 
@@ -74,7 +74,7 @@ impl Drop for Groups {
 
 #[test]
 fn a_group_of_version_1_is_refused() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "control group of version 1";
     if !can_run(test) {
         return;
@@ -109,7 +109,7 @@ fn a_group_of_version_1_is_refused() {
 
 #[test]
 fn a_program_that_keeps_others_off_is_named() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "exclusive programs";
     if !can_run(test) {
         return;

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::command::XCP;
-use xcp_testbed::shared_turn;
+use xcp_testbed::shared_test_lock;
 
 /// Where nothing can be written.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ fn status(args: &str, broken: Option<(Broken, &'static [i32])>) -> String {
 
 #[test]
 fn a_command_does_not_abort_when_its_output_cannot_be_written() {
-    let _turn = shared_turn().unwrap();
+    let _turn = shared_test_lock().unwrap();
     for args in [
         "doctor --verbose",
         "doctor --verbose --json",

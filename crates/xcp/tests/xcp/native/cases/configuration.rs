@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::command::{Ran, Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::{json, Value};
 use tempfile::TempDir;
 use xcp_testbed::can_run;
@@ -73,7 +73,7 @@ max_rtt = "250ms"
 
 #[test]
 fn a_file_is_applied_and_shown_as_such() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };
@@ -132,7 +132,7 @@ fn a_file_is_applied_and_shown_as_such() {
 
 #[test]
 fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };
@@ -163,7 +163,7 @@ fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
 
 #[test]
 fn devices_that_are_not_there_are_an_error_or_left_out() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };

@@ -4,7 +4,9 @@
 
 use std::net::{TcpListener, TcpStream};
 
-use crate::common::{control, default_control, pattern, transfer, turn, HostOn, Net, LINK_BPS};
+use crate::common::{
+    control, default_control, pattern, test_lock, transfer, HostOn, Net, LINK_BPS,
+};
 use xcp_datapath::host;
 use xcp_testbed::can_run;
 
@@ -12,7 +14,7 @@ const BYTES: usize = 200_000;
 
 #[test]
 fn the_default_selected_by_name_stays() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("the default selected by name") {
         return;
     }

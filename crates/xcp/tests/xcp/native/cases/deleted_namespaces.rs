@@ -5,7 +5,7 @@
 use std::fs;
 
 use crate::command::{xcp, Space, Traces};
-use crate::common::{turn, wait_until};
+use crate::common::{test_lock, wait_until};
 use xcp_testbed::can_run;
 
 /// How many folders there are.
@@ -16,7 +16,7 @@ fn pinned(part: &str) -> usize {
 
 #[test]
 fn the_next_command_removes_what_a_deleted_namespace_has_left() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "deleted namespace";
     if !can_run(test) {
         return;

@@ -6,7 +6,7 @@
 use std::net::TcpStream;
 
 use crate::command::Ran;
-use crate::common::{self, pattern, transfer, turn, wait_for_acks, HostOn, Net};
+use crate::common::{self, pattern, test_lock, transfer, wait_for_acks, HostOn, Net};
 use crate::common::{LINK_BPS, SERVER, SERVER6};
 use xcp_datapath::{host, router, Wire};
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
@@ -95,7 +95,7 @@ fn show(net: &Net) -> router::Status {
 
 #[test]
 fn every_packet_of_a_chain_is_edited() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("fraglist GRO") {
         return;
     }
@@ -140,7 +140,7 @@ fn dropped(net: &Net) -> u64 {
 
 #[test]
 fn fraglist_gro_may_be_switched_during_a_connection() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("switched fraglist GRO") {
         return;
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::ptr;
 
 use crate::command::{xcp, Ran, Space, Traces, XCP};
-use crate::common::turn;
+use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
 const ADD: &str = "router add v0 --capacity 10mbit --shape";
@@ -116,7 +116,7 @@ fn refused(ran: &Ran, reason: &str, remedy: &str) {
 
 #[test]
 fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "ip netns exec";
     if !can_run(test) {
         return;
@@ -164,7 +164,7 @@ fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
 
 #[test]
 fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some((space, before)) = with_router("hidden bpffs") else {
         return;
     };
@@ -182,7 +182,7 @@ fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
 
 #[test]
 fn a_mount_namespace_with_the_systems_bpffs_works() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some((space, before)) = with_router("unshare --mount") else {
         return;
     };
@@ -207,7 +207,7 @@ fn a_mount_namespace_with_the_systems_bpffs_works() {
 
 #[test]
 fn a_bpffs_that_is_read_only_can_be_read() {
-    let _turn = turn();
+    let _turn = test_lock();
     let Some((space, before)) = with_router("read-only bpffs") else {
         return;
     };

@@ -12,7 +12,7 @@ use xcp_datapath::{Fallback, Wire};
 use xcp_testbed::{can_run, skipped, ForeignProgram};
 
 use crate::common::{
-    control, default_control, pattern, raw_address, set_option, set_sysctl, transfer, turn,
+    control, default_control, pattern, raw_address, set_option, set_sysctl, test_lock, transfer,
     wait_for_control, HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
 };
 
@@ -134,7 +134,7 @@ fn fallbacks(reason: Fallback) -> u64 {
 
 #[test]
 fn signed_connections_use_the_default_from_the_syn_on() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("signed connections") {
         return;
     }
@@ -166,7 +166,7 @@ fn signed_connections_use_the_default_from_the_syn_on() {
 /// A router's BGP daemon has one listener with the keys of some peers.
 #[test]
 fn a_listener_with_keys_speaks_xcp_with_peers_that_have_none() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("listener with keys of others") {
         return;
     }
@@ -191,7 +191,7 @@ fn a_listener_with_keys_speaks_xcp_with_peers_that_have_none() {
 
 #[test]
 fn mptcp_uses_the_default_from_the_handshake_on() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "MPTCP";
     if !can_run(test) {
         return;
@@ -225,7 +225,7 @@ fn mptcp_uses_the_default_from_the_handshake_on() {
 /// Whatever takes the room, the connection does not stay at its first window.
 #[test]
 fn a_connection_without_room_for_headers_falls_back() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("no room for headers") {
         return;
     }
@@ -257,7 +257,7 @@ fn a_connection_without_room_for_headers_falls_back() {
 /// `option`.
 #[test]
 fn a_connection_with_accurate_ecn_falls_back() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "AccECN";
     if !can_run(test) {
         return;
@@ -281,7 +281,7 @@ fn a_connection_with_accurate_ecn_falls_back() {
 
 #[test]
 fn a_syn_cookie_leads_to_the_default_and_is_counted() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("SYN cookies") {
         return;
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use crate::common::{control, pattern, set_option, transfer, turn, HostOn, Net, LINK_BPS};
+use crate::common::{control, pattern, set_option, test_lock, transfer, HostOn, Net, LINK_BPS};
 use xcp_testbed::{can_run, skipped};
 
 const BYTES: usize = 200_000;
@@ -45,7 +45,7 @@ fn has_qdisc(net: &Net, qdisc: &str) -> bool {
 
 #[test]
 fn a_limit_on_the_pacing_rate_holds_and_may_change() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "a limit on the pacing rate";
     if !can_run(test) {
         return;

@@ -3,7 +3,7 @@
 //! the router, the rate of its queue, and the packets that were dropped.
 
 use crate::command::Space;
-use crate::common::{pattern, transfer, turn, HostOn, Net};
+use crate::common::{pattern, test_lock, transfer, HostOn, Net};
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_datapath::router::{self, Options};
@@ -33,7 +33,7 @@ fn assert_warns(space: &Space, add: &str, words: &str, remedy: &str) {
 
 #[test]
 fn a_router_on_a_bridge_warns() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("warning of a bridge") {
         return;
     }
@@ -49,7 +49,7 @@ fn a_router_on_a_bridge_warns() {
 
 #[test]
 fn a_router_on_a_device_without_a_queue_warns() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("warning of a device without a queue") {
         return;
     }
@@ -69,7 +69,7 @@ fn a_router_on_a_device_without_a_queue_warns() {
 
 #[test]
 fn an_xdp_program_in_the_network_namespace_warns() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("warning of an XDP program") {
         return;
     }
@@ -85,7 +85,7 @@ fn an_xdp_program_in_the_network_namespace_warns() {
 
 #[test]
 fn each_router_takes_one_line() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("lines of routers") {
         return;
     }
@@ -119,7 +119,7 @@ fn each_router_takes_one_line() {
 /// kernel has.
 #[test]
 fn the_rate_that_a_device_is_shaped_to_is_shown() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("shown rate") {
         return;
     }
@@ -151,7 +151,7 @@ fn the_rate_that_a_device_is_shaped_to_is_shown() {
 
 #[test]
 fn dropped_packets_are_counted() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("counted drops") {
         return;
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::command::{xcp, Ran, Traces, XCP};
-use crate::common::{control, default_control, transfer, turn};
+use crate::common::{control, default_control, test_lock, transfer};
 use xcp_datapath::cgroup_mount_point;
 use xcp_testbed::{can_run, eventually, NameTaken};
 
@@ -123,7 +123,7 @@ fn is_available() -> bool {
 
 #[test]
 fn a_process_that_is_left_behind_goes_on_without_xcp() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run and a daemon";
     if !can_run(test) {
         return;
@@ -146,7 +146,7 @@ fn a_process_that_is_left_behind_goes_on_without_xcp() {
 
 #[test]
 fn a_process_that_is_left_behind_changes_nothing_for_others() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run and a daemon beside others";
     if !can_run(test) {
         return;
@@ -188,7 +188,7 @@ fn a_process_that_is_left_behind_changes_nothing_for_others() {
 /// The kernel releases the name of a congestion control asynchronously.
 #[test]
 fn a_name_that_is_still_taken_is_waited_for() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "name still taken";
     if !can_run(test) {
         return;
@@ -223,7 +223,7 @@ fn a_name_that_is_still_taken_is_waited_for() {
 
 #[test]
 fn programs_that_ask_a_service_to_start_others_warn() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "run and docker";
     if !can_run(test) {
         return;

@@ -7,7 +7,8 @@ use xcp_datapath::host;
 use xcp_testbed::can_run;
 
 use crate::common::{
-    control, pattern, set_option, transfer, turn, HostOn, Net, Opening, LINK_BPS, SERVER, SERVER6,
+    control, pattern, set_option, test_lock, transfer, HostOn, Net, Opening, LINK_BPS, SERVER,
+    SERVER6,
 };
 
 const BYTES: usize = 2_000_000;
@@ -28,7 +29,7 @@ fn set<T: 'static>(level: i32, name: i32, value: T) -> Limit {
 
 #[test]
 fn sockets_with_limits_of_their_own_use_xcp_within_them() {
-    let _turn = turn();
+    let _turn = test_lock();
     if !can_run("socket options") {
         return;
     }

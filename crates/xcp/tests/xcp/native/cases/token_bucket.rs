@@ -3,7 +3,7 @@
 //! `xcp`.
 
 use crate::command::{Space, Traces};
-use crate::common::turn;
+use crate::common::test_lock;
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_testbed::{can_run, skipped};
@@ -20,7 +20,7 @@ pub fn queue_disciplines(space: &Space) -> Value {
 
 #[test]
 fn a_token_bucket_comes_and_goes() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "shaping";
     if !can_run(test) {
         return;
@@ -72,7 +72,7 @@ fn a_token_bucket_comes_and_goes() {
 
 #[test]
 fn a_root_that_somebody_chose_is_left_alone() {
-    let _turn = turn();
+    let _turn = test_lock();
     let test = "root of others";
     if !can_run(test) {
         return;

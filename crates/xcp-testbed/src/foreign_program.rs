@@ -8,7 +8,7 @@ use xcp_datapath::internal::link::{self, Direction, Place};
 use xcp_datapath::internal::{object, Device};
 use xcp_datapath::{Cgroup, Result};
 
-use crate::accident::FaultCounters;
+use crate::fault_injector::FaultCounters;
 use crate::{image, last_os};
 
 /// A program of someone else's, gone when dropped.

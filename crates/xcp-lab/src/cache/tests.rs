@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use xcp_datapath::trace::Interval;
 
 use super::*;
+use crate::cache::key::Ingredients;
 use crate::capture::Recording;
 use crate::catalog;
 use crate::emulator::Emulator;
 use crate::guest::Request;
-use crate::kept::key::Ingredients;
 use crate::result::{FlowResult, FlowSample, QueueStats, Sample, Series, VariantResult};
 
 /// Set for the process that a test kills: the folder it writes to.
@@ -228,7 +228,7 @@ fn a_killed_writer_loses_its_entry_only() {
     let mut victim = Command::new(env::current_exe().expect("this program"))
         .args([
             "--exact",
-            "kept::store::tests::a_killed_writer_loses_its_entry_only",
+            "cache::store::tests::a_killed_writer_loses_its_entry_only",
         ])
         .arg("--nocapture")
         .env(VICTIM, &store.folder)

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use xcp_lab::kept::{self, Entry, Listing};
+use xcp_lab::cache::{self, Entry, Listing};
 
 use xcp_cli::cli::LabKept;
 use xcp_cli::failure::Failure;
@@ -12,13 +12,13 @@ use xcp_cli::{table, units};
 
 pub fn act(asked: &LabKept, out: &Out) -> Result<ExitCode, Failure> {
     if asked.clear {
-        let cleared = kept::clear()?;
+        let cleared = cache::clear()?;
         out.print(&cleared, |_| {
             let (count, bytes) = (results(cleared.entries), units::bytes(cleared.bytes));
             format!("removed {count}, {bytes}\n")
         })?;
     } else {
-        let list = kept::list()?;
+        let list = cache::list()?;
         out.print(&list, |style| describe(&list, style))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -78,7 +78,7 @@ fn ago(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xcp_lab::kept::Label;
+    use xcp_lab::cache::Label;
 
     #[test]
     fn a_row_per_result_and_their_total() {

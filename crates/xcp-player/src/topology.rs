@@ -16,8 +16,8 @@ use xcp_testbed::Medium;
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
 use crate::link::device;
+use crate::paths::ways;
 use crate::shaper::{self, disciplines, Shaper};
-use crate::way::ways;
 use crate::{Error, Result};
 
 /// The congestion control that speaks.

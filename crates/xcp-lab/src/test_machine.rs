@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::cache::{Label, Session};
 use crate::guest::Request;
 use crate::initramfs::{self, Guest};
-use crate::kept::{Label, Session};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Played, Setup};
 use crate::{Error, Result};

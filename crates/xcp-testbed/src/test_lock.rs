@@ -16,13 +16,13 @@ pub struct TestLock {
 }
 
 /// Waits until no other test has a turn.
-pub fn turn() -> Result<TestLock> {
+pub fn test_lock() -> Result<TestLock> {
     lock(libc::LOCK_EX)
 }
 
 /// The turn of a test that only loads programs: beside others of its kind,
 /// but not while a test looks at what is loaded.
-pub fn shared_turn() -> Result<TestLock> {
+pub fn shared_test_lock() -> Result<TestLock> {
     lock(libc::LOCK_SH)
 }
 
