@@ -156,18 +156,21 @@ struct xcp_queue {
 };
 
 /* What a sender does beyond the drafts, unless it is switched off. */
-enum xcp_cure {
-	XCP_CURE_LOSSES = 1, /* core/xcp_loss.h */
-	XCP_CURE_IDLE = 2, /* a window is halved for each timeout of a pause */
-	XCP_CURE_USE = 4, /* windows and wishes follow what there is to send */
-	XCP_CURE_TOTALS = 8, /* `option` returns running totals */
+enum xcp_sender_feature {
+	XCP_FEATURE_LOSSES = 1, /* core/xcp_loss.h */
+	XCP_FEATURE_IDLE =
+		2, /* a window is halved for each timeout of a pause */
+	XCP_FEATURE_USE =
+		4, /* windows and wishes follow what there is to send */
+	XCP_FEATURE_TOTALS = 8, /* `option` returns running totals */
 };
 
 /* What `xcp host on` sets. */
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t without; /* enum xcp_cure, those that are switched off */
+	uint32_t without; /* enum xcp_sender_feature, those that are switched
+			     off */
 	uint32_t unused;
 	uint64_t netns; /* cookie of the only one that speaks; 0: all do */
 };
@@ -191,14 +194,14 @@ struct xcp_peer_key {
 #define XCP_WIRE_SILENT 255
 
 /* A connection whose handshake came with a header. */
-struct xcp_heard_key {
+struct xcp_flow_key {
 	uint64_t netns;
 	struct xcp_address local, remote;
 	uint16_t local_port, remote_port;
 	uint32_t unused;
 };
 
-struct xcp_heard {
+struct xcp_cached_handshake {
 	uint8_t wire; /* enum xcp_wire */
 	uint8_t acked; /* a packet after the SYN came with one, too */
 	uint8_t answers; /* SYN-ACKs with a header so far */
@@ -307,7 +310,8 @@ struct xcp_socket {
 	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t paced;
 	uint8_t syns; /* sent so far, with a header */
-	uint8_t way; /* of the other end's, as xcp_header_way tells */
+	uint8_t hop_report; /* of the other end's, as xcp_header_hop_report
+			       tells */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
 	uint8_t recovers; /* its first retransmission is to go */

@@ -242,7 +242,7 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		 s->sender.wire_B * rtt_us / elapsed_us;
 	xcp_sender_age(&s->sender, used_B, s->starved);
 	s->starved = 0;
-	if (feature_enabled(XCP_CURE_LOSSES))
+	if (feature_enabled(XCP_FEATURE_LOSSES))
 		judge_losses(&s->loss, &s->sender, elapsed_us,
 			     tp->lost - s->round_lost,
 			     tp->delivered - s->round_delivered);
@@ -300,7 +300,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	before_B = s->sender.cwnd_B;
 	if (feedback)
 		format_feedback(s, feedback);
-	if (feature_enabled(XCP_CURE_LOSSES)) {
+	if (feature_enabled(XCP_FEATURE_LOSSES)) {
 		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
 		if (s->marked != tcp_sk(sk)->delivered_ce)
 			xcp_loss_on_mark(&s->loss, &s->sender);
@@ -320,7 +320,7 @@ static __always_inline void restart(struct sock *sk)
 
 	if (!s || !s->started)
 		return;
-	if (feature_enabled(XCP_CURE_IDLE))
+	if (feature_enabled(XCP_FEATURE_IDLE))
 		xcp_sender_restart(&s->sender,
 				   tcp_sk(sk)->tcp_mstamp - s->acked_us);
 	limit(tcp_sk(sk), s);

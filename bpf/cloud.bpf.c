@@ -33,7 +33,7 @@ XCP_MAP(trace);
 
 /* What is known of the cloud; user space writes it. */
 struct xcp_cloud cloud SEC(".data.cloud");
-struct xcp_crowd crowd SEC(".data.crowd");
+struct xcp_cloud_backoff backoff SEC(".data.backoff");
 
 /* Its bytes are counted as they come out of it. */
 static __always_inline __u64 sample_link(__u64 now)
@@ -41,7 +41,7 @@ static __always_inline __u64 sample_link(__u64 now)
 	struct xcp_capacity *capacity = &link.state.capacity;
 	__u64 d_ns = link.state.interval_ns, backlog_B;
 
-	xcp_crowd_look(&crowd, cloud.wait_ns, now, d_ns);
+	xcp_cloud_backoff_update(&backoff, cloud.wait_ns, now, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
 	link.state.over_Bps =
@@ -92,7 +92,7 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 				    bool aside)
 {
 	if (aside)
-		return xcp_crowd_delta(&cloud, h, length_of(s));
+		return xcp_cloud_backoff_delta(&cloud, h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
 	return grant_slowly(cpu, h, s);
@@ -172,7 +172,7 @@ int xcp_virtual(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns))
 		return XCP_TC_NEXT;
-	aside = xcp_crowd_aside(&crowd, now);
+	aside = xcp_cloud_backoff_active(&backoff, now);
 	if (XCP_UNLIKELY(!aside && now >= link.look_ns))
 		poll_link(now);
 	if (XCP_UNLIKELY(!aside && (link.fell ||

@@ -16,9 +16,10 @@
  * the connection must guess. Feedback is added to the socket's sums without its
  * lock, by atomic operations.
  *
- * Handshake. A header on a SYN or SYN-ACK says that its sender speaks; `heard`
- * keeps that until the socket is there (option.bpf.c). Without an answer to a
- * SYN or SYN-ACK and its repetition, a plain one is tried.
+ * Handshake. A header on a SYN or SYN-ACK says that its sender speaks;
+ * `handshake_cache` keeps that until the socket is there (option.bpf.c).
+ * Without an answer to a SYN or SYN-ACK and its repetition, a plain one is
+ * tried.
  */
 #include "app_limit.h"
 #include "fmt_header.h"
@@ -33,7 +34,7 @@ XCP_DATA(xcp_host_config, config);
 XCP_MAP(sockets);
 XCP_MAP(counters);
 XCP_MAP(peers);
-XCP_MAP(heard);
+XCP_MAP(handshake_cache);
 
 #define SYNS_WITH_HEADER 2
 /* the longest pure ACK */
@@ -108,7 +109,7 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 /* The addresses and ports of a packet, as the socket here has them. */
 static __always_inline bool packet_flow_key(struct __sk_buff *skb, __u32 l3,
 					    bool v4, __u32 l4, bool sent,
-					    struct xcp_heard_key *key)
+					    struct xcp_flow_key *key)
 {
 	struct xcp_address from, to;
 	__be16 ports[2];
@@ -143,14 +144,14 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 	__u8 header[XCP_HEADER_LEN], version;
 	struct xcp_forward f = {};
 	struct sock *request = kskb->sk;
-	struct xcp_heard_key names;
-	struct xcp_heard *h;
+	struct xcp_flow_key names;
+	struct xcp_cached_handshake *h;
 
 	if (!p || !request || !(p->flags & TCP_FLAG_SYN) ||
 	    !(p->flags & TCP_FLAG_ACK) ||
 	    !packet_flow_key(skb, p->l3, is_v4(p), p->l4, true, &names))
 		return 0;
-	h = bpf_map_lookup_elem(&heard, &names);
+	h = bpf_map_lookup_elem(&handshake_cache, &names);
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
 		return 0;
 	version = version_of(h->wire);
@@ -283,24 +284,24 @@ static __always_inline bool fits_handshake(struct bpf_sock *sk,
 }
 
 static __always_inline void cache_handshake(const struct arrived *a,
-					    const struct xcp_heard_key *names)
+					    const struct xcp_flow_key *names)
 {
-	struct xcp_heard h = {}, *before;
+	struct xcp_cached_handshake h = {}, *before;
 
 	if (!(a->flags & TCP_FLAG_SYN)) {
-		before = bpf_map_lookup_elem(&heard, names);
+		before = bpf_map_lookup_elem(&handshake_cache, names);
 		if (!before)
 			return;
 		h = *before;
 		h.acked = 1;
 	}
 	h.wire = wire_of_version(a->head.version);
-	bpf_map_update_elem(&heard, names, &h, BPF_ANY);
+	bpf_map_update_elem(&handshake_cache, names, &h, BPF_ANY);
 }
 
 /* Whether an address is one of this host's. */
 static __noinline bool is_local(struct __sk_buff *skb,
-				const struct xcp_heard_key *names, bool v4)
+				const struct xcp_flow_key *names, bool v4)
 {
 	struct bpf_fib_lookup fib = {};
 	long result;
@@ -323,7 +324,7 @@ static __noinline bool is_local(struct __sk_buff *skb,
 }
 
 /* Headers from there may begin a connection. */
-static __always_inline bool is_peer(const struct xcp_heard_key *names)
+static __always_inline bool is_peer(const struct xcp_flow_key *names)
 {
 	int wire = wire_of(options.netns, &names->remote);
 
@@ -332,7 +333,7 @@ static __always_inline bool is_peer(const struct xcp_heard_key *names)
 
 /* Hands the header to its socket; false if the packet is not for this host. */
 static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
-			       struct xcp_heard_key *names)
+			       struct xcp_flow_key *names)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk, *full;
@@ -385,7 +386,7 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 SEC("tc")
 int xcp_ingress(struct __sk_buff *skb)
 {
-	struct xcp_heard_key names;
+	struct xcp_flow_key names;
 	struct arrived a = {};
 
 	if (!read_arrived(skb, &a) ||

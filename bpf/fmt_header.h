@@ -48,7 +48,7 @@ static __always_inline void fmt_header_write(struct xcp_socket *s, __u8 *header,
 	}
 	if (s->speaks && !data) {
 		xcp_build_header_return(header, version, IPPROTO_TCP,
-					r.feedback, s->way);
+					r.feedback, s->hop_report);
 	} else {
 		xcp_build_header(header, version, IPPROTO_TCP, &f, r.feedback,
 				 s->sender.wire_B);
@@ -73,7 +73,7 @@ static __always_inline void fmt_header_parse(struct xcp_socket *s,
 	if (kind == XCP_BOTH) {
 		f = xcp_header_forward(header, version, 0);
 		__sync_fetch_and_add(&s->receiver.pending, f.delta);
-		s->way = xcp_header_way(f.xcp_ttl, ttl);
+		s->hop_report = xcp_header_hop_report(f.xcp_ttl, ttl);
 		COUNT(sums.received, f.delta);
 		COUNT(forward_received, 1);
 	} else {
@@ -95,14 +95,15 @@ static __always_inline void fmt_header_parse(struct xcp_socket *s,
 static __noinline int fmt_header_agreed(struct bpf_sock_ops *skops,
 					bool passive)
 {
-	struct xcp_heard_key names = flow_key(skops);
-	struct xcp_heard *h = bpf_map_lookup_elem(&heard, &names);
-	struct xcp_heard known;
+	struct xcp_flow_key names = flow_key(skops);
+	struct xcp_cached_handshake *h =
+		bpf_map_lookup_elem(&handshake_cache, &names);
+	struct xcp_cached_handshake known;
 
 	if (!h)
 		return -1;
 	known = *h;
-	bpf_map_delete_elem(&heard, &names);
+	bpf_map_delete_elem(&handshake_cache, &names);
 	return passive && !known.acked ? -1 : known.wire;
 }
 

@@ -63,7 +63,7 @@ static __always_inline bool fmt_option_tells_total(const __u8 *option,
 /* Is the SYN or SYN-ACK at hand to say that totals are understood? */
 static __always_inline bool fmt_option_offers_totals(struct bpf_sock_ops *skops)
 {
-	return feature_enabled(XCP_CURE_TOTALS) &&
+	return feature_enabled(XCP_FEATURE_TOTALS) &&
 	       (!(skops->skb_tcp_flags & TCP_FLAG_ACK) ||
 		fmt_option_has_totals(skops, BPF_LOAD_HDR_OPT_TCP_SYN));
 }
@@ -94,7 +94,7 @@ static __always_inline void fmt_option_begin(struct bpf_sock_ops *skops,
 					     struct xcp_socket *s,
 					     const struct fmt_option_agreed *a)
 {
-	if (!feature_enabled(XCP_CURE_TOTALS))
+	if (!feature_enabled(XCP_FEATURE_TOTALS))
 		return;
 	s->receiver.totals =
 		a->kind == XCP_HANDSHAKE
@@ -188,7 +188,8 @@ static __always_inline void fmt_option_parse(struct bpf_sock_ops *skops,
 		r = xcp_parse_return(option, kind);
 		if (r.version == XCP_RETURN_TOTAL) {
 			feedback = xcp_total_change(&s->total_seen, r.feedback);
-			s->receiver.totals = feature_enabled(XCP_CURE_TOTALS);
+			s->receiver.totals =
+				feature_enabled(XCP_FEATURE_TOTALS);
 		} else if (r.version == XCP_RETURN_CHANGE) {
 			feedback = (__s64)r.feedback * n;
 		} else {

@@ -20,7 +20,7 @@
 /* Is nothing to be spoken with the other end? */
 static __noinline bool is_silent(struct bpf_sock_ops *skops)
 {
-	struct xcp_heard_key names = flow_key(skops);
+	struct xcp_flow_key names = flow_key(skops);
 
 	if (is_elsewhere(skops))
 		return true;
@@ -30,7 +30,7 @@ static __noinline bool is_silent(struct bpf_sock_ops *skops)
 /* A socket with xcp connects: the peer's wire format is offered. */
 static __noinline void offer(struct bpf_sock_ops *skops)
 {
-	struct xcp_heard_key names = flow_key(skops);
+	struct xcp_flow_key names = flow_key(skops);
 	enum xcp_fallback reason;
 	struct xcp_socket *s;
 	int wire;

@@ -28,9 +28,9 @@ static __always_inline struct xcp_host_counters *count(void)
 			_c->field += (n);                                      \
 	} while (0)
 
-static __always_inline bool feature_enabled(enum xcp_cure cure)
+static __always_inline bool feature_enabled(enum xcp_sender_feature feature)
 {
-	return !(config.without & cure);
+	return !(config.without & feature);
 }
 
 static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)

@@ -45,12 +45,12 @@ extern struct peers_map {
  * The cache of handshakes that came with a header. A full map evicts the
  * oldest.
  */
-extern struct heard_map {
+extern struct handshake_cache_map {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
-	__type(key, struct xcp_heard_key);
-	__type(value, struct xcp_heard);
-} heard SEC(".maps");
+	__type(key, struct xcp_flow_key);
+	__type(value, struct xcp_cached_handshake);
+} handshake_cache SEC(".maps");
 
 /* The sockets that were opened by XCP's protocol number: socket_mark.h. */
 extern struct chosen_map {

@@ -41,7 +41,7 @@ XCP_MAP(sockets);
 XCP_MAP(counters);
 XCP_MAP(fallback_reasons);
 XCP_MAP(peers);
-XCP_MAP(heard);
+XCP_MAP(handshake_cache);
 XCP_MAP(chosen);
 XCP_MAP(callbacks);
 

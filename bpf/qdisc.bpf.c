@@ -81,7 +81,7 @@ struct discipline {
 	struct bpf_list_head xcp XCP_LIST_OF(packet, link);
 	struct bpf_list_head other XCP_LIST_OF(packet, link);
 	struct backlog backlog[XCP_CLASSES];
-	__s64 owed; /* to XCP */
+	__s64 deficit; /* to XCP */
 	struct xcp_shaper shaper;
 	uint64_t free_ns; /* its own clock */
 };
@@ -190,7 +190,7 @@ static __always_inline bool is_empty(const struct discipline *d)
 
 static __always_inline enum xcp_class next_class(const struct discipline *d)
 {
-	return xcp_service_a_next(d->owed, d->backlog[XCP_CLASS_XCP].packets,
+	return xcp_service_a_next(d->deficit, d->backlog[XCP_CLASS_XCP].packets,
 				  d->backlog[XCP_CLASS_OTHER].packets)
 		       ? XCP_CLASS_XCP
 		       : XCP_CLASS_OTHER;
@@ -268,8 +268,8 @@ static __always_inline void count_sent(struct discipline *d,
 	struct xcp_queue *record = record_of(d);
 	__u32 share = record ? record->share : 0;
 
-	d->owed = xcp_service_sent(d->owed, share, class == XCP_CLASS_XCP,
-				   d->backlog[!class].packets, bytes);
+	d->deficit = xcp_service_sent(d->deficit, share, class == XCP_CLASS_XCP,
+				      d->backlog[!class].packets, bytes);
 	if (!record)
 		return;
 	__sync_fetch_and_add(&record->class[class].sent_B, bytes);
@@ -419,7 +419,7 @@ void BPF_PROG(xcp_reset, struct Qdisc *sch)
 		return;
 	drain(d, XCP_CLASS_XCP);
 	drain(d, XCP_CLASS_OTHER);
-	d->owed = 0;
+	d->deficit = 0;
 	d->shaper.has_slot = 0;
 }
 

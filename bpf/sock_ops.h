@@ -89,9 +89,9 @@ static __always_inline void forget(struct bpf_sock_ops *skops)
 		(to) = _w;                                                     \
 	} while (0)
 
-static __always_inline struct xcp_heard_key flow_key(struct bpf_sock_ops *skops)
+static __always_inline struct xcp_flow_key flow_key(struct bpf_sock_ops *skops)
 {
-	struct xcp_heard_key key = {};
+	struct xcp_flow_key key = {};
 	__u32 *local = (__u32 *)key.local.bytes;
 	__u32 *remote = (__u32 *)key.remote.bytes;
 	__u32 local4, remote4;

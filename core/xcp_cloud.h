@@ -71,12 +71,13 @@
 /* 20 packets in an initial interval, where nothing was found free. */
 #define XCP_CLOUD_FIRST_BPS 150000
 /* An overload of all that a cloud carries is gone after 6 to 8 times d. */
-#define XCP_CROWD_FULL 12
+#define XCP_CLOUD_BACKOFF_FULL 12
 /* Where it was others' before. */
-#define XCP_CROWD_AGAIN 4
-#define XCP_CROWD_FIRST_NS (10 * XCP_NSEC_PER_SEC)
-#define XCP_CROWD_TRIES 4
-#define XCP_CROWD_MOST_NS (XCP_CROWD_FIRST_NS << XCP_CROWD_TRIES)
+#define XCP_CLOUD_BACKOFF_AGAIN 4
+#define XCP_CLOUD_BACKOFF_FIRST_NS (10 * XCP_NSEC_PER_SEC)
+#define XCP_CLOUD_BACKOFF_TRIES 4
+#define XCP_CLOUD_BACKOFF_MOST_NS                                              \
+	(XCP_CLOUD_BACKOFF_FIRST_NS << XCP_CLOUD_BACKOFF_TRIES)
 /* A wait counts as at most 100 s. */
 #define XCP_CLOUD_WAIT_MAX_NS (100 * XCP_NSEC_PER_SEC)
 
@@ -87,7 +88,7 @@ enum xcp_cloud_flag {
 
 /* What is known of a cloud; whoever measures writes it. */
 struct xcp_cloud {
-	uint64_t told_ns; /* when a probe last came, 0: none */
+	uint64_t last_probe_ns; /* when a probe last came, 0: none */
 	uint64_t wait_ns; /* w */
 	uint64_t free_Bps; /* A, 0: not known */
 	uint64_t error_Bps; /* its standard error, for people */
@@ -101,7 +102,7 @@ struct xcp_cloud {
 };
 
 /* Whose queue it is. */
-struct xcp_crowd {
+struct xcp_cloud_backoff {
 	uint64_t start_ns; /* of the present d */
 	uint64_t min_wait_ns; /* w, the least in it */
 	uint64_t aside_ns; /* until then it stands aside */
@@ -110,11 +111,12 @@ struct xcp_crowd {
 };
 
 /* Takes in w as it is at now_ns; d is the control interval. */
-XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
-			       uint64_t now_ns, uint64_t d_ns)
+XCP_INLINE void xcp_cloud_backoff_update(struct xcp_cloud_backoff *c,
+					 uint64_t wait_ns, uint64_t now_ns,
+					 uint64_t d_ns)
 {
 	/* nothing came for long: it is another queue now */
-	if (xcp_excess(now_ns, c->start_ns) / XCP_CROWD_FULL > d_ns) {
+	if (xcp_excess(now_ns, c->start_ns) / XCP_CLOUD_BACKOFF_FULL > d_ns) {
 		c->full = 0;
 		c->min_wait_ns = wait_ns;
 	}
@@ -127,18 +129,20 @@ XCP_INLINE void xcp_crowd_look(struct xcp_crowd *c, uint64_t wait_ns,
 		c->full--;
 	c->start_ns = now_ns;
 	c->min_wait_ns = wait_ns;
-	if (xcp_excess(now_ns, c->aside_ns) > XCP_CROWD_MOST_NS)
+	if (xcp_excess(now_ns, c->aside_ns) > XCP_CLOUD_BACKOFF_MOST_NS)
 		c->tries = 0;
-	if (c->full < (c->tries ? XCP_CROWD_AGAIN : XCP_CROWD_FULL))
+	if (c->full <
+	    (c->tries ? XCP_CLOUD_BACKOFF_AGAIN : XCP_CLOUD_BACKOFF_FULL))
 		return;
 	c->full = 0;
-	c->aside_ns = now_ns + (XCP_CROWD_FIRST_NS << (c->tries & 7));
-	c->tries += c->tries < XCP_CROWD_TRIES;
+	c->aside_ns = now_ns + (XCP_CLOUD_BACKOFF_FIRST_NS << (c->tries & 7));
+	c->tries += c->tries < XCP_CLOUD_BACKOFF_TRIES;
 }
 
 /* The delta that a packet of this size leaves with while it stands aside. */
-XCP_INLINE int32_t xcp_crowd_delta(const struct xcp_cloud *c,
-				   const struct xcp_forward *h, uint64_t size_B)
+XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
+					   const struct xcp_forward *h,
+					   uint64_t size_B)
 {
 	uint64_t window, reno_Bps, cubic_Bps;
 
@@ -155,7 +159,8 @@ XCP_INLINE int32_t xcp_crowd_delta(const struct xcp_cloud *c,
 }
 
 /* Does it stand aside? */
-XCP_INLINE bool xcp_crowd_aside(const struct xcp_crowd *c, uint64_t now_ns)
+XCP_INLINE bool xcp_cloud_backoff_active(const struct xcp_cloud_backoff *c,
+					 uint64_t now_ns)
 {
 	return now_ns < c->aside_ns;
 }
@@ -187,8 +192,9 @@ XCP_INLINE uint64_t xcp_cloud_step(const struct xcp_cloud *c, uint64_t d_ns)
 XCP_INLINE bool xcp_cloud_known(const struct xcp_cloud *c, uint64_t now_ns,
 				uint64_t d_ns)
 {
-	return c->told_ns && xcp_excess(now_ns, c->told_ns) <=
-				     xcp_max(2 * d_ns, XCP_CLOUD_PATIENCE_NS);
+	return c->last_probe_ns &&
+	       xcp_excess(now_ns, c->last_probe_ns) <=
+		       xcp_max(2 * d_ns, XCP_CLOUD_PATIENCE_NS);
 }
 
 /*

@@ -187,21 +187,21 @@ XCP_INLINE void xcp_build_header(uint8_t *h, uint8_t version, uint8_t protocol,
 	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
 }
 
-/* A minimal header; `way` is what xcp_header_way gives. */
+/* A minimal header; `hop_report` is what xcp_header_hop_report gives. */
 XCP_INLINE void xcp_build_header_return(uint8_t *h, uint8_t version,
 					uint8_t protocol, int32_t feedback,
-					uint8_t way)
+					uint8_t hop_report)
 {
 	xcp_header_head(h, version, XCP_HEADER_MINIMAL, protocol);
-	h[XCP_HEADER_TTL] = way;
+	h[XCP_HEADER_TTL] = hop_report;
 	xcp_put32(h + 4, 0);
 	xcp_put32(h + 8, 0);
 	xcp_put32(h + xcp_header_delta(version), 0);
 	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
 }
 
-/* What a receiver tells of the way that a packet has come. */
-XCP_INLINE uint8_t xcp_header_way(uint8_t xcp_ttl, uint8_t ip_ttl)
+/* What a receiver reports of the path that a packet has come. */
+XCP_INLINE uint8_t xcp_header_hop_report(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
 	if (!xcp_ttl)
 		return 0;
@@ -213,11 +213,11 @@ XCP_INLINE uint8_t xcp_header_way(uint8_t xcp_ttl, uint8_t ip_ttl)
  * The XCP routers passed, from what the receiver tells of packets that began
  * with `ttl`; -1 if it does not.
  */
-XCP_INLINE int32_t xcp_header_hops(uint8_t way, uint8_t ttl)
+XCP_INLINE int32_t xcp_header_hops(uint8_t hop_report, uint8_t ttl)
 {
-	if (!(way >> 4))
+	if (!(hop_report >> 4))
 		return -1;
-	return (ttl % 15 + 15 - ((way >> 4) - 1)) % 15;
+	return (ttl % 15 + 15 - ((hop_report >> 4) - 1)) % 15;
 }
 
 /*

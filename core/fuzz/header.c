@@ -124,14 +124,14 @@ static void check_read(struct input *in)
 static void check_hops(struct input *in)
 {
 	uint8_t ttl = (uint8_t)draw(in), ip_ttl = (uint8_t)draw(in);
-	uint8_t passed = (uint8_t)(draw(in) % 15), way;
+	uint8_t passed = (uint8_t)(draw(in) % 15), report;
 	int32_t hops = xcp_header_hops((uint8_t)draw(in), ttl);
 
 	CHECK(hops >= -1 && hops <= 14);
-	CHECK(xcp_header_way(0, ip_ttl) == 0);
+	CHECK(xcp_header_hop_report(0, ip_ttl) == 0);
 	if (ttl > passed) {
-		way = xcp_header_way(ttl - passed, ip_ttl);
-		CHECK(xcp_header_hops(way, ttl) == passed);
+		report = xcp_header_hop_report(ttl - passed, ip_ttl);
+		CHECK(xcp_header_hops(report, ttl) == passed);
 	}
 }
 

@@ -49,11 +49,11 @@ pub const XCP_CLOUD_PATIENCE_NS: u32 = 50000000;
 pub const XCP_CLOUD_OVER_B: u16 = 20000;
 pub const XCP_CLOUD_LEAST_B: u16 = 12000;
 pub const XCP_CLOUD_FIRST_BPS: u32 = 150000;
-pub const XCP_CROWD_FULL: u8 = 12;
-pub const XCP_CROWD_AGAIN: u8 = 4;
-pub const XCP_CROWD_FIRST_NS: u64 = 10000000000;
-pub const XCP_CROWD_TRIES: u8 = 4;
-pub const XCP_CROWD_MOST_NS: u64 = 160000000000;
+pub const XCP_CLOUD_BACKOFF_FULL: u8 = 12;
+pub const XCP_CLOUD_BACKOFF_AGAIN: u8 = 4;
+pub const XCP_CLOUD_BACKOFF_FIRST_NS: u64 = 10000000000;
+pub const XCP_CLOUD_BACKOFF_TRIES: u8 = 4;
+pub const XCP_CLOUD_BACKOFF_MOST_NS: u64 = 160000000000;
 pub const XCP_CLOUD_WAIT_MAX_NS: u64 = 100000000000;
 pub const XCP_CWND_FRAC_BITS: u8 = 28;
 pub const XCP_CWND_MAX_B: u64 = 70368744177664;
@@ -402,7 +402,7 @@ pub type xcp_cloud_flag = ::core::ffi::c_uint;
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_cloud {
     /// when a probe last came, 0: none
-    pub told_ns: u64,
+    pub last_probe_ns: u64,
     /// w
     pub wait_ns: u64,
     /// A, 0: not known
@@ -423,7 +423,7 @@ pub struct xcp_cloud {
 /// Whose queue it is.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct xcp_crowd {
+pub struct xcp_cloud_backoff {
     /// of the present d
     pub start_ns: u64,
     /// w, the least in it
@@ -743,15 +743,13 @@ pub struct xcp_queue {
     pub present: u32,
 }
 /// core/xcp_loss.h
-pub const XCP_CURE_LOSSES: xcp_cure = 1;
-/// a window is halved for each timeout of a pause
-pub const XCP_CURE_IDLE: xcp_cure = 2;
-/// windows and wishes follow what there is to send
-pub const XCP_CURE_USE: xcp_cure = 4;
+pub const XCP_FEATURE_LOSSES: xcp_sender_feature = 1;
+pub const XCP_FEATURE_IDLE: xcp_sender_feature = 2;
+pub const XCP_FEATURE_USE: xcp_sender_feature = 4;
 /// `option` returns running totals
-pub const XCP_CURE_TOTALS: xcp_cure = 8;
+pub const XCP_FEATURE_TOTALS: xcp_sender_feature = 8;
 /// What a sender does beyond the drafts, unless it is switched off.
-pub type xcp_cure = ::core::ffi::c_uint;
+pub type xcp_sender_feature = ::core::ffi::c_uint;
 /// What `xcp host on` sets.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -760,7 +758,8 @@ pub struct xcp_host_config {
     pub make_default: u32,
     /// `option-2005` without fractions
     pub whole_feedback: u32,
-    /// enum xcp_cure, those that are switched off
+    /** enum xcp_sender_feature, those that are switched
+off*/
     pub without: u32,
     pub unused: u32,
     /// cookie of the only one that speaks; 0: all do
@@ -785,7 +784,7 @@ pub struct xcp_peer_key {
 /// A connection whose handshake came with a header.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct xcp_heard_key {
+pub struct xcp_flow_key {
     pub netns: u64,
     pub local: xcp_address,
     pub remote: xcp_address,
@@ -795,7 +794,7 @@ pub struct xcp_heard_key {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct xcp_heard {
+pub struct xcp_cached_handshake {
     /// enum xcp_wire
     pub wire: u8,
     /// a packet after the SYN came with one, too
@@ -951,8 +950,9 @@ pub struct xcp_socket {
     pub paced: u8,
     /// sent so far, with a header
     pub syns: u8,
-    /// of the other end's, as xcp_header_way tells
-    pub way: u8,
+    /** of the other end's, as xcp_header_hop_report
+tells*/
+    pub hop_report: u8,
     /// in which all that was asked for came
     pub granted_rounds: u8,
     /// answers without a wish, when all were wishes
@@ -993,7 +993,7 @@ unsafe impl crate::Record for xcp_router_law {}
 unsafe impl crate::Record for xcp_router_pool {}
 unsafe impl crate::Record for xcp_router_state {}
 unsafe impl crate::Record for xcp_cloud {}
-unsafe impl crate::Record for xcp_crowd {}
+unsafe impl crate::Record for xcp_cloud_backoff {}
 unsafe impl crate::Record for xcp_sender {}
 unsafe impl crate::Record for xcp_loss {}
 unsafe impl crate::Record for xcp_receiver {}
@@ -1011,8 +1011,8 @@ unsafe impl crate::Record for xcp_queue {}
 unsafe impl crate::Record for xcp_host_config {}
 unsafe impl crate::Record for xcp_address {}
 unsafe impl crate::Record for xcp_peer_key {}
-unsafe impl crate::Record for xcp_heard_key {}
-unsafe impl crate::Record for xcp_heard {}
+unsafe impl crate::Record for xcp_flow_key {}
+unsafe impl crate::Record for xcp_cached_handshake {}
 unsafe impl crate::Record for xcp_host_sums {}
 unsafe impl crate::Record for xcp_device_options {}
 unsafe impl crate::Record for xcp_device_key {}

@@ -280,7 +280,7 @@ pub struct HostOn {
     /// timeout of a pause), use (windows, and what is asked for, follow what
     /// there is to send), totals (lost ACKs lose no feedback, which is a
     /// running total)
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::cure)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::sender_feature)]
     pub without: Vec<SenderFeature>,
     #[command(flatten)]
     pub header: Header,

@@ -144,7 +144,7 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 }
 
 /// Something that senders do if they are told to.
-pub fn cure(text: &str) -> Result<SenderFeature, BadValue> {
+pub fn sender_feature(text: &str) -> Result<SenderFeature, BadValue> {
     named(text, "no such behaviour", SenderFeature::names)
 }
 

@@ -468,11 +468,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Takes in w as it is at now_ns; d is the control interval.
-    pub safe fn xcp_crowd_look(c: &mut xcp_crowd, wait_ns: u64, now_ns: u64, d_ns: u64);
+    pub safe fn xcp_cloud_backoff_update(
+        c: &mut xcp_cloud_backoff,
+        wait_ns: u64,
+        now_ns: u64,
+        d_ns: u64,
+    );
 }
 unsafe extern "C" {
     /// The delta that a packet of this size leaves with while it stands aside.
-    pub safe fn xcp_crowd_delta(
+    pub safe fn xcp_cloud_backoff_delta(
         c: &xcp_cloud,
         h: &xcp_forward,
         size_B: u64,
@@ -480,7 +485,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Does it stand aside?
-    pub safe fn xcp_crowd_aside(c: &xcp_crowd, now_ns: u64) -> bool;
+    pub safe fn xcp_cloud_backoff_active(c: &xcp_cloud_backoff, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
     /// e, of N = `flows` (2^-8); at least 1.
@@ -750,12 +755,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Whether the next packet is A's; one of them has one.
-    pub safe fn xcp_service_a_next(owed: i64, a_has: bool, b_has: bool) -> bool;
+    pub safe fn xcp_service_a_next(deficit: i64, a_has: bool, b_has: bool) -> bool;
 }
 unsafe extern "C" {
-    /// `owed` after a packet of A's, or B's; `other_has` packets.
+    /// `deficit` after a packet of A's, or B's; `other_has` packets.
     pub safe fn xcp_service_sent(
-        owed: i64,
+        deficit: i64,
         weight: u32,
         a: bool,
         other_has: bool,
@@ -862,23 +867,23 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// A minimal header; `way` is what xcp_header_way gives.
+    /// A minimal header; `hop_report` is what xcp_header_hop_report gives.
     pub fn xcp_build_header_return(
         h: *mut u8,
         version: u8,
         protocol: u8,
         feedback: i32,
-        way: u8,
+        hop_report: u8,
     );
 }
 unsafe extern "C" {
-    /// What a receiver tells of the way that a packet has come.
-    pub safe fn xcp_header_way(xcp_ttl: u8, ip_ttl: u8) -> u8;
+    /// What a receiver reports of the path that a packet has come.
+    pub safe fn xcp_header_hop_report(xcp_ttl: u8, ip_ttl: u8) -> u8;
 }
 unsafe extern "C" {
     /** The XCP routers passed, from what the receiver tells of packets that began
  with `ttl`; -1 if it does not.*/
-    pub safe fn xcp_header_hops(way: u8, ttl: u8) -> i32;
+    pub safe fn xcp_header_hops(hop_report: u8, ttl: u8) -> i32;
 }
 unsafe extern "C" {
     /** The edit of a standard header by a router, or by one that speaks for so many

@@ -18,7 +18,9 @@ use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 pub use crate::wire::router_id as id;
 use crate::{bpffs, clock, folders, layout, link, object, trace, Error, Result};
-use xcp_abi::{xcp_cloud, xcp_crowd, xcp_router_config, xcp_router_link, xcp_router_options};
+use xcp_abi::{
+    xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
+};
 
 /// Says that all of it is there; in it, of which build.
 const COMPLETE: &str = "complete";
@@ -30,11 +32,11 @@ const MAPS: [(&str, &str); 6] = [
     (".data.config", "config"),
     (".data.link", "state"),
     (".data.cloud", "cloud"),
-    (".data.crowd", "crowd"),
+    (".data.backoff", "backoff"),
     ("trace", trace::PIN),
 ];
 /// What commands read of them.
-const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "crowd"];
+const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "backoff"];
 /// No control interval is shorter: some probes have to come in each, and where few
 /// are granted they come every 16 ms.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
@@ -112,7 +114,7 @@ impl Virtual {
     /// Its map cannot be written.
     pub fn tell(&self, reading: Reading) -> Result<()> {
         let record = xcp_cloud {
-            told_ns: reading.now_ns,
+            last_probe_ns: reading.now_ns,
             wait_ns: reading.wait_ns,
             free_Bps: reading.free_bytes_per_s,
             error_Bps: reading.error_bytes_per_s,
@@ -152,7 +154,7 @@ pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
         .filter(|dir| folders::here(dir, Direction::Ingress).is_some());
     let cloud = here
         .filter_map(|dir| known(&dir))
-        .max_by_key(|cloud| cloud.told_ns)?;
+        .max_by_key(|cloud| cloud.last_probe_ns)?;
     let probe = (cloud.base_sent_ns, cloud.base_received_ns);
     (probe.0 > 0).then_some((probe, u8::try_from(cloud.routers).ok()?))
 }
@@ -314,7 +316,7 @@ pub fn clear() -> Result<()> {
 pub fn clear_old(since_ns: u64) -> Result<()> {
     let here = format!("{}-", rtnl::netns()?);
     let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
-    let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.told_ns < since_ns);
+    let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.last_probe_ns < since_ns);
     for dir in ours.filter(is_old).collect::<Vec<_>>() {
         let Some(_turn) = CommandLock::at_once()? else {
             break;
@@ -360,20 +362,20 @@ fn status(dir: &Path) -> Result<Status> {
     let link: xcp_router_link = object::read_record(&record("state")?, 0)?;
     let total = router::sum_counters(&record("cpus")?)?;
     let index = device_of(dir).unwrap_or(0);
-    let crowd: xcp_crowd = object::read_record(&record("crowd")?, 0)?;
+    let backoff: xcp_cloud_backoff = object::read_record(&record("backoff")?, 0)?;
     let now_ns = clock::monotonic_ns();
-    let age_ns = now_ns.saturating_sub(cloud.told_ns);
+    let age_ns = now_ns.saturating_sub(cloud.last_probe_ns);
     let free_age_ns = now_ns.saturating_sub(cloud.free_ns);
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
     let patience_ns = (2 * link.state.interval_ns).max(PATIENCE_NS);
-    let known = cloud.told_ns > 0;
+    let known = cloud.last_probe_ns > 0;
     Ok(Status {
         device: rtnl::name_of(index).unwrap_or_default(),
         upstream: upstream_of(dir),
         routers: cloud.routers,
         state: match known && age_ns <= patience_ns {
             false => State::Unknown,
-            true if now_ns < crowd.aside_ns => State::Crowded,
+            true if now_ns < backoff.aside_ns => State::Crowded,
             true => State::Granting,
         },
         age_ms: known.then_some(age_ns as f64 / 1e6),

@@ -66,18 +66,18 @@ macro_rules! named_bits {
 
 named_bits! {
     /// What senders do beyond the drafts: each can be switched off, to see what
-    /// then goes wrong; `enum xcp_cure` in bpf/abi.h.
+    /// then goes wrong; `enum xcp_sender_feature` in bpf/abi.h.
     SenderFeature, "behaviour" {
         /// Losses and marks that XCP's own queues do not explain are taken for
         /// congestion.
-        Losses = XCP_CURE_LOSSES "losses",
+        Losses = XCP_FEATURE_LOSSES "losses",
         /// A window is halved for each timeout in which nothing was sent.
-        Idle = XCP_CURE_IDLE "idle",
+        Idle = XCP_FEATURE_IDLE "idle",
         /// Windows, and what is asked for, follow what there is to send.
-        Use = XCP_CURE_USE "use",
+        Use = XCP_FEATURE_USE "use",
         /// Lost ACKs lose no feedback in the format `option`: it is a running
         /// total.
-        Totals = XCP_CURE_TOTALS "totals",
+        Totals = XCP_FEATURE_TOTALS "totals",
     }
 }
 

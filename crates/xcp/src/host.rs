@@ -107,8 +107,8 @@ fn speaks(spoken: &PeerPolicy) -> String {
     }
 }
 
-fn names(cures: &[SenderFeature]) -> Vec<String> {
-    cures.iter().map(SenderFeature::to_string).collect()
+fn names(features: &[SenderFeature]) -> Vec<String> {
+    features.iter().map(SenderFeature::to_string).collect()
 }
 
 /// What became of the sockets of type IPPROTO_XCP.

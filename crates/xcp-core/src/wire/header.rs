@@ -75,13 +75,24 @@ pub fn build(
     h
 }
 
-/// The header of a pure ACK; `way` is what `xcp_header_way` gives.
+/// The header of a pure ACK; `hop_report` is what `xcp_header_hop_report` gives.
 #[must_use]
-pub fn build_return(version: Version, protocol: u8, feedback: i32, way: u8) -> [u8; HEADER_LEN] {
+pub fn build_return(
+    version: Version,
+    protocol: u8,
+    feedback: i32,
+    hop_report: u8,
+) -> [u8; HEADER_LEN] {
     let mut h = [0; HEADER_LEN];
     // SAFETY: writes HEADER_LEN bytes.
     unsafe {
-        xcp_build_header_return(h.as_mut_ptr(), version as u8, protocol, feedback, way);
+        xcp_build_header_return(
+            h.as_mut_ptr(),
+            version as u8,
+            protocol,
+            feedback,
+            hop_report,
+        );
     }
     h
 }
@@ -89,6 +100,6 @@ pub fn build_return(version: Version, protocol: u8, feedback: i32, way: u8) -> [
 /// The XCP routers on the way of packets that began with `ttl`, if the
 /// receiver tells.
 #[must_use]
-pub fn hops(way: u8, ttl: u8) -> Option<u32> {
-    u32::try_from(xcp_header_hops(way, ttl)).ok()
+pub fn hops(hop_report: u8, ttl: u8) -> Option<u32> {
+    u32::try_from(xcp_header_hops(hop_report, ttl)).ok()
 }

@@ -27,9 +27,9 @@ fn waited(wait_ns: u64) -> xcp_cloud {
     }
 }
 
-fn told(told_ns: u64) -> xcp_cloud {
+fn told(last_probe_ns: u64) -> xcp_cloud {
     xcp_cloud {
-        told_ns,
+        last_probe_ns,
         ..xcp_cloud::default()
     }
 }
@@ -114,15 +114,15 @@ fn a_cloud_told_in_the_future_is_known() {
 /// Looks every 10 ms for so many intervals at a cloud with what waits in it at each time,
 /// ns; for how many seconds it stood aside.
 fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
-    let mut crowd = xcp_crowd::default();
+    let mut backoff = xcp_cloud_backoff::default();
     let mut found = Vec::new();
     let mut now_ns = D_NS;
     while now_ns < intervals * D_NS {
-        let aside = xcp_crowd_aside(&crowd, now_ns);
+        let aside = xcp_cloud_backoff_active(&backoff, now_ns);
         if !aside {
-            xcp_crowd_look(&mut crowd, wait_ns(now_ns), now_ns, D_NS);
-            if xcp_crowd_aside(&crowd, now_ns) {
-                found.push((crowd.aside_ns - now_ns) / NS_PER_MS / 1_000);
+            xcp_cloud_backoff_update(&mut backoff, wait_ns(now_ns), now_ns, D_NS);
+            if xcp_cloud_backoff_active(&backoff, now_ns) {
+                found.push((backoff.aside_ns - now_ns) / NS_PER_MS / 1_000);
             }
         }
         now_ns += 10 * NS_PER_MS;
@@ -140,7 +140,7 @@ fn held_back_Bps(cloud: &xcp_cloud, delta: i32, rtt: u32, x: u32) -> i32 {
         delta,
         ..Default::default()
     };
-    xcp_crowd_delta(cloud, &header, SIZE_B)
+    xcp_cloud_backoff_delta(cloud, &header, SIZE_B)
 }
 
 /// By a packet in an RTT as Reno, or by W^(2/3) / 2 in a second, near CUBIC.
@@ -220,12 +220,15 @@ fn a_long_queue_is_not_added_to() {
 /// another.
 #[test]
 fn what_was_before_a_pause_is_not_added_to() {
-    let mut crowd = xcp_crowd::default();
+    let mut backoff = xcp_cloud_backoff::default();
     for transfer in 0..20 {
         for interval in 0..=8 {
             let now_ns = (transfer * 1_000 + interval) * D_NS + D_NS;
-            xcp_crowd_look(&mut crowd, D_NS, now_ns, D_NS);
-            assert!(!xcp_crowd_aside(&crowd, now_ns), "{transfer}, {interval}");
+            xcp_cloud_backoff_update(&mut backoff, D_NS, now_ns, D_NS);
+            assert!(
+                !xcp_cloud_backoff_active(&backoff, now_ns),
+                "{transfer}, {interval}"
+            );
         }
     }
 }

@@ -317,15 +317,15 @@ fn the_way_tells_the_hops() {
         for hops in 0..ttl.min(15) {
             let xcp_ttl = ttl - hops;
             for others in 0..xcp_ttl {
-                let way = xcp_header_way(xcp_ttl, xcp_ttl - others);
+                let way = xcp_header_hop_report(xcp_ttl, xcp_ttl - others);
                 assert_eq!(header::hops(way, ttl), Some(u32::from(hops)));
                 assert_eq!(way & 15, others.min(15));
             }
             // a TTL that no router makes: unknown, and so one
             for above in (xcp_ttl..=u8::MAX).skip(1) {
-                assert_eq!(xcp_header_way(xcp_ttl, above) & 15, 1);
+                assert_eq!(xcp_header_hop_report(xcp_ttl, above) & 15, 1);
             }
         }
-        assert_eq!(header::hops(xcp_header_way(0, ttl), ttl), None);
+        assert_eq!(header::hops(xcp_header_hop_report(0, ttl), ttl), None);
     }
 }

@@ -22,12 +22,12 @@ enum Queue {
 #[derive(Clone, Copy, Debug, Default)]
 struct Service {
     /// What A is owed, 2^-16 B.
-    owed: i64,
+    deficit: i64,
 }
 
 impl Service {
     fn next(&self, a_has: bool, b_has: bool) -> Option<Queue> {
-        match (xcp_service_a_next(self.owed, a_has, b_has), b_has) {
+        match (xcp_service_a_next(self.deficit, a_has, b_has), b_has) {
             (true, _) => Some(Queue::A),
             (false, true) => Some(Queue::B),
             (false, false) => None,
@@ -35,7 +35,7 @@ impl Service {
     }
 
     fn sent(&mut self, weight: u32, queue: Queue, other_has: bool, bytes: u64) {
-        self.owed = xcp_service_sent(self.owed, weight, queue == Queue::A, other_has, bytes);
+        self.deficit = xcp_service_sent(self.deficit, weight, queue == Queue::A, other_has, bytes);
     }
 }
 
@@ -240,9 +240,9 @@ proptest! {
 fn weights_at_the_ends() {
     let mut service = Service::default();
     service.sent(0, Queue::A, true, 1_000);
-    assert_eq!(service.owed, -1_000 << 15);
+    assert_eq!(service.deficit, -1_000 << 15);
     service.sent(0, Queue::B, true, 1_000);
-    assert_eq!(service.owed, 0);
+    assert_eq!(service.deficit, 0);
     service.sent(ONE, Queue::A, true, 1_000);
     assert_eq!(service.next(true, true), Some(Queue::A));
     assert_eq!(service.next(false, true), Some(Queue::B));
@@ -256,11 +256,11 @@ fn nothing_is_saved_up() {
     for _ in 0..100 {
         service.sent(0, Queue::B, false, 1_500);
     }
-    assert_eq!(service.owed, 1_500 << 15);
+    assert_eq!(service.deficit, 1_500 << 15);
     for _ in 0..100 {
         service.sent(0, Queue::A, false, 500);
     }
-    assert_eq!(service.owed, -500 << 15);
+    assert_eq!(service.deficit, -500 << 15);
 }
 
 /// What a queue is ahead by it pays later, if it has gone meanwhile or not.
@@ -269,9 +269,9 @@ fn who_is_ahead_pays() {
     let mut service = Service::default();
     service.sent(0, Queue::A, true, 1_500);
     service.sent(0, Queue::B, false, 300);
-    assert_eq!(service.owed, -1_200 << 15);
+    assert_eq!(service.deficit, -1_200 << 15);
     let mut service = Service::default();
     service.sent(0, Queue::B, true, 1_500);
     service.sent(0, Queue::A, false, 300);
-    assert_eq!(service.owed, 1_200 << 15);
+    assert_eq!(service.deficit, 1_200 << 15);
 }

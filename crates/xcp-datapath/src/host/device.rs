@@ -23,7 +23,7 @@ const INGRESS: &str = "xcp_ingress";
 pub(crate) const EGRESS: &str = "xcp_egress";
 const DEVICES_MAX: u32 = 1024;
 /// Of the maps that the host's programs share.
-const SHARED: [&str; 5] = ["sockets", "counters", "peers", "heard", "config"];
+const SHARED: [&str; 5] = ["sockets", "counters", "peers", "handshake_cache", "config"];
 
 fn dir(key: &xcp_device_key) -> PathBuf {
     bpffs::dir(PART)

@@ -43,7 +43,7 @@ const SHARED: [&str; 8] = [
     "counters",
     "fallback_reasons",
     "peers",
-    "heard",
+    "handshake_cache",
     "chosen",
     "callbacks",
     CONFIG,

@@ -27,16 +27,16 @@ const ROUNDS: usize = 30_000;
 
 fn cloud(routers: u8) -> xcp_cloud {
     xcp_cloud {
-        told_ns: ALWAYS_NS,
+        last_probe_ns: ALWAYS_NS,
         free_Bps: FREE_BPS,
         routers: routers.into(),
         ..xcp_cloud::default()
     }
 }
 
-fn told_at(told_ns: u64) -> xcp_cloud {
+fn told_at(last_probe_ns: u64) -> xcp_cloud {
     xcp_cloud {
-        told_ns,
+        last_probe_ns,
         ..cloud(3)
     }
 }
@@ -221,10 +221,10 @@ fn nothing_is_touched_while_nothing_is_known() {
         return;
     };
     let now_ns = monotonic_ns();
-    for told_ns in [0, 1, now_ns - 60 * NS_PER_MS] {
-        router.tell(told_at(told_ns));
+    for last_probe_ns in [0, 1, now_ns - 60 * NS_PER_MS] {
+        router.tell(told_at(last_probe_ns));
         for (name, frame) in crossed::all(UPSTREAM) {
-            passes_untouched(&router, &frame, &format!("{name}, told at {told_ns}"));
+            passes_untouched(&router, &frame, &format!("{name}, told at {last_probe_ns}"));
         }
     }
 }

@@ -93,7 +93,7 @@ pub struct Host {
     pub socket_protocol: Wanted,
     /// Behaviours of senders that are switched off, for tests: losses, idle, use,
     /// totals.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "cures")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "features")]
     #[schemars(with = "Vec<String>")]
     pub without: Vec<SenderFeature>,
 }
@@ -448,8 +448,8 @@ fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<IpAddr>, D::Error> {
     texts(d, value::router)
 }
 
-fn cures<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<SenderFeature>, D::Error> {
-    let mut all = texts(d, value::cure)?;
+fn features<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<SenderFeature>, D::Error> {
+    let mut all = texts(d, value::sender_feature)?;
     all.sort_unstable();
     all.dedup();
     Ok(all)

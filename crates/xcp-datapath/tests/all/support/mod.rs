@@ -12,8 +12,8 @@ use std::net::IpAddr;
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xcp_abi::{
-    xcp_cloud, xcp_crowd, xcp_queue, xcp_router_config, xcp_router_counters, xcp_router_cpu,
-    xcp_router_link, Record,
+    xcp_cloud, xcp_cloud_backoff, xcp_queue, xcp_router_config, xcp_router_counters,
+    xcp_router_cpu, xcp_router_link, Record,
 };
 use xcp_datapath::router::Options;
 use xcp_datapath::Result;
@@ -74,11 +74,11 @@ impl Router {
 
     /// Has a virtual router stand aside until then.
     pub fn stand_aside(&self, aside_ns: u64) {
-        let crowd = xcp_crowd {
+        let backoff = xcp_cloud_backoff {
             aside_ns,
-            ..xcp_crowd::default()
+            ..xcp_cloud_backoff::default()
         };
-        self.write(".data.crowd", &crowd);
+        self.write(".data.backoff", &backoff);
     }
 
     /// What to write into last_xcp_router.

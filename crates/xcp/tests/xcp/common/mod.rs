@@ -231,9 +231,9 @@ impl HostOn {
     }
 
     /// Senders do not do some of what they do beyond the drafts.
-    pub fn without(cures: &[SenderFeature]) -> Self {
+    pub fn without(features: &[SenderFeature]) -> Self {
         Self::with(&host::Options {
-            without: cures.to_vec(),
+            without: features.to_vec(),
             ..host::Options::default()
         })
     }
