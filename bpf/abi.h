@@ -29,7 +29,7 @@ struct xcp_router_config {
 	uint16_t measure; /* the capacity, where the link has a backlog */
 	uint16_t unused;
 	uint32_t queue; /* 1 + index in the map `queues`, 0 for none */
-	uint32_t share; /* XCP's, 2^-16 of the link; 0: by the numbers of flows
+	uint32_t share; /* XCP's, 2^-16 of the link; 0: by flow counts
 			 */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */

@@ -4,12 +4,12 @@
  * upstream router leave a cloud. One instance per upstream router.
  *
  * A packet's way:
- *   1. while nothing is known of the cloud, it passes
- *   2. the clocks, as in bpf/router.bpf.c, unless it stands aside
+ *   1. before the first probe of the cloud, it passes
+ *   2. the clocks, as in bpf/router.bpf.c, unless it is suspended
  *   3. a forward header with the upstream router in last_xcp_router counts, in
  *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
  *      So does that of the upstream's own packet, which no XCP router has seen:
- *      the cloud is beside its sender. While it stands aside, the packet is not
+ *      the cloud is beside its sender. While it is suspended, the packet is not
  *      counted, and only a delta is lowered that is too large
  *   4. anything else passes untouched, and what has no last_xcp_router: the
  *      wire format `option-2005`

@@ -2,7 +2,7 @@
 /*
  * A packet that this host sends, and changes to its IP header. A sum over the
  * packet stays right: in IPv4 the header's own checksum evens a change out, in
- * IPv6 it is computed anew.
+ * IPv6 it is computed again.
  */
 #ifndef XCP_BPF_IP_EDIT_H
 #define XCP_BPF_IP_EDIT_H

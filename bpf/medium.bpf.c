@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
  * A half-duplex link of the lab: tc egress of its two devices, one instance
- * for both. Whoever sends takes the medium's time:
+ * for both. A packet of either end takes the medium's time:
  *
  *   t     = max(now, free)    when the packet leaves
  *   free  = t + L / rate      when the medium is free again

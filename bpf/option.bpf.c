@@ -184,7 +184,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 		}
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
-		/* headers are read where nobody may be judged */
+		/* tc programs, which read headers, cannot switch it */
 		s = socket_of(skops, 0);
 		if (s)
 			judge_path(skops, s);

@@ -4,7 +4,7 @@
  * state is found without a look-up.
  *
  * A packet's way:
- *   1. the clocks: the link is looked at now and then, for its backlog; an
+ *   1. the clocks: the link's backlog is sampled from time to time; an
  *      overdue control interval or queue estimate ends now. One CPU claims
  *      that, the others go on, and write nothing that they share
  *   2. every packet counts in the input traffic

@@ -3,7 +3,7 @@
  * Room for feedback on ACKs full of SACK blocks. TCP lays those out first and
  * fills its 40 bytes with them; a path that loses packets would return no
  * feedback for as long. Zhang & Henderson (II-C.4) let their kernel write two
- * blocks at most. Here the ACK is written anew on its way out:
+ * blocks at most. Here the ACK is rewritten when it leaves:
  *
  *   NOP NOP timestamps 10, NOP NOP SACK 3 blocks 26                  40 bytes
  *   timestamps 10, SACK 2 blocks 18, return option 10 or 4, NOPs     40 bytes

@@ -246,7 +246,7 @@ int xcp_forgets(struct __sk_buff *skb)
 	return XCP_TC_NEXT;
 }
 
-/* Someone else's: is told of each RTT of each connection. */
+/* Someone else's: a callback for each RTT of each connection. */
 SEC("?sockops")
 int xcp_neighbour(struct bpf_sock_ops *skops)
 {

@@ -28,7 +28,8 @@
  * Intervals of less than 12 KB are joined, up to a second; while L grows, as
  * after a stop, two packets are enough.
  *
- * A device that never queues is never busy; there M bounds L and what left.
+ * A device that never queues is never busy; there M bounds L and dequeued
+ * bytes.
  *
  * A control interval ends at once if a quarter of it proves L wrong: L is what
  * was measured if it has fallen, the state is GROWING if it has risen.
@@ -49,7 +50,7 @@
 #define XCP_CAPACITY_FIRST_BPS 75000
 
 enum xcp_link_state {
-	XCP_LINK_KNOWN, /* L is what left while it was busy, or was reached */
+	XCP_LINK_KNOWN, /* L was dequeued while it was busy, or was reached */
 	XCP_LINK_TRIED, /* it is free, and L was raised by a little */
 	XCP_LINK_GROWING, /* it carried that, and L was doubled */
 };
@@ -59,7 +60,7 @@ struct xcp_capacity {
 	uint64_t min_backlog_B; /* since then */
 	uint64_t link_Bps; /* L */
 	uint64_t left_Bps; /* in the last interval */
-	uint64_t tried_Bps; /* what left at the last step of L */
+	uint64_t tried_Bps; /* dequeued at the last step of L */
 	uint64_t step_Bps; /* s */
 	uint64_t most_Bps; /* P */
 	uint32_t state; /* enum xcp_link_state */

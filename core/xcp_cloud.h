@@ -34,7 +34,7 @@
  * starve XCP. What virtual routers leave in there is at most d / 4, and what
  * an overload has left is gone soon. So where
  *   w > d / 4 + 2 ms    in 12 times d more than not
- * the queue is others', and this one stands aside, for 10 s, 20 s and so on up
+ * the queue is others', and this one is suspended, for 10 s, 20 s and so on up
  * to 160 s, each time that trying again has the same end (after 4 times d).
  * Where it has not, in 160 s, that begins at 10 s again. Aside, it counts and
  * grants nothing. But it lowers what routers before the cloud have granted from
@@ -45,11 +45,10 @@
  * average; half of it is for packets of which few are lost. Spread over W:
  *   delta <= size max(1 / (W RTT), 1 / (2 s cbrt(W)))
  *
- * Whoever measures may end at any time. Then probes come no more, and after
- *   max(2 d, 50 ms)
- * it stands aside too. It touches nothing then, so the cloud's routers count as
- * what they are, and senders take the path for one that is not all XCP: they
- * answer losses as CUBIC does.
+ * The daemon that measures may end at any time. Then probes come no more, and
+ * after max(2 d, 50 ms) it is suspended too. It touches nothing then, so the
+ * cloud's routers count as what they are, and senders take the path for one
+ * that is not all XCP: they answer losses as CUBIC does.
  */
 #ifndef XCP_CLOUD_H
 #define XCP_CLOUD_H
@@ -86,7 +85,7 @@ enum xcp_cloud_flag {
 	XCP_CLOUD_NOT_HELD_BACK = 1, /* for experiments: aside, lower nothing */
 };
 
-/* What is known of a cloud; whoever measures writes it. */
+/* What is known of a cloud; the daemon that measures writes it. */
 struct xcp_cloud {
 	uint64_t last_probe_ns; /* when a probe last came, 0: none */
 	uint64_t wait_ns; /* w */
@@ -105,7 +104,7 @@ struct xcp_cloud {
 struct xcp_cloud_backoff {
 	uint64_t start_ns; /* of the present d */
 	uint64_t min_wait_ns; /* w, the least in it */
-	uint64_t aside_ns; /* until then it stands aside */
+	uint64_t aside_ns; /* it is suspended until then */
 	uint32_t full; /* times d with a queue, less those without */
 	uint32_t tries; /* that have ended in standing aside */
 };
@@ -139,7 +138,7 @@ XCP_INLINE void xcp_cloud_backoff_update(struct xcp_cloud_backoff *c,
 	c->tries += c->tries < XCP_CLOUD_BACKOFF_TRIES;
 }
 
-/* The delta that a packet of this size leaves with while it stands aside. */
+/* The delta that a packet of this size leaves with while it is suspended. */
 XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 					   const struct xcp_forward *h,
 					   uint64_t size_B)
@@ -158,7 +157,7 @@ XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 				xcp_max(reno_Bps, cubic_Bps));
 }
 
-/* Does it stand aside? */
+/* Is it suspended? */
 XCP_INLINE bool xcp_cloud_backoff_active(const struct xcp_cloud_backoff *c,
 					 uint64_t now_ns)
 {

@@ -5,8 +5,8 @@
  * XCP's routers answer congestion by feedback, so where every hop is one, a
  * loss is corruption, or the router's own doing, and needs no second answer.
  * But a bottleneck may be hidden: a switch, a bridge, a tunnel, a router that
- * was told too much, a receiver that returns what nobody granted. Three things
- * tell such a bottleneck from corruption:
+ * was configured too high, a receiver that returns ungranted feedback. Three
+ * things tell such a bottleneck from corruption:
  *
  *   lossy rounds in a row   a round is one RTT. A single one is repaired, and
  *                           nothing else
@@ -283,7 +283,7 @@ XCP_INLINE void xcp_loss_on_recovery(struct xcp_loss *l, struct xcp_sender *s,
 }
 
 /*
- * TCP was told of a mark (ECN). XCP's queues mark nothing, so some other queue
+ * TCP saw a mark (ECN). XCP's queues mark nothing, so some other queue
  * is too long: no second hint is needed.
  */
 XCP_INLINE void xcp_loss_on_mark(struct xcp_loss *l, struct xcp_sender *s)

@@ -20,7 +20,7 @@
  *   X     = H_rtt / H_cwnd
  *   delta = H_feedback size / H_rtt
  *
- * A round trip of less than 1 ms is told as 1 ms, and the packets of 1 ms
+ * A round trip of less than 1 ms is stated as 1 ms, and the packets of 1 ms
  * with it: so throughput is right, whatever H_rtt was rounded to, and feedback
  * of so many packets in H_rtt moves the window by RTT / H_rtt of them.
  *
@@ -220,7 +220,7 @@ XCP_INLINE uint32_t xcp_2005_edit(uint8_t *o, uint32_t offset,
 	return xcp_sum_at(xcp_sum_change(before, feedback), offset);
 }
 
-/* A flow's RTT as it is told, ms; 0 if it is unknown. */
+/* A flow's stated RTT, ms; 0 if it is unknown. */
 XCP_INLINE uint32_t xcp_2005_rtt_ms(uint64_t rtt)
 {
 	return (uint32_t)xcp_min(

@@ -9,7 +9,7 @@
  *
  * The checksum is TCP's, a one's-complement sum of 16-bit words: a change of
  * bytes changes it by the sum of the differences (RFC 1624), so it never has
- * to be computed anew.
+ * to be computed again.
  */
 #ifndef XCP_PACKET_H
 #define XCP_PACKET_H
@@ -94,7 +94,7 @@ XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
 
 /*
  * The routers that were not XCP, as what only they lower tells. A TTL above
- * what the sender said tells nothing, and unknown counts as one.
+ * what the sender said is ignored, and unknown counts as one.
  */
 XCP_INLINE uint8_t xcp_other_hops(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
@@ -128,7 +128,8 @@ XCP_INLINE uint32_t xcp_router_id(const uint8_t address[XCP_ADDRESS_LEN])
 	return a ? a : 1;
 }
 
-/* Mends a checksum field, as the machine loads it, by a sum of differences. */
+/* Updates a checksum field, as the machine loads it, by a sum of differences.
+ */
 XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
 {
 	sum += (uint16_t)~check;

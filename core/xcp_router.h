@@ -163,7 +163,8 @@ struct xcp_router_pool {
 	uint32_t unused;
 };
 
-/* The clocks and estimates, written by whoever claims an interval's end. */
+/* The clocks and estimates, written by the CPU that claims an interval's end.
+ */
 struct xcp_router_state {
 	struct xcp_router_sums last;
 	struct xcp_rtt_sums rtts_from; /* d is the average since then */

@@ -77,7 +77,7 @@ struct xcp_sender {
 	uint32_t cwnd_frac; /* 2^-28 B */
 	uint32_t wire_B;
 	uint64_t limit_B; /* in wire bytes */
-	uint64_t used_B; /* in an RTT, of late */
+	uint64_t used_B; /* in a recent RTT */
 	uint64_t rtt; /* ticks, XCP_RTT_MIN or more, 0 = unknown */
 	uint64_t rtt_base; /* ticks */
 	/* derived by xcp_sender_update */

@@ -22,7 +22,7 @@
  * Queues of one medium (both directions of a half-duplex link, VLANs of one
  * trunk) have one `free`. There a slot is paid for when it is taken, by the
  * length of the packet that waits, so that the next queue's slot is behind it.
- * The clock never goes back: queues that always have packets take turns. A
+ * The clock never goes back: queues that always have packets alternate. A
  * queue that begins a longer packet pays the difference then; for a shorter
  * one, the difference is its credit for the next slot.
  */

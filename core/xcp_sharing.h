@@ -58,7 +58,7 @@ struct xcp_sharing_interval {
 	uint64_t other_B; /* arrived since the beginning of time */
 	uint64_t other_min_backlog_B; /* that was found */
 	uint32_t other_flows; /* M, 2^-8 */
-	uint32_t share; /* as set, 2^-16; 0: by the numbers of flows */
+	uint32_t share; /* as set, 2^-16; 0: by flow counts */
 };
 
 struct xcp_sharing {

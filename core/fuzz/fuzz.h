@@ -94,7 +94,7 @@ void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset);
 void edit_option_2005(struct input *in, uint32_t offset);
 
 /*
- * Mends the checksum of a TCP header whose bytes `from` to `to` a router has
+ * Updates the checksum of a TCP header whose bytes `from` to `to` a router has
  * changed, by `sum`: nothing else may have changed, and the one's-complement
  * sum must be what it was.
  */

@@ -177,7 +177,7 @@ static void check_feedback(struct input *in)
 	if (s.rtt)
 		want = want * s.rtt / told;
 	error = moved < want ? want - moved : moved - want;
-	/* 2^-12 packets, and 2^-28 of what is told */
+	/* 2^-12 packets, and 2^-28 of the stated value */
 	CHECK(error <= unit + unit * size_of(value) / byte);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. Some are not for this crate:
-//! xcp-testbed is told where they are.
+//! xcp-testbed gets their folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

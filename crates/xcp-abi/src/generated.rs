@@ -172,7 +172,7 @@ pub struct xcp_link_mark {
     /// until then
     pub sent_B: u64,
 }
-/// L is what left while it was busy, or was reached
+/// L was dequeued while it was busy, or was reached
 pub const XCP_LINK_KNOWN: xcp_link_state = 0;
 /// it is free, and L was raised by a little
 pub const XCP_LINK_TRIED: xcp_link_state = 1;
@@ -190,7 +190,7 @@ pub struct xcp_capacity {
     pub link_Bps: u64,
     /// in the last interval
     pub left_Bps: u64,
-    /// what left at the last step of L
+    /// dequeued at the last step of L
     pub tried_Bps: u64,
     /// s
     pub step_Bps: u64,
@@ -264,7 +264,7 @@ pub struct xcp_sharing_interval {
     pub other_min_backlog_B: u64,
     /// M, 2^-8
     pub other_flows: u32,
-    /// as set, 2^-16; 0: by the numbers of flows
+    /// as set, 2^-16; 0: by flow counts
     pub share: u32,
 }
 #[repr(C)]
@@ -357,7 +357,7 @@ pub struct xcp_router_pool {
     pub shift: u32,
     pub unused: u32,
 }
-/// The clocks and estimates, written by whoever claims an interval's end.
+/// The clocks and estimates, written by the CPU that claims an interval's end.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_state {
@@ -397,7 +397,7 @@ pub struct xcp_router_state {
 pub const XCP_CLOUD_NOT_HELD_BACK: xcp_cloud_flag = 1;
 /// Bits of xcp_cloud.flags.
 pub type xcp_cloud_flag = ::core::ffi::c_uint;
-/// What is known of a cloud; whoever measures writes it.
+/// What is known of a cloud; the daemon that measures writes it.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_cloud {
@@ -428,7 +428,7 @@ pub struct xcp_cloud_backoff {
     pub start_ns: u64,
     /// w, the least in it
     pub min_wait_ns: u64,
-    /// until then it stands aside
+    /// it is suspended until then
     pub aside_ns: u64,
     /// times d with a queue, less those without
     pub full: u32,
@@ -444,7 +444,7 @@ pub struct xcp_sender {
     pub wire_B: u32,
     /// in wire bytes
     pub limit_B: u64,
-    /// in an RTT, of late
+    /// in a recent RTT
     pub used_B: u64,
     /// ticks, XCP_RTT_MIN or more, 0 = unknown
     pub rtt: u64,
@@ -566,7 +566,7 @@ pub struct xcp_router_config {
     pub unused: u16,
     /// 1 + index in the map `queues`, 0 for none
     pub queue: u32,
-    /// XCP's, 2^-16 of the link; 0: by the numbers of flows
+    /// XCP's, 2^-16 of the link; 0: by flow counts
     pub share: u32,
     /// of the wire format `header`
     pub ip_proto: u16,

@@ -263,7 +263,7 @@ pub struct HostOn {
     )]
     pub socket_protocol: Option<Wanted>,
     /// Wire format of connections from here: option, option-2005, header or
-    /// header-2004; those to here use what they are asked with
+    /// header-2004; incoming ones use the peer's format
     #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option, value_parser = value::wire)]
     pub wire: Wire,
     /// Device that headers pass, or whose ACKs full of SACK blocks make room
@@ -391,7 +391,7 @@ pub struct RouterAdd {
     #[arg(long, value_name = "TIME", default_value = value::MAX_RTT.as_str(), value_parser = value::max_rtt)]
     pub max_rtt: Duration,
     /// Percent of the link for XCP when other traffic wants it too
-    /// [default: by the numbers of flows]
+    /// [default: in proportion to the flows]
     #[arg(
         long,
         value_name = "PERCENT",

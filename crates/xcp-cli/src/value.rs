@@ -143,7 +143,7 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
     })
 }
 
-/// Something that senders do if they are told to.
+/// A sender feature by its name.
 pub fn sender_feature(text: &str) -> Result<SenderFeature, BadValue> {
     named(text, "no such behaviour", SenderFeature::names)
 }

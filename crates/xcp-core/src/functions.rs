@@ -228,7 +228,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /** The routers that were not XCP, as what only they lower tells. A TTL above
- what the sender said tells nothing, and unknown counts as one.*/
+ what the sender said is ignored, and unknown counts as one.*/
     pub safe fn xcp_other_hops(xcp_ttl: u8, ip_ttl: u8) -> u8;
 }
 unsafe extern "C" {
@@ -242,7 +242,7 @@ unsafe extern "C" {
     pub fn xcp_router_id(address: *const u8) -> u32;
 }
 unsafe extern "C" {
-    /// Mends a checksum field, as the machine loads it, by a sum of differences.
+    /// Updates a checksum field, as the machine loads it, by a sum of differences.
     pub safe fn xcp_mend_checksum(check: u16, sum: u32) -> u16;
 }
 unsafe extern "C" {
@@ -476,7 +476,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// The delta that a packet of this size leaves with while it stands aside.
+    /// The delta that a packet of this size leaves with while it is suspended.
     pub safe fn xcp_cloud_backoff_delta(
         c: &xcp_cloud,
         h: &xcp_forward,
@@ -484,7 +484,7 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
-    /// Does it stand aside?
+    /// Is it suspended?
     pub safe fn xcp_cloud_backoff_active(c: &xcp_cloud_backoff, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
@@ -620,7 +620,7 @@ unsafe extern "C" {
     pub safe fn xcp_loss_on_recovery(l: &mut xcp_loss, s: &mut xcp_sender, other_hops: bool);
 }
 unsafe extern "C" {
-    /** TCP was told of a mark (ECN). XCP's queues mark nothing, so some other queue
+    /** TCP saw a mark (ECN). XCP's queues mark nothing, so some other queue
  is too long: no second hint is needed.*/
     pub safe fn xcp_loss_on_mark(l: &mut xcp_loss, s: &mut xcp_sender);
 }
@@ -709,7 +709,7 @@ unsafe extern "C" {
     pub fn xcp_2005_edit(o: *mut u8, offset: u32, feedback: u16) -> u32;
 }
 unsafe extern "C" {
-    /// A flow's RTT as it is told, ms; 0 if it is unknown.
+    /// A flow's stated RTT, ms; 0 if it is unknown.
     pub safe fn xcp_2005_rtt_ms(rtt: u64) -> u32;
 }
 unsafe extern "C" {

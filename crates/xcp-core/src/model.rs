@@ -82,7 +82,7 @@ const BEFORE: u32 = 4;
 const EXPECT: u32 = 8;
 const PASS_ON: u32 = 16;
 
-/// What waits to be passed on is at most this part of the pool.
+/// The part of the pool that may be carried over, at most.
 const PASSED_ON: f64 = 1.0 / 16.0;
 /// The smallest full packet.
 const FULL_PACKET_B: f64 = 512.0;

@@ -115,7 +115,7 @@ pub fn parse_forward(option: &[u8]) -> Option<xcp_forward> {
 }
 
 /// A router's edit of the forward option at `offset` of a TCP segment: writes
-/// `delta` (B/s), counts the hop, and mends the TCP checksum. False, and
+/// `delta` (B/s), counts the hop, and updates the TCP checksum. False, and
 /// nothing done, if the option is cut or overlaps the fixed header.
 pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
     edit_by(segment, offset, |option, offset| {

@@ -3,7 +3,7 @@
  * The router's clocks on several CPUs at once: bpf/control_interval.h itself,
  * each thread being a CPU. What must hold:
  *
- *   - each interval is ended by one CPU: its epoch is told once, and begins
+ *   - each interval is ended by one CPU: its epoch is traced once, and begins
  *     where the one before ended
  *   - a CPU fills its pool with what the claimer gave it for that epoch
  *   - the CPUs' parts are the whole pool, no byte counted twice or left out
@@ -125,7 +125,7 @@ static void poll_link(uint64_t now)
 	release(&link.claimed);
 }
 
-/* An interval's end is told, by its claimer, behind its publication. */
+/* The claimer traces an interval's end after its publication. */
 static void note(const void *record)
 {
 	const struct xcp_router_record *r = record;

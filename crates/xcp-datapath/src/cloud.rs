@@ -63,7 +63,7 @@ pub struct Reading {
     pub base_probe: (u64, u64),
     /// Routers in the cloud.
     pub routers: u8,
-    /// While it stands aside, it lowers no delta: for experiments.
+    /// While it is suspended, it lowers no delta: for experiments.
     pub not_held_back: bool,
 }
 
@@ -258,7 +258,7 @@ pub enum State {
     Granting,
     /// Too little is known of the cloud now: packets pass untouched.
     Unknown,
-    /// Other traffic fills the cloud's queue: it stands aside.
+    /// Other traffic fills the cloud's queue: it is suspended.
     Crowded,
 }
 
@@ -307,7 +307,7 @@ pub fn clear() -> Result<()> {
     ours.try_for_each(|dir| take_down(&dir))
 }
 
-/// Takes those away that were told nothing since then, ns on the monotonic clock: what a
+/// Removes those that have had no reading since then, ns on the monotonic clock: what a
 /// daemon has left that was killed, and no daemon has taken over. Some stay while another
 /// command changes something.
 ///

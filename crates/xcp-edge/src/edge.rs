@@ -3,7 +3,7 @@
 //! answers all that have the key.
 //!
 //! [`probing`] is what it does as an answerer, [`cloud`] what it learns as an
-//! asker. Whoever has the sockets and the clocks gives it what has arrived, and
+//! asker. The owner of the sockets and the clocks gives it what has arrived, and
 //! sends what [`Edge::poll`] gives.
 
 mod cloud;

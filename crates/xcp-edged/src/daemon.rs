@@ -29,7 +29,7 @@ const SPIN_NS: u64 = 100_000;
 /// Messages that are read before timers are looked at again.
 const BATCH: usize = 64;
 
-/// What the daemon is told.
+/// The daemon's options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The shared key.
@@ -114,7 +114,7 @@ impl Daemon {
             self.virtuals.tidy(&self.edge, now.now_ns);
         }
         self.virtuals.name_routers(&self.edge, now.now_ns);
-        // one at a time: each is stamped with its own time
+        // one at a time: each gets a timestamp
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
         }

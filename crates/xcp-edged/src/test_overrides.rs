@@ -6,7 +6,7 @@
 pub struct TestOverrides {
     /// What estimates are made wrong by, at most, as a part of them.
     pub error: f64,
-    /// Virtual routers that stand aside lower no delta.
+    /// Suspended virtual routers lower no delta.
     pub not_held_back: bool,
     /// Trains are as frequent where they lose packets.
     pub frequent_trains: bool,

@@ -15,7 +15,7 @@ use xcp_edge::estimate::{Source, Wrong};
 use crate::notify;
 use crate::test_overrides::TestOverrides;
 
-/// How often the routers of this system are told their address again: one that is
+/// How often the routers of this system get their address again: one that is
 /// added does not know it.
 const EDGE_NS: u64 = 5_000_000_000;
 /// And how soon again where a command was at work.
@@ -53,7 +53,7 @@ pub(crate) struct Virtuals {
     edge_ns: u64,
     /// What could not be done: why, and when it is tried again.
     failures: BTreeMap<Operation, (String, u64)>,
-    /// What the service manager was told.
+    /// The last status sent to the service manager.
     said: Option<String>,
     trial: TestOverrides,
 }

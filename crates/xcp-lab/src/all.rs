@@ -153,7 +153,7 @@ struct Job<'a> {
 ///
 /// # Errors
 /// An experiment is broken, a document cannot be written, a figure does not
-/// exist, the user has interrupted it. What fails in one case is told in its row.
+/// exist, the user has interrupted it. The row of a case shows its failure.
 pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));

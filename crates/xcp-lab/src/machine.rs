@@ -32,7 +32,7 @@ const MEMORY_MB: u32 = 768;
 /// Captures are kept in memory until the run is over.
 const MEMORY_FOR_CAPTURES_MB: u32 = (2 * (ROOM_BYTES >> 20)) as u32;
 /// A clock that counts instructions and skips idle time. Recording (to
-/// nowhere) makes QEMU's threads take turns. Without it they race: the thread
+/// nowhere) runs one QEMU thread at a time. Without it they race: the thread
 /// that skips idle time may look at a processor that has just halted, and
 /// skip from where its clock was before its last instructions were counted.
 /// Seen without: about once in 100 s of pacing timers, two runs parted.
@@ -40,8 +40,8 @@ const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
 /// QEMU records one processor only. With more, runs may part.
 const CLOCK_OF_MANY: &str = "shift=0,sleep=off";
 
-/// The kernel's on every architecture. With DAMON (from Linux 6.17 on) runs part: it samples
-/// whether pages were accessed. QEMU marks one when it fills its TLB anew, and the size of
+/// The kernel's on every architecture. With DAMON (from Linux 6.17 on) runs differ: it samples
+/// whether pages were accessed. QEMU marks one when it refills its TLB, and the size of
 /// that follows the host's clock. The kernel's tests of its cryptography, and the zeros it writes
 /// to all memory it hands out, take instructions and show nothing.
 const PARAMETERS: &str = " loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off \

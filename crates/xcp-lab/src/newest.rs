@@ -127,7 +127,7 @@ mod tests {
         }
 
         /// What is found so many days later, how often the archive was asked
-        /// for it, and what was told.
+        /// for it, and the messages.
         fn find(&self, days: u32, version: Option<&'static str>) -> (Result<String>, u32, String) {
             let told = Mutex::new(String::new());
             let mut shelf = Shelf(version, 0);

@@ -39,7 +39,7 @@ pub struct CaptureFile {
     pub missing: u64,
 }
 
-/// More flows than that are told by their range.
+/// More flows than that are shown by their range.
 pub const FLOWS_IN_FULL: usize = 8;
 
 impl RunResult {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The document of all results: one table, a row per case. A row that was not
-//! made anew stays, marked as stale if it would be another one now.
+//! updated stays, marked as stale if it would be another one now.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(crate) const PER_FILE: &str = "seconds per file: ";
 /// What the line with the kernels' releases begins with.
 const RELEASES: &str = "Of Linux, ";
 
-/// What the key of a row is followed by if the row was not made anew.
+/// What follows the key of a row that was not updated.
 const STALE: &str = ", stale";
 /// A check that is missed, a case that could not be run.
 const FAILED: &str = "FAILED: ";

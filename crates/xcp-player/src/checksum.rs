@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! TCP checksums that the sender left to its device. A device that is no
-//! more than a pipe to the next node never fills them in; whoever reads a
+//! more than a pipe to the next node never fills them in; a reader of a
 //! capture wants to see them right.
 
 const ETHERNET_BYTES: usize = 14;

@@ -25,7 +25,7 @@ const BEFORE: Duration = Duration::from_secs(14);
 /// How long an interrupt may wait.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How often a virtual router is looked at that is to stand aside.
+/// How often a virtual router's state is read that should be suspended.
 const LOOK: Duration = Duration::from_millis(10);
 /// And for how long.
 const ASIDE_MOST: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ pub struct Experiment {
     pub duration_s: f64,
     /// Excluded from all means.
     pub warmup_s: f64,
-    /// Parts of the run, `[from, to]`, whose figures are told too.
+    /// Parts of the run, `[from, to]`, with figures of their own.
     #[serde(default)]
     pub periods: Vec<[f64; 2]>,
     /// The measured direction, `[from, to]`, of a link with a queue.
@@ -229,7 +229,7 @@ pub struct Variant {
     /// Links with `router = false` have an XCP router too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub all_routers: bool,
-    /// What the router is told that the link can carry; the link's highest
+    /// The capacity that the router is configured with; the link's highest
     /// rate if absent.
     pub capacity_mbit: Option<Capacity>,
     /// The router measures what the link carries.
@@ -251,7 +251,7 @@ pub struct Variant {
     #[serde(default)]
     pub mpu_bytes: u32,
     /// XCP's part of the bottleneck, percent, where it has a queue of its own;
-    /// by the numbers of flows if absent.
+    /// in proportion to the flows if absent.
     pub xcp_share: Option<u8>,
 }
 
@@ -264,7 +264,7 @@ pub enum Chosen {
     Named(Vec<String>),
 }
 
-/// What a router is told.
+/// A router's options.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "Mb/s, or \"auto\"")]
 pub enum Capacity {
@@ -308,7 +308,7 @@ fn is_zero(value: &f64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgePart {
-    /// To lower what others have granted while they stand aside.
+    /// To lower the deltas of others while they are suspended.
     HoldBack,
     /// To send fewer trains where they lose packets.
     RareTrains,
@@ -418,7 +418,7 @@ pub enum Metric {
     Drops,
     Retransmissions,
     /// From the end of an XCP-i daemon until the virtual routers of its clouds
-    /// stand aside; the longest, in seconds.
+    /// are suspended; the longest, in seconds.
     AsideS,
 }
 

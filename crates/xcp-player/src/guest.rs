@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// Where the machine finds the modules to load, numbered in order.
 pub const MODULE_DIR: &str = "modules";
-/// And what it is asked to do.
+/// And its task.
 pub const REQUEST: &str = "request.json";
 
 /// I/O port of the machine's debug console, which `architecture.rs` of the lab

@@ -36,7 +36,7 @@ pub struct Outcome {
     pub recordings: Vec<Recording>,
 }
 
-/// Plays a variant and captures at `points`; `progress` is told how far it
+/// Plays a variant and captures at `points`; `progress` is called with how far it
 /// is, 0 to 1.
 pub fn play(
     experiment: &Experiment,

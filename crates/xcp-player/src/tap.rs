@@ -116,7 +116,7 @@ impl Tap {
                     .as_ptr()
                     .cast();
             // SAFETY: the status is a u32 within the block, aligned, and
-            // shared with nobody but the kernel, which takes turns by it.
+            // shared with nobody but the kernel, which hands over blocks by it.
             let status = unsafe { AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status) };
             if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
                 return;

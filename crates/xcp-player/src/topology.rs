@@ -32,7 +32,7 @@ pub struct Topology {
     routers: Vec<(String, String)>,
     /// What can change its rate or delay, by the link's number.
     shapers: Vec<(usize, Shaper)>,
-    /// Nodes that were told which wire formats to speak.
+    /// Nodes with configured wire formats.
     speakers: Vec<String>,
 }
 
@@ -184,13 +184,13 @@ impl Topology {
             None => Ok(()),
         };
         if variant.routes(link) {
-            // a router that is told nothing wants something to measure
+            // a router without a capacity needs something to measure
             shape(self)?;
             let options = router_options(number, link, variant);
             self.within(node, || router::add(dev, options))??;
             self.routers.push((node.to_owned(), dev.to_owned()));
         }
-        // the link is as it is, whatever its router was told
+        // the link does not depend on its router's capacity
         shape(self)?;
         let (node, device) = (node.to_owned(), dev.to_owned());
         let shaper = if let Some(own) = own {
@@ -341,7 +341,7 @@ fn queue_options(number: usize, link: &Link) -> qdisc::Options {
     }
 }
 
-/// What the XCP router on a link is told.
+/// The options of the XCP router on a link.
 fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Options {
     let capacity_bps = match variant.capacity_mbit {
         Some(Capacity::Mbit(rate)) => rate * 1e6,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is pinned, made to look as if another build had put it there.
+//! What is pinned, made to look like another build's.
 
 use std::fs;
 

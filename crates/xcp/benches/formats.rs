@@ -5,7 +5,7 @@
 //! counted: `xcp lab bench hosts`.
 //!
 //! Client, router and server are namespaces; nothing limits the rate but the
-//! processors. Rounds take turns, so that all see the same noise.
+//! processors. Rounds alternate, so that all see the same noise.
 
 #[allow(dead_code)] // the tests use the rest
 #[path = "../tests/xcp/common/mod.rs"]

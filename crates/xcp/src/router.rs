@@ -451,7 +451,7 @@ fn measured(status: &Status) -> String {
 
 fn share(status: &Status) -> String {
     let how = status.xcp_share_percent.map_or_else(
-        || "by the numbers of flows".into(),
+        || "in proportion to the flows".into(),
         |percent| format!("{percent} %"),
     );
     let Some(now) = status.sharing else {

@@ -118,7 +118,7 @@ impl Signals {
             if libc::sigprocmask(libc::SIG_BLOCK, &set, before.as_mut_ptr()) != 0 {
                 return Err(Failure::io("signals", &io::Error::last_os_error()));
             }
-            // whoever started us may have asked not to be told of children
+            // the parent may have set SIGCHLD to be ignored
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             Ok(Self {
                 set,

@@ -67,7 +67,7 @@ pub fn beside<T>(work: impl FnOnce(&Spare) -> Result<T>) -> Result<T> {
     })
 }
 
-/// Takes turns at the lowest priority there is.
+/// Runs at the lowest priority there is.
 fn idle(turns: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the record lives through the call; 0 is this thread.

@@ -73,7 +73,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
         ok,
         seen,
     };
-    // what waits when a queue goes is lost: so it was there, and did wait
+    // a queue that is removed loses its backlog: so there was one
     let changed = |(packets, sent): (&u64, &u64)| sent - packets > u64::from(cycles);
     Ok(vec![
         check(

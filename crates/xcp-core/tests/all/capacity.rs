@@ -348,7 +348,7 @@ fn flows_are_counted_by_what_they_send() {
     }
 }
 
-/// What was seen long ago tells nothing, nor does it weigh on what is seen now.
+/// Old samples do not count, nor do they affect new ones.
 #[test]
 fn flows_that_are_gone_are_forgotten() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -527,7 +527,7 @@ fn a_link_that_stops_and_comes_back_is_followed() {
     }
 }
 
-/// A link of 10 Mb/s, whatever its router is told.
+/// A link of 10 Mb/s, whatever capacity its router has.
 fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
     run(&Loop {
         flows: 4,

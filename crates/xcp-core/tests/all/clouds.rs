@@ -111,7 +111,7 @@ fn a_cloud_told_in_the_future_is_known() {
     }
 }
 
-/// Looks every 10 ms for so many intervals at a cloud with what waits in it at each time,
+/// Looks every 10 ms for so many intervals at a cloud with this backlog at each time,
 /// ns; for how many seconds it stood aside.
 fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut backoff = xcp_cloud_backoff::default();
@@ -132,7 +132,7 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
 
 const SIZE_B: u64 = 1500;
 
-/// What a packet leaves with of a delta while the virtual router stands aside.
+/// What a packet leaves with of a delta while the virtual router is suspended.
 fn held_back_Bps(cloud: &xcp_cloud, delta: i32, rtt: u32, x: u32) -> i32 {
     let header = xcp_forward {
         rtt,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! What must hold for the formats option-2005, header and header-2004: how
-//! exactly they tell what is told, and that nobody loses what they cannot say.
+//! exactly they carry values, and that no rounding error is lost.
 //! core/ is compiled to stop at undefined behaviour here.
 
 #![allow(non_snake_case)] // units in names
@@ -83,7 +83,7 @@ fn codes_of_2005_keep_their_values() {
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// What is told is no more than what was meant, and more than 255/256 of
+    /// The carried value is no more than the exact one, and more than 255/256 of
     /// it, up to the most that can be told.
     #[test]
     fn values_of_2005_are_cut_towards_0(v in any_size()) {

@@ -339,7 +339,7 @@ impl Pair {
         prop_assert_eq!(renewed, self.model.interval_end(self.now_ns as f64 / 1e9));
         let m = &self.model;
         let unit_Bps = self.core.unit_Bps();
-        // what nobody wanted is counted anew; what rounding left is not
+        // unclaimed grants are counted again; rounding errors are not
         let kept_Bps = if renewed {
             carry_Bps.fract()
         } else {
@@ -741,7 +741,7 @@ proptest! {
         }
     }
 
-    /// A window that was not used comes down to what was used of late, or to
+    /// A window that was not used shrinks to its recent use, or to
     /// what a new connection has; one that was used, to what can be sent.
     #[test]
     fn an_unused_window_ages(

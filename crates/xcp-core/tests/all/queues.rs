@@ -133,7 +133,7 @@ proptest! {
     }
 
     /// Queues on one medium never send more than it carries, whatever they
-    /// paid for their slots, and those that always have packets take turns.
+    /// paid for their slots, and those that always have packets alternate.
     #[test]
     fn a_medium_is_shared_by_turns(
         rate in rate(),

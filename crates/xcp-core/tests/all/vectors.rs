@@ -29,7 +29,7 @@ struct Arrived {
     delta_Bps: f64,
 }
 
-/// A router under test, told what happens and asked what must hold.
+/// A router under test: events go in, and what must hold is checked.
 trait Subject {
     fn arrival(&mut self, p: &Arrived);
     fn departure(&mut self, p: &Arrived, delta_Bps: f64, rewritten: bool);

@@ -130,7 +130,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     Ok(!added.is_empty() || !unwanted.is_empty())
 }
 
-/// After a failure: what was put on goes, the failure is what is told.
+/// After a failure: removes what was attached, and returns the failure.
 fn undo(added: &[xcp_device_key]) {
     for key in added {
         if let Ok(Some(record)) = recorded(key) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Control groups (version 2): which sockets speak XCP is told by them.
+//! Control groups (version 2): they select the sockets that speak XCP.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};

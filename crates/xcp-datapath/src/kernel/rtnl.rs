@@ -251,7 +251,7 @@ fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
-    /// Somebody put it there; the kernel's own have no handle.
+    /// Configured by somebody; the kernel's own have no handle.
     pub chosen: bool,
     /// Its handle's major number.
     pub major: u16,
@@ -369,7 +369,7 @@ pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Puts it there instead of what is there; or changes what is there.
+/// Replaces the one that is there, or changes it.
 pub fn set_qdisc(index: u32, setting: Setting<'_>, change: bool) -> Result<()> {
     const TCA_OPTIONS: u16 = 2;
     let parent = setting

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// For root alone: who can open it can keep others waiting.
 const PATH: &str = "/run/xcp.lock";
-/// What a command may take before others are told why they wait.
+/// How long others wait for a command before they say why.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 thread_local! {

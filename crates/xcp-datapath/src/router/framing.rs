@@ -11,7 +11,7 @@ pub struct Limits {
     pub bytes: u32,
     /// Most packets in each of its two queues; 0 for 1,000.
     pub packets: u32,
-    /// Devices with the same number take turns on one medium; 0 for a medium
+    /// Devices with the same number share one medium; 0 for a medium
     /// of its own.
     pub medium: u32,
 }

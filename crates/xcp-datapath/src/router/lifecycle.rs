@@ -38,7 +38,7 @@ fn settle(device: &Device) -> Result<()> {
     let Some(found) = found else {
         return Ok(());
     };
-    // its queue discipline stayed behind, so `add` is to set all up anew
+    // its queue discipline stayed behind, so `add` sets all up again
     let _ = fs::remove_dir(found.join(COMPLETE).join(object::ROUTER.build()));
     let _ = fs::remove_dir_all(&named);
     fs::rename(&found, &named).map_err(|e| Error::io(named.display().to_string(), &e))

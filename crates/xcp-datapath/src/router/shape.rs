@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A device held to a rate by the kernel's token bucket (tc-tbf), with one
-//! queue of packets: where the queue discipline `xcp` is not to be had.
+//! queue of packets: where the queue discipline `xcp` is not available.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl Shape {
     }
 }
 
-/// A token bucket, as the kernel is told of it.
+/// A token bucket, as it is configured in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     pub rate_bytes_per_s: u64,

@@ -123,7 +123,7 @@ pub fn show(dev: &str) -> Result<Status> {
 pub fn list() -> Result<Vec<Status>> {
     bpffs::require("xcp router show", Access::Read)?;
     let mut found: Vec<(u32, PathBuf)> = of_here()
-        // one that is half there is told by no one, and `add` or `del` ends it
+        // incomplete installations are skipped; `add` or `del` ends them
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
         .collect();
     found.sort();

@@ -214,7 +214,7 @@ fn damaged_packets_are_edited_only_if_they_are_its_own() {
     assert!(own > 1000 && others > 1000, "{own} and {others}");
 }
 
-/// Nothing is known of the cloud, or what is known is old: it stands aside.
+/// There is no reading of the cloud, or only an old one: it is suspended.
 #[test]
 fn nothing_is_touched_while_nothing_is_known() {
     let Some(router) = Router::of_cloud(UPSTREAM) else {

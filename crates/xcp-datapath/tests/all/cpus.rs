@@ -78,7 +78,7 @@ fn two_cpus() -> Vec<usize> {
     }
 }
 
-/// All intervals have packets of both CPUs, so each is told.
+/// All intervals have packets of both CPUs, so each is traced.
 #[test]
 fn two_cpus_at_once_grant_what_the_pools_hold() {
     /// So much that nothing is taken back.
@@ -115,7 +115,7 @@ fn two_cpus_at_once_grant_what_the_pools_hold() {
     let (link, counters) = (router.link(), router.counters());
     assert_eq!(counters.xcp_packets, sent as u64);
     assert_eq!(counters.granted_Bps, granted_Bps);
-    assert_eq!(told.len(), link.epoch as usize, "each is told once");
+    assert_eq!(told.len(), link.epoch as usize, "each is traced once");
     assert_eq!(link.state.intervals, u64::from(link.epoch));
     for pair in told.windows(2) {
         let begun_s = pair[1].time_s - pair[1].interval_s;

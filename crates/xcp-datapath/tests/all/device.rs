@@ -118,7 +118,7 @@ fn cut_headers_are_counted_and_left_alone() {
     in_a_host(&ADDRESSES, |ingress| {
         for (name, at) in [("header-standard", 34), ("header-ipv6", 54)] {
             let whole = cases::named(name).bytes();
-            // with less than TCP's ports and flags behind it nothing is known
+            // without TCP's ports and flags behind it there is no connection
             for length in at..at + 20 + 13 {
                 let before = ingress.malformed().expect("readable");
                 let frame = &whole[..length];

@@ -57,7 +57,7 @@ fn the_drafts_example_is_among_them() {
     assert_eq!(frame[34..54], example);
 }
 
-/// `cargo test -p xcp-datapath --test all -- --ignored` writes the files anew.
+/// `cargo test -p xcp-datapath --test all -- --ignored` writes the files again.
 #[test]
 #[ignore = "writes testdata/wire"]
 fn write_files() {

@@ -173,7 +173,7 @@ fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
         pos / now.law().pos.total as f64,
         neg / now.law().neg.total as f64,
     );
-    // what nobody wanted in the interval before is counted anew
+    // unclaimed grants of the interval before are counted again
     *spare = spare.fract();
     let most = pos * PASSED_ON;
     // conservation: no more than the pools, and what is carried over
@@ -233,7 +233,7 @@ fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
         .flat_map(|i| &i.sent)
         .map(|s| s.delta_Bps)
         .sum();
-    assert_eq!(counted.granted_Bps, granted_Bps, "what left in headers");
+    assert_eq!(counted.granted_Bps, granted_Bps, "granted in headers");
     assert_eq!(counted.xcp_packets, (ROUNDS * PACKETS) as u64);
     assert_eq!(router.link().state.intervals, intervals.len() as u64 - 1);
     Some(intervals)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Tests of the programs in BPF, one packet at a time, and of what else reads
-//! the formats. They run side by side: whoever loads a program has a turn
+//! the formats. They run side by side: one that loads a program holds the lock
 //! (`xcp_testbed`).
 
 mod clouds;

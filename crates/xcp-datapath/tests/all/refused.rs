@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A program that the kernel's verifier refuses is told as such.
+//! The error says that the kernel's verifier refused a program.
 
 use xcp_testbed::{can_run, load_refused, shared_test_lock};
 

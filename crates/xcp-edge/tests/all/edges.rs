@@ -346,7 +346,7 @@ fn a_clock_that_is_set_is_no_queue() {
     }
 }
 
-/// Whoever has no key changes nothing that is found.
+/// Messages without the key change no result.
 #[test]
 fn ten_thousand_messages_of_an_attacker_change_no_estimate() {
     let found = |attacker: Option<Attacker>| {

@@ -66,7 +66,7 @@ fn files_parse_to_what_their_twins_say() {
     }
 }
 
-/// `cargo test -p xcp-edge -- --ignored` writes the files anew.
+/// `cargo test -p xcp-edge -- --ignored` writes the files again.
 #[test]
 #[ignore = "writes testdata/edge"]
 fn write_files() {

@@ -119,7 +119,7 @@ fn told(cases: &[Case], what: &str) -> String {
     match &titles[..] {
         [] => String::new(),
         some => format!(
-            "{} {what} (`./x experiments` makes the document anew): {}\n",
+            "{} {what} (`./x experiments` updates the document): {}\n",
             count(some.len(), "row"),
             some.join("; ")
         ),
@@ -214,7 +214,7 @@ mod tests {
             text,
             "ok      sharing, a, Linux 6.18\n\
              FAILED  sharing, b, Linux 6.18\n  written: | 0.9 |\n  found:   | 0.8 |\n\
-             1 row stale (`./x experiments` makes the document anew): sharing, c, Linux 6.18\n\
+             1 row stale (`./x experiments` updates the document): sharing, c, Linux 6.18\n\
              2 rows run again\n"
         );
     }

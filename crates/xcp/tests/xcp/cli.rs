@@ -169,7 +169,7 @@ fn the_list_of_experiments_counts_known_gaps() {
 
 #[test]
 fn without_root_it_says_so() {
-    // nobody may not look into the build folder
+    // the user nobody cannot read the build folder
     let dir = Scratch::new();
     let copy = dir.0.join("xcp");
     // not by this process: until what another thread starts has closed the file,

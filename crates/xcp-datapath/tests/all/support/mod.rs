@@ -72,7 +72,7 @@ impl Router {
         self.write(".data.cloud", &cloud);
     }
 
-    /// Has a virtual router stand aside until then.
+    /// Suspends a virtual router until then.
     pub fn stand_aside(&self, aside_ns: u64) {
         let backoff = xcp_cloud_backoff {
             aside_ns,

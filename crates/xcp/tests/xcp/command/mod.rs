@@ -89,7 +89,7 @@ pub struct Traces {
 
 impl Traces {
     /// None while XCP is in use on this host by others than tests, which take
-    /// turns. Users of a moment are waited for.
+    /// turns. It waits for short-lived users.
     pub fn before(test: &str) -> Option<Self> {
         for _ in 0..5 {
             if !Path::new(PINS).exists() {
@@ -114,7 +114,7 @@ impl Traces {
     }
 
     /// Fails if there is anything that was not there before. The kernel frees
-    /// in its own time: also what was given up before.
+    /// later: also what was released before.
     pub fn gone(&self) {
         let all_gone = xcp_testbed::eventually(|| {
             let now = Self::now();

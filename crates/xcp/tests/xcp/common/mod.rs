@@ -15,7 +15,7 @@ use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, SenderFeature, Wire};
 use xcp_testbed::TestLock;
 
-/// Tests that change the host's programs take turns, also those of several
+/// Tests that change the host's programs run one at a time, also those of several
 /// processes.
 pub fn test_lock() -> TestLock {
     xcp_testbed::test_lock().unwrap()
@@ -264,7 +264,7 @@ fn enter(space: &File) {
     assert_eq!(rc, 0, "setns: {}", std::io::Error::last_os_error());
 }
 
-/// Runs a tool in a namespace. (`ip -n` would mount /sys anew, which not every
+/// Runs a tool in a namespace. (`ip -n` would mount /sys again, which not every
 /// container allows.)
 fn within_space(space: &str, line: &str) {
     run("nsenter", &format!("--net=/run/netns/{space} {line}"));

@@ -106,10 +106,13 @@ fn a_kept_result_is_that_of_a_run_to_the_byte() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(damaged, bytes).unwrap();
-    let mended = keeper.run(&args);
-    assert!(booted(&mended), "{mended:?}");
-    assert!(mended.err.contains("1 of 2 variants kept"), "{mended:?}");
-    assert!(mended.out == first.out, "{}\n{}", mended.out, first.out);
+    let repaired = keeper.run(&args);
+    assert!(booted(&repaired), "{repaired:?}");
+    assert!(
+        repaired.err.contains("1 of 2 variants kept"),
+        "{repaired:?}"
+    );
+    assert!(repaired.out == first.out, "{}\n{}", repaired.out, first.out);
     assert!(report(lab) == first_report);
 
     let list = keeper.kept(&["--json"]).ok().json();

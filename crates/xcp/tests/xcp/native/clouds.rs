@@ -112,11 +112,11 @@ fn a_virtual_router_is_taken_over() {
             drop(first);
             let second = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_eq!(link(), before, "the same link");
-            assert_eq!(the_only_one().wait_ms, 3.5, "what it was told");
+            assert_eq!(the_only_one().wait_ms, 3.5, "the last reading");
             assert_eq!(cloud::base_probe(upstream()), Some(((1_000, 31_000), 2)));
             assert_eq!(cloud::base_probe("10.79.2.1".parse().unwrap()), None);
 
-            // what was left half done is set up anew
+            // an incomplete one is set up again
             let complete = pins()[0].join("complete");
             fs::remove_dir_all(complete).unwrap();
             assert!(cloud::list().unwrap().is_empty());

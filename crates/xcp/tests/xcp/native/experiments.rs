@@ -58,7 +58,7 @@ fn the_same_file_runs_natively() {
         }
         let capture = &result["captures"][0];
         assert_eq!(capture["file"], "xcp-r-d.pcap");
-        // what was too fast for the capture is told
+        // packets that the capture missed are counted
         let told = ran.err.contains("xcp-r-d.pcap: ");
         assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
         assert!(number(&capture["packets"]) > 0.0, "{capture}");

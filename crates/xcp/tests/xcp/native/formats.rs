@@ -55,7 +55,7 @@ fn both_ends_speak_every_format() {
     }
 }
 
-/// One end speaks a header, the other does not know of it, or does not use it.
+/// One end speaks a header, the other has none, or does not use it.
 #[test]
 fn an_end_that_does_not_answer_gets_plain_tcp() {
     let _turn = test_lock();

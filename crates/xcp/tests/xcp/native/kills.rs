@@ -155,7 +155,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
         let wanted = result();
         xcp("host off").ok();
         let on = || {
-            // what the moment before has completed is not loaded anew
+            // what was completed before is not loaded again
             match from {
                 Some(from) => drop(space.xcp(from).ok()),
                 None => drop(xcp("host off")),

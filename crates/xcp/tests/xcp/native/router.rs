@@ -128,7 +128,7 @@ fn all_options_are_told() {
     for line in [
         "\n  capacity             1.0 Mb/s\n",
         "\n  link carries         not measured\n",
-        "\n  XCP's share          by the numbers of flows\n",
+        "\n  XCP's share          in proportion to the flows\n",
         "\n  overhead             0 B per packet, PTM\n",
         "\n  law                  counts what was granted\n",
     ] {

@@ -18,7 +18,7 @@ fn a_router_tells_of_another_speed_and_goes_by_it() {
         return;
     };
     let space = Space::new("speed");
-    // a driver that takes what it is told
+    // a driver that accepts any speed
     space.tuntap("add t0 mode tap");
     let set = |mbit| space.within(|| set_speed("t0", mbit));
     if let Err(e) = set(100) {

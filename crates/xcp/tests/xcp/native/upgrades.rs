@@ -59,7 +59,7 @@ fn a_routers_program_is_replaced_under_traffic() {
     });
     assert_eq!(used, "xcp");
     assert_eq!(host::counters().unwrap().fallbacks.total(), 0);
-    // it has begun to count anew, and nothing was lost
+    // it counts from zero again, and nothing was lost
     let after = net.within("r", || router::show("s").unwrap());
     assert!(after.counters.xcp_packets > 100, "{after:?}");
     let queue = net.within("r", || output("tc", "-s -j qdisc show dev s root"));
