@@ -118,8 +118,8 @@ pub struct Router {
     pub anticipate: bool,
     /// RTTs in headers count at most this, such as "500ms".
     #[serde(
-        default = "one_second",
-        skip_serializing_if = "is_one_second",
+        default = "default_max_rtt",
+        skip_serializing_if = "is_default_max_rtt",
         deserialize_with = "max_rtt",
         serialize_with = "write_time"
     )]
@@ -389,12 +389,12 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
-fn one_second() -> Duration {
-    Duration::from_secs(1)
+fn default_max_rtt() -> Duration {
+    router::Options::default().max_rtt
 }
 
-fn is_one_second(value: &Duration) -> bool {
-    *value == one_second()
+fn is_default_max_rtt(value: &Duration) -> bool {
+    *value == default_max_rtt()
 }
 
 /// A value that our own parsers turned down, as the TOML parser passes it on:
