@@ -29,8 +29,7 @@ struct xcp_router_config {
 	uint16_t measure; /* the capacity, where the link has a backlog */
 	uint16_t unused;
 	uint32_t queue; /* 1 + index in the map `queues`, 0 for none */
-	uint32_t share; /* XCP's, 2^-16 of the link; 0: by flow counts
-			 */
+	uint32_t share; /* XCP's, 2^-16 of the link; 0: by flow counts */
 	uint16_t ip_proto; /* of the wire format `header` */
 	uint16_t whole_feedback; /* `option-2005` without fractions */
 	/* what to write into last_xcp_router; 0: nothing */
@@ -158,10 +157,8 @@ struct xcp_queue {
 /* What a sender does beyond the drafts, unless it is switched off. */
 enum xcp_sender_feature {
 	XCP_FEATURE_LOSSES = 1, /* core/xcp_loss.h */
-	XCP_FEATURE_IDLE =
-		2, /* a window is halved for each timeout of a pause */
-	XCP_FEATURE_USE =
-		4, /* windows and wishes follow what there is to send */
+	XCP_FEATURE_IDLE = 2, /* a timeout of a pause halves the window */
+	XCP_FEATURE_USE = 4, /* windows and requests follow the data to send */
 	XCP_FEATURE_TOTALS = 8, /* `option` returns running totals */
 };
 
@@ -169,8 +166,7 @@ enum xcp_sender_feature {
 struct xcp_host_config {
 	uint32_t make_default; /* new sockets that did not choose use xcp */
 	uint32_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t without; /* enum xcp_sender_feature, those that are switched
-			     off */
+	uint32_t without; /* enum xcp_sender_feature, disabled ones */
 	uint32_t unused;
 	uint64_t netns; /* cookie of the only one that speaks; 0: all do */
 };
@@ -310,8 +306,7 @@ struct xcp_socket {
 	uint8_t writing; /* enum xcp_kind of the packet being built */
 	uint8_t paced;
 	uint8_t syns; /* sent so far, with a header */
-	uint8_t hop_report; /* of the other end's, as xcp_header_hop_report
-			       tells */
+	uint8_t hop_report; /* xcp_header_hop_report of received data */
 	uint8_t granted_rounds; /* in which all that was asked for came */
 	uint8_t zeroes; /* answers without a wish, when all were wishes */
 	uint8_t recovers; /* its first retransmission is to go */

@@ -33,12 +33,6 @@ static __always_inline __u32 format_len(__u8 wire, enum xcp_kind kind)
 	}
 }
 
-/* Are the bytes in TCP's options, or in a header of their own? */
-static __always_inline bool format_is_option(__u8 wire)
-{
-	return !is_header(wire);
-}
-
 /* Does every data segment carry a forward part, asking or not? */
 static __always_inline bool format_always_asks(__u8 wire)
 {

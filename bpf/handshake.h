@@ -160,7 +160,7 @@ static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK)) {
 		s = socket_of(skops, 0);
-		return s && format_is_option(s->wire) ? s->wire : -1;
+		return s && !is_header(s->wire) ? s->wire : -1;
 	}
 	if (!request_uses_xcp(kern->skb, (struct request_sock *)kern->sk) ||
 	    is_silent(skops))

@@ -9,7 +9,6 @@
 #define IP_VERSION(ip) ((ip)[0] >> 4)
 #define IPV4_PLAIN 0x45 /* its first byte without options */
 #define IPV4_SOURCE 12
-#define IPV4_DESTINATION 16
 #define IPV6_SOURCE 8
 #define IPV6_DESTINATION 24
 

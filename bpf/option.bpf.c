@@ -87,7 +87,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 			format_reserve_most(skops, s->wire);
 		return;
 	}
-	if (!format_is_option(s->wire))
+	if (is_header(s->wire))
 		return;
 	forward = format_len(s->wire, XCP_FORWARD);
 	back = format_len(s->wire, XCP_RETURN);
@@ -175,7 +175,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 	case BPF_SOCK_OPS_RTO_CB:
 		/* perhaps the other end takes no headers any more */
 		s = socket_of(skops, 0);
-		if (s && !format_is_option(s->wire) &&
+		if (s && is_header(s->wire) &&
 		    skops->args[0] >= SILENT_TIMEOUTS) {
 			/* it gives back what it set while it knows of it */
 			if (uses_xcp(skops))
@@ -184,7 +184,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 		}
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
-		/* tc programs, which read headers, cannot switch it */
+		/* tc programs cannot set the congestion control */
 		s = socket_of(skops, 0);
 		if (s)
 			judge_path(skops, s);

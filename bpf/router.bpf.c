@@ -103,7 +103,8 @@ static __always_inline bool resolves(const struct __sk_buff *skb,
 	if (skb->protocol == bpf_htons(ETH_P_ARP))
 		return true;
 	return skb->protocol == bpf_htons(ETH_P_IPV6) &&
-	       ip + IPV6_LEN + 1 <= end && ip[6] == IPPROTO_ICMPV6 &&
+	       ip + IPV6_LEN + 1 <= end &&
+	       read_ipv6(ip).protocol == IPPROTO_ICMPV6 &&
 	       ip[IPV6_LEN] >= ND_ROUTER_SOLICIT && ip[IPV6_LEN] <= ND_REDIRECT;
 }
 

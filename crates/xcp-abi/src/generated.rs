@@ -744,7 +744,9 @@ pub struct xcp_queue {
 }
 /// core/xcp_loss.h
 pub const XCP_FEATURE_LOSSES: xcp_sender_feature = 1;
+/// a timeout of a pause halves the window
 pub const XCP_FEATURE_IDLE: xcp_sender_feature = 2;
+/// windows and requests follow the data to send
 pub const XCP_FEATURE_USE: xcp_sender_feature = 4;
 /// `option` returns running totals
 pub const XCP_FEATURE_TOTALS: xcp_sender_feature = 8;
@@ -758,8 +760,7 @@ pub struct xcp_host_config {
     pub make_default: u32,
     /// `option-2005` without fractions
     pub whole_feedback: u32,
-    /** enum xcp_sender_feature, those that are switched
-off*/
+    /// enum xcp_sender_feature, disabled ones
     pub without: u32,
     pub unused: u32,
     /// cookie of the only one that speaks; 0: all do
@@ -950,8 +951,7 @@ pub struct xcp_socket {
     pub paced: u8,
     /// sent so far, with a header
     pub syns: u8,
-    /** of the other end's, as xcp_header_hop_report
-tells*/
+    /// xcp_header_hop_report of received data
     pub hop_report: u8,
     /// in which all that was asked for came
     pub granted_rounds: u8,

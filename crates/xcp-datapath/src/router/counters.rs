@@ -56,7 +56,7 @@ impl Counters {
     }
 }
 
-/// The counters of all CPUs together.
+/// The counters of all CPUs together: each is a word of 64 bits.
 pub fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
     let mut total = [0u64; size_of::<xcp_router_counters>() / size_of::<u64>()];
     for key in 0..object::cpus()? {

@@ -6,7 +6,7 @@ use crate::command::{Space, Traces};
 use crate::common::test_lock;
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
-use xcp_testbed::{can_run, skipped};
+use xcp_testbed::{can_run, skipped, TestLock};
 
 /// What tc says of the queue disciplines of v0, without handles.
 pub fn queue_disciplines(space: &Space) -> Value {
@@ -18,20 +18,26 @@ pub fn queue_disciplines(space: &Space) -> Value {
     all
 }
 
-#[test]
-fn a_token_bucket_comes_and_goes() {
-    let _turn = test_lock();
-    let test = "shaping";
+/// Namespaces for a test that needs a kernel without the queue discipline `xcp`, and
+/// its lock.
+fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, Traces, Space)> {
+    let lock = test_lock();
     if !can_run(test) {
-        return;
+        return None;
     }
     if has_qdisc() {
-        return skipped(test, "the queue discipline xcp shapes here");
+        skipped(test, "the queue discipline xcp shapes here");
+        return None;
     }
-    let Some(before) = Traces::before(test) else {
+    let before = Traces::before(test)?;
+    Some((lock, before, Space::new(name)))
+}
+
+#[test]
+fn a_token_bucket_comes_and_goes() {
+    let Some((_lock, before, space)) = without_qdisc("shaping", "tbf") else {
         return;
     };
-    let space = Space::new("tbf");
     let none = queue_disciplines(&space);
     let xcp = |args: &str| space.xcp(args);
     let with = |rate_bytes_per_s: u64, packets: u64, overhead: u64| {
@@ -72,18 +78,9 @@ fn a_token_bucket_comes_and_goes() {
 
 #[test]
 fn a_root_that_somebody_chose_is_left_alone() {
-    let _turn = test_lock();
-    let test = "root of others";
-    if !can_run(test) {
-        return;
-    }
-    if has_qdisc() {
-        return skipped(test, "the queue discipline xcp shapes here");
-    }
-    let Some(before) = Traces::before(test) else {
+    let Some((_lock, before, space)) = without_qdisc("root of others", "root") else {
         return;
     };
-    let space = Space::new("root");
     space.tc("qdisc add dev v0 root pfifo limit 9");
     let chosen = queue_disciplines(&space);
     space.xcp("router add v0 --capacity 1mbit --shape").failed(
