@@ -2,7 +2,7 @@
 /*
  * All records, enums and constants that BPF programs and user space share. The
  * Rust side, crates/xcp-abi/src/generated.rs, is generated from this file and
- * from core/; a test fails while it is not current.
+ * from core/; a test fails if it is out of date.
  */
 #ifndef XCP_BPF_ABI_H
 #define XCP_BPF_ABI_H
@@ -13,133 +13,136 @@
 #include "../core/xcp_receiver.h"
 #include "../core/xcp_router.h"
 
-/* Of a router's or virtual router's program; set before loading. */
+/* Options of the program of a router or virtual router, set before loading. */
 struct xcp_router_options {
 	uint32_t l2_len; /* 14 on Ethernet, 0 on devices without a link layer */
 	uint32_t cpus;
 	uint32_t merge_chains; /* the kernel segments merged chains correctly */
-	uint32_t upstream; /* of a virtual router: whose packets, as in
-			      last_xcp_router */
+	uint32_t upstream; /* virtual routers only: the ID of the upstream
+			      router, as in last_xcp_router */
 };
 
-/* What `xcp router add` sets; may change while traffic flows. */
+/* The configuration of a router (`xcp router add`); may change at any time. */
 struct xcp_router_config {
-	struct xcp_router_params params; /* capacity 0: only measured */
+	struct xcp_router_params params; /* capacity 0: measure it only */
 	struct xcp_frame frame;
-	uint16_t measure; /* the capacity, where the link has a backlog */
+	uint16_t measure; /* 1: measure the capacity while the link is busy */
 	uint16_t unused;
-	uint32_t queue; /* 1 + index in the map `queues`, 0 for none */
-	uint32_t share; /* XCP's, 2^-16 of the link; 0: by flow counts */
-	uint16_t ip_proto; /* of the wire format `header` */
-	uint16_t whole_feedback; /* `option-2005` without fractions */
-	/* what to write into last_xcp_router; 0: nothing */
+	uint32_t queue; /* 1 + index in the map `queues`; 0: none */
+	uint32_t share; /* XCP's share of the link, 2^-16; 0: by flow counts */
+	uint16_t ip_proto; /* IP protocol of the wire format `header` */
+	uint16_t whole_feedback; /* `option-2005`: whole packets only */
+	/* ID to write into last_xcp_router; 0: do not write it */
 	uint32_t edge;
-	uint8_t edge_address[XCP_ADDRESS_LEN]; /* where there is room for it */
-	uint64_t hint_Bps; /* of the capacity, from a modem; 0: none */
-	uint64_t hint_until_ns; /* when it expires */
+	uint8_t edge_address[XCP_ADDRESS_LEN]; /* written if there is room */
+	uint64_t hint_Bps; /* capacity hint from a modem; 0: none */
+	uint64_t hint_until_ns; /* when the hint expires */
 };
 
-/* What one CPU saw on one link. */
+/* Counters of one CPU on one link. */
 struct xcp_router_counters {
 	uint64_t xcp_packets; /* wire packets with a forward header */
-	uint64_t other_packets; /* wire packets without */
-	uint64_t malformed; /* passed untouched */
-	int64_t granted_Bps; /* sum of the deltas that left, per wire packet */
-	/* wire packets that fraglist GRO had chained: merged and edited, or
-	 * passed untouched */
-	uint64_t chained;
-	uint64_t chained_unedited;
+	uint64_t other_packets; /* wire packets without one */
+	uint64_t malformed; /* wire packets with a malformed header */
+	int64_t granted_Bps; /* sum of granted deltas, per wire packet */
+	uint64_t chained; /* wire packets of fraglist GRO, merged and edited */
+	uint64_t chained_unedited; /* the same, passed on unchanged */
 };
 
+/* The state of one CPU on one link. */
 struct xcp_router_cpu {
 	struct xcp_router_sums sums;
 	struct xcp_router_pool pool;
-	uint32_t epoch; /* of the law that filled the pool */
+	uint32_t epoch; /* epoch of the law that filled the pool */
 	uint32_t unused;
 	struct xcp_router_counters counters;
-	int64_t carry_2005; /* B/s that `option-2005` could not say */
-	uint64_t other_B; /* arrived at the other queue */
-	uint64_t other_left_B; /* of it, before the next sample */
-	/* the claimer's: what it saw until the last end, and of that in the
-	 * last interval; what comes next */
-	uint64_t seen_traffic_B;
+	int64_t carry_2005; /* remainder of rounding in `option-2005`, B/s */
+	uint64_t other_B; /* bytes that arrived for the other queue */
+	uint64_t other_left_B; /* bytes of these until the next sample */
+	/* written only by the CPU that ends an interval */
+	uint64_t seen_traffic_B; /* total when the last interval ended */
 	uint64_t seen_sum_x;
-	uint64_t last_traffic_B;
+	uint64_t last_traffic_B; /* increase in the last interval */
 	uint64_t last_sum_x;
-	uint64_t next_pos[2]; /* for the law of an epoch: [epoch & 1] */
+	uint64_t next_pos[2]; /* this CPU's pool for an epoch: [epoch & 1] */
 	uint64_t next_neg[2];
 } __attribute__((aligned(128)));
 
+/* The state of one link, which all CPUs share. */
 struct xcp_router_link {
 	struct xcp_router_state state;
-	struct xcp_router_law law[2]; /* the one in force: [epoch & 1] */
-	struct xcp_router_sums sums; /* of all CPUs, as an interval ended */
-	uint32_t epoch;
-	uint32_t claimed;
-	uint64_t started; /* 0 until the first packet */
-	uint64_t look_ns; /* when the link is looked at again */
-	uint64_t seen_B; /* sent until the last look, as Linux counts */
+	struct xcp_router_law law[2]; /* the law in force is [epoch & 1] */
+	struct xcp_router_sums sums; /* all CPUs, at the interval's end */
+	uint32_t epoch; /* number of the law in force */
+	uint32_t claimed; /* 1 while a CPU writes this record */
+	uint64_t started; /* time of the first packet; 0: none yet */
+	uint64_t look_ns; /* time of the next sample of the link */
+	uint64_t seen_B; /* bytes sent until the last sample, as Linux counts */
 	uint64_t seen_packets;
-	uint64_t seen_queues; /* which they were counted by */
+	uint64_t seen_queues; /* hash of the queue disciplines counted */
 	struct xcp_capacity_interval seen;
 	struct xcp_sharing_interval other;
 	struct xcp_sampler sampler;
-	uint64_t sample_B; /* of other traffic, from one sample to the next */
-	uint32_t fell; /* what it carries, or d: the interval ends now */
-	uint32_t has_classes; /* the queue discipline with queues by class */
-	/* as of the last interval's end */
+	uint64_t sample_B; /* bytes of other traffic between two samples */
+	uint32_t fell; /* capacity, hint or d changed: end the interval now */
+	uint32_t has_classes; /* 1: the link uses the qdisc `xcp` */
+	/* values at the end of the last interval */
 	uint64_t configured_Bps;
 	uint64_t hint_Bps;
 };
 
-/* One control interval, for people: the ring buffer `trace`. */
+/* One control interval, as reported in the ring buffer `trace`. */
 struct xcp_router_record {
-	uint64_t time_ns; /* its end, on the monotonic clock */
+	uint64_t time_ns; /* end of the interval, monotonic clock */
 	uint64_t interval_ns;
 	uint64_t d_ns; /* average RTT */
-	uint64_t capacity_Bps; /* that XCP may hand out */
-	uint64_t link_Bps; /* that the link was found to carry; 0 if unknown */
+	uint64_t capacity_Bps; /* capacity that XCP may hand out */
+	uint64_t link_Bps; /* measured capacity of the link; 0: unknown */
 	uint64_t y_Bps; /* input traffic that counts against the capacity */
 	uint64_t other_Bps; /* input traffic of the other queue */
 	uint64_t queue_B; /* Q */
 	uint64_t backlog_B;
 	int64_t f_Bps; /* F */
-	uint64_t pos_Bps; /* pools */
-	uint64_t neg_Bps;
-	uint32_t share; /* XCP's, 2^-16 of the link */
-	uint32_t flows; /* N, 2^-8 */
+	uint64_t pos_Bps; /* pool of positive feedback */
+	uint64_t neg_Bps; /* pool of negative feedback */
+	uint32_t share; /* XCP's share of the link, 2^-16 */
+	uint32_t flows; /* number of XCP flows N, 2^-8 */
 };
 
 /*
- * The queue discipline `xcp` of a device: two queues, a shaper. Records are
- * found by index; the map `queue_index` gives it for a device.
+ * The two classes, and queues, of the queue discipline `xcp`. Its records are
+ * found by an index, which the map `queue_index` has for each device.
  */
 enum xcp_class {
-	XCP_CLASS_XCP, /* all packets with a header, both ways */
-	XCP_CLASS_OTHER,
+	XCP_CLASS_XCP, /* packets with an XCP header */
+	XCP_CLASS_OTHER, /* all other packets */
 	XCP_CLASSES,
 };
 
-/* What the router writes into tc_classid for packets of XCP_CLASS_XCP. */
+/* The router writes this into tc_classid of packets of XCP_CLASS_XCP. */
 #define XCP_CLASSID 0x5843
 
 #define XCP_QUEUES_MAX 1024
 
+/* A device. */
 struct xcp_queue_key {
-	uint32_t netns; /* inode number */
+	uint32_t netns; /* inode number of its network namespace */
 	uint32_t ifindex;
 };
 
-/* What is set for it; may change while traffic flows. */
+/* The configuration of a queue discipline; may change at any time. */
 struct xcp_queue_config {
 	uint64_t rate_Bps; /* 0: as fast as the device takes packets */
-	uint32_t limit_B; /* of each queue */
+	uint32_t limit_B; /* limit of each queue; 0: no limit in bytes */
 	uint32_t limit_packets;
 	struct xcp_frame frame;
-	uint32_t medium; /* queues of one medium share its time; 0: its own */
+	uint32_t medium; /* ID of a medium shared with other queues; 0: none */
 };
 
-/* Bytes as they are on the link; packets as Linux hands them over. */
+/*
+ * Counters of one class: bytes as on the link, packets as Linux hands them
+ * over (a GSO packet is one).
+ */
 struct xcp_queue_class {
 	uint64_t backlog_B;
 	uint64_t backlog_packets;
@@ -148,76 +151,78 @@ struct xcp_queue_class {
 	uint64_t dropped_packets;
 };
 
+/* The state of a device's queue discipline. */
 struct xcp_queue {
 	struct xcp_queue_class class[XCP_CLASSES];
-	uint32_t share; /* XCP's weight, 2^-16; the router sets it */
-	uint32_t present; /* queue disciplines that use this record */
+	uint32_t share; /* weight of XCP, 2^-16, set by the router */
+	uint32_t present; /* number of queue disciplines using this record */
 };
 
-/* What a sender does beyond the drafts, unless it is switched off. */
+/* Features of a sender that the drafts do not have; each can be disabled. */
 enum xcp_sender_feature {
-	XCP_FEATURE_LOSSES = 1, /* core/xcp_loss.h */
-	XCP_FEATURE_IDLE = 2, /* a timeout of a pause halves the window */
-	XCP_FEATURE_USE = 4, /* windows and requests follow the data to send */
+	XCP_FEATURE_LOSSES = 1, /* reacts to losses: core/xcp_loss.h */
+	XCP_FEATURE_IDLE = 2, /* halves the window per timeout of idle time */
+	XCP_FEATURE_USE = 4, /* window and requests follow the data to send */
 	XCP_FEATURE_TOTALS = 8, /* `option` returns running totals */
 };
 
-/* What `xcp host on` sets. */
+/* The configuration of a host, set by `xcp host on`. */
 struct xcp_host_config {
-	uint32_t make_default; /* new sockets that did not choose use xcp */
-	uint32_t whole_feedback; /* `option-2005` without fractions */
-	uint32_t without; /* enum xcp_sender_feature, disabled ones */
+	uint32_t make_default; /* 1: xcp is the default of new sockets */
+	uint32_t whole_feedback; /* `option-2005`: whole packets only */
+	uint32_t without; /* disabled features, enum xcp_sender_feature */
 	uint32_t unused;
-	uint64_t netns; /* cookie of the only one that speaks; 0: all do */
+	uint64_t netns; /* cookie of the only namespace with XCP; 0: all */
 };
 
-/* Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d. */
+/* An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d. */
 struct xcp_address {
 	uint8_t bytes[16];
 };
 
 /*
- * Which wire format is spoken to whom, in a network namespace: the longest
- * prefix that fits decides. Counted in bits after prefix_len.
+ * The key of the map that has the wire format for each peer. The longest prefix
+ * that matches a network namespace and an address decides.
  */
 struct xcp_peer_key {
-	uint32_t prefix_len;
-	uint32_t netns[2]; /* its cookie: LPM keys know no 64-bit words */
+	uint32_t prefix_len; /* bits of the fields below that count */
+	uint32_t netns[2]; /* cookie; LPM keys have no 64-bit words */
 	struct xcp_address address;
 };
 
-/* In place of a wire format: nothing is spoken. */
+/* Instead of a wire format: no XCP with this peer. */
 #define XCP_WIRE_SILENT 255
 
-/* A connection whose handshake came with a header. */
+/* Addresses and ports of a connection. */
 struct xcp_flow_key {
-	uint64_t netns;
+	uint64_t netns; /* cookie */
 	struct xcp_address local, remote;
 	uint16_t local_port, remote_port;
 	uint32_t unused;
 };
 
+/* A handshake in which the peer sent an XCP header. */
 struct xcp_cached_handshake {
 	uint8_t wire; /* enum xcp_wire */
-	uint8_t acked; /* a packet after the SYN came with one, too */
-	uint8_t answers; /* SYN-ACKs with a header so far */
+	uint8_t acked; /* a packet after the SYN had a header, too */
+	uint8_t answers; /* number of SYN-ACKs sent with a header */
 	uint8_t unused;
 };
 
-/* Sums of feedback. */
+/* Sums of feedback on a host, as receiver and as sender. */
 struct xcp_host_sums {
-	int64_t received; /* of the deltas that arrived */
-	int64_t returned; /* sent back */
-	int64_t unreturned; /* still pending when its socket closed */
-	int64_t feedback; /* came back */
-	int64_t applied; /* of it, applied to a window */
+	int64_t received; /* deltas that arrived in forward headers */
+	int64_t returned; /* part of these that was sent back to the peer */
+	int64_t unreturned; /* part that was pending when its socket closed */
+	int64_t feedback; /* feedback that arrived in return headers */
+	int64_t applied; /* part of it that was applied to a window */
 };
 
-/* Of the programs of a host's device; set before loading. */
+/* Options of the programs on a host's device, set before loading. */
 struct xcp_device_options {
-	uint64_t netns; /* cookie of the device's */
+	uint64_t netns; /* cookie of the device's network namespace */
 	uint32_t l2_len;
-	uint32_t ip_proto; /* of the wire formats with a header */
+	uint32_t ip_proto; /* IP protocol of the wire formats with a header */
 };
 
 /* A device that `xcp host on --dev` has attached to. */
@@ -227,15 +232,15 @@ struct xcp_device_key {
 	uint32_t unused;
 };
 
-/* What the device was before. */
+/* The settings of a device before XCP changed them. */
 struct xcp_device_record {
 	uint32_t gso_max_segs;
 	uint32_t tx_checksums;
 	uint32_t ip_proto;
-	uint32_t complete; /* all was done */
+	uint32_t complete; /* 1: all changes are done */
 };
 
-/* What `xcp host on --socket-protocol` sets. */
+/* The configuration set by `xcp host on --socket-protocol`. */
 struct xcp_protocol_config {
 	uint32_t number; /* IPPROTO_XCP */
 	uint32_t unused;
@@ -244,75 +249,75 @@ struct xcp_protocol_config {
 /* Why a connection uses the default congestion control. */
 enum xcp_fallback {
 	XCP_FALLBACK_PEER, /* the peer did not answer the handshake */
-	XCP_FALLBACK_SYN_COOKIE, /* a listener under load remembers no SYN */
+	XCP_FALLBACK_SYN_COOKIE, /* a listener under load used SYN cookies */
 	XCP_FALLBACK_SIGNED, /* TCP-MD5 or TCP-AO: options must not be added */
 	XCP_FALLBACK_NO_ROOM, /* other options leave no room for a header */
 	XCP_FALLBACK_NO_ROUTER, /* the path has no XCP router */
-	XCP_FALLBACK_SILENT, /* feedback, or any answer, stopped coming back */
-	XCP_FALLBACK_STOPPED, /* the device does not carry headers any more */
+	XCP_FALLBACK_SILENT, /* the peer stopped returning feedback or ACKs */
+	XCP_FALLBACK_STOPPED, /* the device no longer adds headers */
 	XCP_FALLBACK_MEMORY, /* the kernel had no memory for the state */
 	XCP_FALLBACKS,
 };
 
-/* What the hosts' programs did, per CPU. */
+/* Counters of a host's programs, per CPU. */
 struct xcp_host_counters {
-	uint64_t sockets; /* connections that speak XCP, since `host on` */
+	uint64_t sockets; /* connections that used XCP since `host on` */
 	uint64_t fallbacks[XCP_FALLBACKS]; /* by reason */
 	uint64_t forward_sent;
 	uint64_t forward_received;
 	uint64_t return_sent;
 	uint64_t return_received;
-	uint64_t return_crowded; /* ACKs seen without room for the option */
+	uint64_t return_crowded; /* ACKs without room for the option */
 	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
-	uint64_t header_left_out; /* too long a packet, or IP options */
+	uint64_t header_left_out; /* packets too long, or with IP options */
 	uint64_t malformed;
-	uint64_t implausible; /* headers that TCP's windows do not fit */
+	uint64_t implausible; /* headers on packets outside TCP's windows */
 	struct xcp_host_sums sums; /* B/s */
 	struct xcp_host_sums sums_2005; /* 2^-12 packets */
 };
 
 /*
- * Data segments in a row without room for a header after which the connection
- * falls back. One alone means nothing: some options are only on some segments.
+ * A connection falls back after this many data segments in a row without room
+ * for a header. One is not enough: some options are only on some segments.
  */
 #define XCP_CROWDED_SEGMENTS_MAX 3
 
 /* One connection. */
 struct xcp_socket {
 	uint8_t wire; /* enum xcp_wire */
-	uint8_t speaks; /* the handshake said so */
-	uint8_t fell_back; /* and looks for a router, unless it has no room */
-	uint8_t xcp_hops; /* as the other end reports of our direction */
-	uint8_t other_hops;
+	uint8_t speaks; /* the handshake agreed on XCP */
+	uint8_t fell_back; /* default congestion control, probes for routers */
+	uint8_t xcp_hops; /* XCP routers on the path, as the peer reports */
+	uint8_t other_hops; /* other routers on the path, as it reports */
 	uint8_t crowded; /* data segments in a row without room for a header */
-	uint8_t started; /* its congestion control has its first window */
-	uint8_t ttl; /* that our packets begin with */
+	uint8_t started; /* the congestion control has set the first window */
+	uint8_t ttl; /* initial TTL of our packets */
 	struct xcp_sender sender;
 	struct xcp_receiver receiver;
 	struct xcp_loss loss;
-	int64_t feedback; /* to be applied with this ACK; as receiver.pending */
-	int64_t rest_2005; /* of what `option-2005` asks for */
-	int64_t asked; /* in this round and in the one before */
-	int64_t asked_before;
-	int64_t came; /* of feedback, in this round */
+	int64_t feedback; /* to apply with this ACK; unit: receiver.pending */
+	int64_t rest_2005; /* remainder of rounding requests, `option-2005` */
+	int64_t asked; /* sum of requests in this round */
+	int64_t asked_before; /* sum of requests in the round before */
+	int64_t came; /* sum of feedback received in this round */
 	uint64_t round_start_us;
-	uint64_t acked_us; /* when the last ACK came */
-	uint64_t probed_us; /* when it last looked for a router */
-	uint32_t round_delivered;
-	uint32_t round_lost; /* in all, as the round began */
-	uint32_t marked; /* packets that arrived with a mark, in all */
-	uint32_t total_seen; /* the last running total that came back */
-	uint32_t silent_acks; /* since feedback last came back */
+	uint64_t acked_us; /* time of the last ACK */
+	uint64_t probed_us; /* time of the last probe for a router */
+	uint32_t round_delivered; /* packets delivered when the round began */
+	uint32_t round_lost; /* packets lost when the round began */
+	uint32_t marked; /* packets delivered with an ECN mark */
+	uint32_t total_seen; /* last running total that was returned */
+	uint32_t silent_acks; /* ACKs since the last feedback */
 	uint8_t writing; /* enum xcp_kind of the packet being built */
-	uint8_t paced;
-	uint8_t syns; /* sent so far, with a header */
+	uint8_t paced; /* xcp switched on TCP's pacing */
+	uint8_t syns; /* number of SYNs sent with a header */
 	uint8_t hop_report; /* xcp_header_hop_report of received data */
-	uint8_t granted_rounds; /* in which all that was asked for came */
-	uint8_t zeroes; /* answers without a wish, when all were wishes */
-	uint8_t recovers; /* its first retransmission is to go */
-	uint8_t starved; /* in this round there was too little to send */
-	uint8_t routed; /* a router has moved its window */
-	uint8_t answered; /* a return header has come back */
+	uint8_t granted_rounds; /* rounds in a row that granted all requests */
+	uint8_t zeroes; /* answers in a row whose probe a router set to 0 */
+	uint8_t recovers; /* fast recovery: first retransmission not yet sent */
+	uint8_t starved; /* too little data to send in this round */
+	uint8_t routed; /* feedback has changed the window */
+	uint8_t answered; /* a return header has arrived */
 };
 
 #define XCP_HOPS_UNKNOWN 255

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What a sender asks for follows what its application has given. That is looked
- * at with each ACK; a connection that starts would ask for nothing until its
- * first ACK, and a file of three windows takes an RTT longer. So then it looks
- * again with each packet. Not after a pause: many that wake up at once would be
+ * A sender requests no more than its application has given TCP to send. This
+ * limit is updated on each ACK. For a new connection that is too late: it would
+ * request nothing until its first ACK, and a file of three windows would take
+ * an RTT longer. So a new connection also updates the limit with each packet.
+ * After an idle period it does not: many senders that wake up at once would be
  * granted the same spare capacity (idle-restart: 159 packets waiting, else 9).
  */
 #ifndef XCP_BPF_APP_LIMIT_H
@@ -13,16 +14,16 @@
 #include "host.h"
 
 /*
- * Above this (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB, is
- * sent in 20 us, and timers are no finer; they only cost time and move packets
- * between processors.
+ * Above this rate (25 Gb/s) TCP does not pace: the largest GSO packet, 64 KB,
+ * is sent in 20 us, and timers are no finer. They would only cost time and move
+ * packets between CPUs.
  */
 #define PACED_MAX_BPS 3125000000ULL
 
-/* XCP_RTT_MIN */
+/* XCP_RTT_MIN in microseconds */
 #define RTT_MIN_US (1000000ULL * XCP_RTT_MIN >> XCP_TICK_SHIFT)
 
-/* Bytes of a full segment without headers: our own room is taken. */
+/* Payload bytes of a full segment: the MSS less the room for XCP's header. */
 static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 					const struct xcp_socket *s)
 {
@@ -31,7 +32,7 @@ static __always_inline __u32 payload_of(const struct tcp_sock *tp,
 	return mss > 2 * room ? mss - room : room;
 }
 
-/* Does nothing follow what TCP has been given? */
+/* True if the application has closed the connection: no more data follows. */
 static __always_inline bool is_closed(const struct tcp_sock *tp)
 {
 	const struct sock *sk = &tp->inet_conn.icsk_inet.sk;
@@ -41,10 +42,10 @@ static __always_inline bool is_closed(const struct tcp_sock *tp)
 	       state == TCP_CLOSING;
 }
 
-/* more than any window, and small enough to be multiplied by a packet's size */
+/* larger than any window; its product with a packet's size fits in 64 bits */
 #define PACED_LIMIT_NONE_B (1ULL << 46)
 
-/* Bytes of payload that SO_MAX_PACING_RATE lets pass in an RTT. */
+/* Bytes of payload that SO_MAX_PACING_RATE allows in an RTT. */
 static __always_inline __u64 paced_limit(const struct tcp_sock *tp,
 					 const struct xcp_sender *sender)
 {
@@ -55,8 +56,7 @@ static __always_inline __u64 paced_limit(const struct tcp_sock *tp,
 	return rate_Bps * (xcp_ticks_to_ns(sender->rtt) / 1000) / 1000000;
 }
 
-/* Bytes in flight at a time, as bytes in an RTT: a shorter one counts as 3.9
- * ms. */
+/* Converts bytes in flight to bytes per RTT: a shorter RTT counts as 3.9 ms. */
 static __always_inline __u64 in_rtt(const struct tcp_sock *tp, __u64 bytes)
 {
 	__u64 srtt_us = tp->srtt_us >> 3;
@@ -67,9 +67,9 @@ static __always_inline __u64 in_rtt(const struct tcp_sock *tp, __u64 bytes)
 }
 
 /*
- * What can be sent in an RTT: the receive window, no more than the application
- * lets TCP pace, and of that no more beyond cwnd than what it has given. False
- * if it has given less.
+ * Sets the limit, which is what can be sent in an RTT: the receive window, at
+ * most what SO_MAX_PACING_RATE allows, and at most cwnd or what the application
+ * has given, whichever is more. Returns false if it has given less to send.
  */
 static __always_inline bool limit(const struct tcp_sock *tp,
 				  struct xcp_socket *s)
@@ -98,7 +98,7 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 	return given >= xcp_min(cwnd_B, most_B);
 }
 
-/* A data segment of this socket is about to be sent. */
+/* Updates the request of a new connection that is about to send data. */
 static __always_inline void ask(struct bpf_sock *sk, struct xcp_socket *s)
 {
 	struct tcp_sock *tp;

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The congestion control `xcp` (struct_ops): the sender's half.
+ * The congestion control `xcp` (struct_ops): the sender side.
  *
  * It does not probe for bandwidth. On each ACK it
  *
- *   1. takes an RTT sample: that of the packet sent last of those that have
- *      been acknowledged. RTT is half the sample and half the RTT before; base
- *      RTT is the least sample since the path has become longer
- *   2. moves the window by the feedback that option.bpf.c or device.bpf.c has
- *      left in the socket's storage
- *   3. lets TCP pace at the window / the mean of base RTT and RTT. snd_cwnd is
- *      only the ceiling: the window in whole packets and a little more, so
- *      that rounding and delayed ACKs do not hold back what pacing permits
+ *   1. takes an RTT sample from the most recently sent packet that has been
+ *      acknowledged. RTT is half the sample and half the RTT before; base RTT
+ *      is the smallest sample since the path last became longer
+ *   2. changes the window by the feedback that option.bpf.c or device.bpf.c
+ *      has stored with the socket
+ *   3. sets TCP's pacing rate to the window / the mean of base RTT and RTT.
+ *      snd_cwnd is only an upper limit: the window in whole packets and a few
+ *      more, so that rounding and delayed ACKs do not reduce the paced rate
  *
  *   feedback      cwnd += fb base RTT        core/xcp_sender.h
  *                 cwnd += packets            in the format `option-2005`
  *   timeout       cwnd = 1 packet
- *   fast recovery cwnd as it is on an all-XCP path; else 0.7 of it, as CUBIC
- *   losses, marks are judged round by round: core/xcp_loss.h
- *   unused window shrinks to what is used; after a pause it is halved for each
- *                 timeout of it
+ *   fast recovery cwnd unchanged on an all-XCP path; else 0.7 cwnd, as CUBIC
+ *   losses, marks evaluated once per RTT: core/xcp_loss.h
+ *   unused window shrinks to what is used; after an idle period it is halved
+ *                 once per timeout in that period
  *
- * A socket that does not speak XCP falls back to the system's default at once:
- * no flow is left without congestion control.
+ * A connection that does not use XCP falls back to the system's default at
+ * once, so that no flow is without congestion control.
  */
 #include "fallback.h"
 #include "app_limit.h"
@@ -36,9 +36,9 @@ XCP_MAP(sockets);
 XCP_MAP(counters);
 XCP_MAP(fallback_reasons);
 
-/* what rounding and delayed ACKs may take of the window */
+/* added to the window for rounding and delayed ACKs */
 #define HEADROOM_PACKETS 2
-/* a window that starts is given four times itself in an RTT */
+/* a new connection may be granted four times its window in an RTT */
 #define SEND_BUFFER_WINDOWS 8
 #define TCP_CA_RECOVERY 3
 #define CA_EVENT_TX_START 0
@@ -58,8 +58,8 @@ static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
 }
 
 /*
- * Takes over what TCP knows: segment size, and the RTT of the packet that was
- * sent last of those that have arrived.
+ * Reads from TCP the segment size, and the RTT of the most recently sent packet
+ * that has been acknowledged.
  */
 static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 {
@@ -88,8 +88,8 @@ static __always_inline __u32 in_flight(const struct tcp_sock *tp)
 }
 
 /*
- * Gives TCP the window and the pacing rate. The first retransmission goes at
- * once, not when a window that was cut has room for it: else the timeout comes
+ * Sets TCP's window and pacing rate. The first retransmission is sent at once,
+ * even if the reduced window has no room for it: else the timeout would expire
  * first.
  */
 static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
@@ -111,7 +111,7 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	sk->sk_pacing_rate = xcp_min(xcp_max(rate, 1), sk->sk_max_pacing_rate);
 }
 
-/* The first window is the one that TCP has. */
+/* Starts with TCP's current window. */
 static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -134,8 +134,8 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 }
 
 /*
- * A socket that was given xcp while it connects, as `xcp run` does, is judged
- * when the handshake is over, and starts with its first ACK.
+ * A socket that gets xcp while it connects, as with `xcp run`, is checked after
+ * the handshake and starts with its first ACK.
  */
 SEC("struct_ops")
 void BPF_PROG(xcp_init, struct sock *sk)
@@ -151,8 +151,8 @@ void BPF_PROG(xcp_init, struct sock *sk)
 }
 
 /*
- * The socket is closed, or another congestion control takes over. A window that
- * routers gave is not to be doubled in slow start.
+ * The socket is closed, or another congestion control takes over. That one must
+ * not double, in slow start, a window that routers have granted.
  */
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
@@ -188,8 +188,8 @@ __u32 BPF_PROG(xcp_undo_cwnd, struct sock *sk)
 }
 
 /*
- * How many windows the send buffer has room for, if it grows with them. What
- * TCP has no room for, it does not ask for.
+ * The size of an automatic send buffer, in windows. The sender makes no request
+ * for data that does not fit into the buffer.
  */
 SEC("struct_ops")
 __u32 BPF_PROG(xcp_sndbuf_expand, struct sock *sk)
@@ -206,7 +206,7 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 		return;
 	if (new_state == TCP_CA_LOSS) {
 		xcp_loss_on_timeout(&s->loss, &s->sender);
-		/* TCP takes all that is in flight for lost */
+		/* TCP counts all packets in flight as lost */
 		s->round_lost = tcp_sk(sk)->lost;
 	} else if (new_state == TCP_CA_RECOVERY) {
 		xcp_loss_on_recovery(&s->loss, &s->sender, s->other_hops);
@@ -217,7 +217,7 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 	apply(sk, s);
 }
 
-/* Once an RTT. The verifier follows its paths once, for all ways here. */
+/* A global function: the verifier checks it once, not for each path here. */
 __noinline int judge_losses(struct xcp_loss *l, struct xcp_sender *sender,
 			    __u64 elapsed_us, __u32 lost, __u32 arrived)
 {
@@ -227,8 +227,8 @@ __noinline int judge_losses(struct xcp_loss *l, struct xcp_sender *sender,
 }
 
 /*
- * Once an RTT: a window that the application leaves unused ages, losses are
- * judged, and a path that tells of no routers.
+ * Once per RTT: reduces a window that the application does not use, evaluates
+ * losses, and checks for routers in the format `option-2005`.
  */
 static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 {
@@ -246,7 +246,7 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 		judge_losses(&s->loss, &s->sender, elapsed_us,
 			     tp->lost - s->round_lost,
 			     tp->delivered - s->round_delivered);
-	else if (!xcp_loss_trusts(&s->loss)) /* switched off */
+	else if (!xcp_loss_trusts(&s->loss)) /* disabled */
 		__builtin_memset(&s->loss, 0, sizeof(s->loss));
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
@@ -254,7 +254,7 @@ static __always_inline void round_end(struct sock *sk, struct xcp_socket *s)
 	format_round_end(s);
 }
 
-/* Falls back, until a router appears on the path. */
+/* Falls back until an XCP router appears on the path. */
 static __always_inline void give_up(struct sock *sk, struct xcp_socket *s,
 				    enum xcp_fallback reason)
 {
@@ -272,7 +272,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	if (!s)
 		return;
 	if (!s->speaks) {
-		/* no more headers, or not yet: nobody controls it from here */
+		/* without XCP headers, xcp cannot control the connection */
 		if (sk->__sk_common.skc_state != TCP_SYN_SENT)
 			fall_back(sk, sk, sk, XCP_FALLBACK_STOPPED);
 		return;
@@ -281,7 +281,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		give_up(sk, s, XCP_FALLBACK_NO_ROOM);
 		return;
 	}
-	/* where SACK blocks fill ACKs, silence means nothing */
+	/* ACKs full of SACK blocks have no room for feedback */
 	if (!tcp_sk(sk)->sacked_out && ++s->silent_acks > SILENT_ACKS_MAX) {
 		give_up(sk, s, XCP_FALLBACK_SILENT);
 		return;
@@ -291,7 +291,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		start(sk, s);
 	s->starved |= !limit(tcp_sk(sk), s);
 	s->acked_us = tcp_sk(sk)->tcp_mstamp;
-	/* headers add to it without the socket's lock */
+	/* arriving headers add to it without the socket's lock */
 	feedback = __sync_lock_test_and_set(&s->feedback, 0);
 	if (!s->xcp_hops) {
 		give_up(sk, s, XCP_FALLBACK_NO_ROUTER);
@@ -313,7 +313,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	s->routed |= feedback != 0;
 }
 
-/* Nothing is in flight but the packet that has just been sent. */
+/* Restarts after an idle period: only the packet just sent is in flight. */
 static __always_inline void restart(struct sock *sk)
 {
 	struct xcp_socket *s = speaking_socket(sk);
@@ -334,14 +334,14 @@ void BPF_PROG(xcp_cwnd_event, struct sock *sk, __u32 event)
 		restart(sk);
 }
 
-/* The same event, as newer kernels tell of it. */
+/* The same event in newer kernels (from 7.1 on). */
 SEC("struct_ops")
 void BPF_PROG(xcp_tx_start, struct sock *sk)
 {
 	restart(sk);
 }
 
-/* crates/xcp-datapath/src/host.rs leaves it out where the kernel has it not. */
+/* crates/xcp-datapath/src/host/mod.rs removes it if the kernel lacks it. */
 _Static_assert(__builtin_offsetof(struct tcp_congestion_ops,
 				  cwnd_event_tx_start) == 64,
 	       "TX_START_AT");

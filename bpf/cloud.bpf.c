@@ -3,16 +3,17 @@
  * The virtual router (core/xcp_cloud.h): tcx ingress, where packets of one
  * upstream router leave a cloud. One instance per upstream router.
  *
- * A packet's way:
- *   1. before the first probe of the cloud, it passes
- *   2. the clocks, as in bpf/router.bpf.c, unless it is suspended
- *   3. a forward header with the upstream router in last_xcp_router counts, in
- *      sums and bytes, gets its delta, and xcp_ttl loses the cloud's routers.
- *      So does that of the upstream's own packet, which no XCP router has seen:
- *      the cloud is beside its sender. While it is suspended, the packet is not
- *      counted, and only a delta is lowered that is too large
- *   4. anything else passes untouched, and what has no last_xcp_router: the
- *      wire format `option-2005`
+ * Steps for each packet:
+ *   1. without a recent probe of the cloud, it passes unchanged
+ *   2. the clocks run as in bpf/router.bpf.c, unless this virtual router is
+ *      suspended
+ *   3. a forward header with the upstream router in last_xcp_router is counted,
+ *      in sums and bytes, and gets its delta; the number of routers in the
+ *      cloud is subtracted from xcp_ttl. The same is done for packets that the
+ *      upstream router itself sends: they have no last_xcp_router yet. While
+ *      suspended, nothing is counted, and only too large a delta is lowered
+ *   4. any other packet passes unchanged, also in the wire format
+ *      `option-2005`, which has no last_xcp_router
  */
 #include "control_interval.h"
 #include "grant.h"
@@ -31,11 +32,11 @@ XCP_MAP(cpus);
 XCP_MAP(queues);
 XCP_MAP(trace);
 
-/* What is known of the cloud; user space writes it. */
+/* Measurements of the cloud, written by user space. */
 struct xcp_cloud cloud SEC(".data.cloud");
 struct xcp_cloud_backoff backoff SEC(".data.backoff");
 
-/* Its bytes are counted as they come out of it. */
+/* Samples the cloud as a link: bytes are counted where they leave it. */
 static __always_inline __u64 sample_link(__u64 now)
 {
 	struct xcp_capacity *capacity = &link.state.capacity;
@@ -65,7 +66,7 @@ __noinline int poll_link(__u64 now)
 	return 0;
 }
 
-/* Who sent it, as in last_xcp_router. */
+/* The ID of the packet's sender, as in last_xcp_router. */
 static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 {
 	__u8 head[IPV6_LEN];
@@ -79,14 +80,14 @@ static __always_inline __u32 source_of(struct __sk_buff *skb, __u32 ip)
 	return xcp_router_id(head + IPV6_SOURCE);
 }
 
-/* Is it of the upstream router? */
+/* Has the packet passed the upstream router, or was it sent by it? */
 static __always_inline bool is_upstream(struct __sk_buff *skb,
 					const struct found *f, __u32 last)
 {
 	return (last ? last : source_of(skb, f->ip)) == options.upstream;
 }
 
-/* Counts a packet that is, and grants; or does neither, and holds it back. */
+/* Counts a packet and grants; if suspended (`aside`), only lowers its delta. */
 static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 				    struct xcp_forward *h, struct gso_burst *s,
 				    bool aside)
@@ -98,7 +99,7 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 	return grant_slowly(cpu, h, s);
 }
 
-/* The wire format `option`. */
+/* Handles a packet in the wire format `option`. */
 __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			    struct gso_burst *s, struct found *f, bool aside)
 {
@@ -128,7 +129,7 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
-/* The wire formats `header` and `header-2004`. */
+/* Handles a packet in the wire formats `header` and `header-2004`. */
 __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			    struct gso_burst *s, struct found *f, bool aside)
 {

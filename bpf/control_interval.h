@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The router's clocks: they end control intervals and queue estimates. All CPUs
- * share the link's record, and the one that has claimed it writes it.
+ * share the link's record; only the CPU that has claimed it writes to it.
  */
 #ifndef XCP_BPF_CONTROL_INTERVAL_H
 #define XCP_BPF_CONTROL_INTERVAL_H
@@ -10,18 +10,18 @@
 #include "maps_router.h"
 
 /*
- * The link is looked at this often by all CPUs together: 20 times at least in
- * the shortest queue estimate. Where many records have to be read, that takes
- * no more than some percent of one CPU.
+ * The time between two samples of the link, by all CPUs together: 20 samples in
+ * the shortest queue estimate. If many records have to be read, the time is
+ * longer, so that sampling takes no more than a few percent of one CPU.
  */
 #define XCP_LOOK_NS 100000ULL
 #define XCP_RECORD_NS 1000ULL
 
 /*
- * Only one CPU at a time has what is claimed. Both operations are full
- * barriers, on every architecture: who claims sees all that was written before
- * it was released. An exchange publishes an epoch in the same way; who reads it
- * finds what belongs to it by its number, and so not before it.
+ * Only one CPU at a time holds a claim. Both operations are full barriers on
+ * every architecture: the next CPU to claim sees all that was written before
+ * the release. An atomic exchange publishes an epoch in the same way; a reader
+ * finds the epoch's data by its number, and so cannot read the data too early.
  */
 static __always_inline bool claim(__u32 *claimed)
 {
@@ -33,12 +33,12 @@ static __always_inline void release(__u32 *claimed)
 	__sync_lock_test_and_set(claimed, 0);
 }
 
-/* What another CPU may change at any time. */
+/* Reads a value that another CPU may change at any time. */
 #ifndef READ_ONCE
 #define READ_ONCE(v) (*(volatile __typeof__(v) *)&(v))
 #endif
 
-/* The law in force; the CPU's pool is filled by it first. */
+/* Returns the law in force; if it is new, fills the CPU's pool from it. */
 static __always_inline struct xcp_router_law *
 law_in_force(struct xcp_router_cpu *cpu)
 {
@@ -53,7 +53,7 @@ law_in_force(struct xcp_router_cpu *cpu)
 	return law;
 }
 
-/* The part of a CPU in the next pools: its part in the last interval's sums. */
+/* A CPU's part of the next pools is its part of the last interval's sums. */
 __noinline int split_pool(struct xcp_router_cpu *cpu,
 			  const struct xcp_router_law *law, __u64 traffic_B,
 			  __u64 sum_x)
@@ -85,8 +85,8 @@ static __noinline void split_pools(const struct xcp_router_law *law,
 }
 
 /*
- * The queue discipline's record, as long as that is there: anyone may replace
- * it, and then the device's own counters tell of what there is.
+ * The record of the queue discipline `xcp`. NULL if that has been replaced, as
+ * any program may do: then the counters of the device's qdiscs are used.
  */
 static __always_inline struct xcp_queue *queue_record(void)
 {
@@ -142,7 +142,7 @@ __noinline int capacity(__u64 now)
 	return 0;
 }
 
-/* The interval of `interval_ns` that ended now, and what follows from it. */
+/* Describes the interval that has just ended, and the new law. */
 static __noinline void fill(struct xcp_router_record *r,
 			    const struct xcp_router_law *law, __u64 interval_ns,
 			    __u64 now)
@@ -189,8 +189,9 @@ static __always_inline void add_rtts(struct xcp_router_sums *sums,
 }
 
 /*
- * What one CPU has seen, in all and in the interval that ends. Its numbers are
- * read once, for it goes on counting: the parts are of the same total.
+ * Adds up the totals of one CPU, and its part of the interval that ends. Each
+ * total is read only once, since the CPU continues to count: so all parts add
+ * up to the sum.
  */
 static __always_inline void collect_cpu(struct xcp_router_sums *sums,
 					struct xcp_router_cpu *cpu)
@@ -209,7 +210,7 @@ static __always_inline void collect_cpu(struct xcp_router_sums *sums,
 	link.other.other_B += cpu->other_B;
 }
 
-/* What all CPUs have seen. */
+/* Adds up the totals of all CPUs. */
 static __noinline void collect(void)
 {
 	struct xcp_router_sums *sums = &link.sums;
@@ -265,7 +266,7 @@ out:
 	return 0;
 }
 
-/* Ends an interval by the next packet that is too long for the RTTs in it. */
+/* Lets the next packet end an interval that is too long for its RTTs. */
 __noinline int check(__u64 now)
 {
 	struct xcp_router_sums *sums = &link.sums;
@@ -286,8 +287,8 @@ __noinline int check(__u64 now)
 }
 
 /*
- * Takes over a sample of the link, `backlog_B` being what XCP's packets wait
- * behind, and ends the queue estimate if that is due. The caller has claimed
+ * Uses a sample of the link, and ends the queue estimate if that is due.
+ * `backlog_B` is the backlog in front of XCP's packets. The caller has claimed
  * the link.
  */
 static __always_inline void link_sampled(__u64 backlog_B, __u64 now)

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * A host's device (tc egress and ingress): the wire formats `header` and
- * `header-2004`, put in behind the IP header of what XCP sockets send and taken
- * out again before TCP looks; and room for feedback on crowded ACKs (sack.h).
+ * The programs on a host's device (tc egress and ingress). They insert the
+ * headers of the wire formats `header` and `header-2004` behind the IP header
+ * of packets that XCP sockets send, and remove them from received packets
+ * before TCP. They also make room for feedback on ACKs full of SACK blocks
+ * (sack.h).
  *
- * Egress. The packet's socket tells: its storage is the one that the options'
- * programs use. SYN and data carry a standard header, pure ACKs a minimal one.
- * A partial checksum stays right, for where it starts moves with TCP.
+ * Egress. The packet's socket has the state, in the storage that option.bpf.c
+ * uses too. SYNs and data carry a standard header, pure ACKs a minimal one. A
+ * partial checksum stays correct, as its start moves with the TCP header.
  *
- * Ingress. Only headers of connections that speak, and from configured peers to
- * an address of this host, are taken out: anything else is left to the kernel,
- * which answers as it answers protocols that it does not know. TCP has not seen
- * the packet yet: a header is believed only where its sequence and
- * acknowledgement numbers are some that TCP would take, which who does not see
- * the connection must guess. Feedback is added to the socket's sums without its
- * lock, by atomic operations.
+ * Ingress. Headers are removed only if they belong to connections that use XCP,
+ * or come from configured peers to an address of this host. All other packets
+ * are left to the kernel, which treats them as packets of an unknown protocol.
+ * TCP has not seen the packet yet, so a header counts only if its sequence and
+ * acknowledgement numbers are ones that TCP could accept: an attacker who does
+ * not see the connection must guess them. Feedback is added to the socket's
+ * sums without its lock, by atomic operations.
  *
- * Handshake. A header on a SYN or SYN-ACK says that its sender speaks;
- * `handshake_cache` keeps that until the socket is there (option.bpf.c).
- * Without an answer to a SYN or SYN-ACK and its repetition, a plain one is
- * tried.
+ * Handshake. A header on a SYN or SYN-ACK means that its sender uses XCP;
+ * `handshake_cache` stores that until the socket exists (option.bpf.c). If a
+ * SYN or SYN-ACK with a header and its retransmission get no answer, the next
+ * one is sent without.
  */
 #include "app_limit.h"
 #include "fmt_header.h"
@@ -39,15 +41,15 @@ XCP_MAP(handshake_cache);
 #define SYNS_WITH_HEADER 2
 /* the longest pure ACK */
 #define ACK_MAX (IPV6_LEN + XCP_TCP_HEADER_MAX)
-#define TCP_FLAGS 13 /* of the TCP header */
+#define TCP_FLAGS 13 /* offset in the TCP header, like the next two */
 #define TCP_SEQ 4
 #define TCP_ACK 8
-/* what a connection may have sent again, if its window is smaller */
+/* at least so many bytes before rcv_nxt are accepted, as retransmitted */
 #define WINDOW_LEAST 65535
 
 const volatile struct xcp_device_options options = {};
 
-/* Reads a TCP packet that this host sends; false if it is not a plain one. */
+/* Reads a TCP packet to send; false if the IP header has options. */
 static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 {
 	__u8 tcp[16];
@@ -64,7 +66,7 @@ static __always_inline bool read_sent(struct __sk_buff *skb, struct sent *p)
 	return true;
 }
 
-/* Makes room for a header, and the IP header tell of it. */
+/* Makes room for a header and updates the IP header. */
 static __always_inline bool open_packet(struct __sk_buff *skb,
 					const struct sent *p, __u32 length)
 {
@@ -86,8 +88,8 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 
 	if (skb->gso_segs > 1) {
 		/*
-		 * Nobody could cut a super-packet with an unknown protocol in
-		 * it. The device has been changed back: no more headers.
+		 * A GSO packet with an unknown protocol cannot be segmented.
+		 * GSO is enabled on the device again: send no more headers.
 		 */
 		s->speaks = 0;
 		return;
@@ -106,7 +108,7 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 	bpf_skb_store_bytes(skb, p->l4, header, length, 0);
 }
 
-/* The addresses and ports of a packet, as the socket here has them. */
+/* Reads a packet's addresses and ports, as the local socket has them. */
 static __always_inline bool packet_flow_key(struct __sk_buff *skb, __u32 l3,
 					    bool v4, __u32 l4, bool sent,
 					    struct xcp_flow_key *key)
@@ -137,7 +139,7 @@ static __always_inline bool packet_flow_key(struct __sk_buff *skb, __u32 l3,
 	return true;
 }
 
-/* A SYN-ACK, whose socket is only a request: answers as it was asked. */
+/* Adds a header to a SYN-ACK (of a request socket), in the SYN's format. */
 static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 {
 	struct sk_buff *kskb = kernel_skb(skb);
@@ -198,21 +200,21 @@ int xcp_egress(struct __sk_buff *skb)
 	return XCP_TC_NEXT;
 }
 
-/* What arrived, as far as it is ours. */
+/* A received packet with an XCP header. */
 struct arrived {
 	__u32 l3;
-	__u32 l4; /* of the XCP header */
+	__u32 l4; /* offset of the XCP header */
 	__u8 header[XCP_HEADER_LEN];
 	struct xcp_header head;
 	enum xcp_kind kind;
-	__u32 seq; /* of TCP */
+	__u32 seq; /* from the TCP header, like ack and flags */
 	__u32 ack;
 	__u8 flags;
 	__u8 ttl;
 	__u8 v4;
 };
 
-/* Whole packets with a header behind a plain IP header, TCP behind it. */
+/* Reads a received packet: false unless it is plain IP, XCP header, TCP. */
 static __always_inline bool read_arrived(struct __sk_buff *skb,
 					 struct arrived *a)
 {
@@ -238,16 +240,16 @@ static __always_inline bool read_arrived(struct __sk_buff *skb,
 	return false;
 }
 
-/* Is `value` between the two, on the circle of sequence numbers? */
+/* Is `value` between the two, as sequence numbers, which wrap around? */
 static __always_inline bool is_between(__u32 low, __u32 value, __u32 high)
 {
 	return value - low <= high - low;
 }
 
 /*
- * Would TCP take the packet? Its own bounds are tighter: what is late or sent
- * again counts too, and an answer may be here before TCP has noted what it has
- * sent (snd_nxt).
+ * Could TCP accept the packet? TCP's own bounds are tighter: here late and
+ * retransmitted packets are accepted too, and an ACK may arrive before TCP has
+ * updated snd_nxt for what it has sent.
  */
 static __always_inline bool fits_windows(const struct tcp_sock *tp,
 					 const struct arrived *a)
@@ -261,9 +263,9 @@ static __always_inline bool fits_windows(const struct tcp_sock *tp,
 }
 
 /*
- * Is a packet of a handshake the answer to what was sent? A SYN answers
- * nothing. What a listener gets without a request may have a cookie, which only
- * TCP can check: it is not believed.
+ * Does a packet of a handshake acknowledge what was sent? A SYN has nothing to
+ * acknowledge. An ACK to a listener without a request socket may have a SYN
+ * cookie, which only TCP can check: its header is ignored.
  */
 static __always_inline bool fits_handshake(struct bpf_sock *sk,
 					   const struct arrived *a)
@@ -299,7 +301,7 @@ static __always_inline void cache_handshake(const struct arrived *a,
 	bpf_map_update_elem(&handshake_cache, names, &h, BPF_ANY);
 }
 
-/* Whether an address is one of this host's. */
+/* Is the local address of a packet one of this host's? */
 static __noinline bool is_local(struct __sk_buff *skb,
 				const struct xcp_flow_key *names, bool v4)
 {
@@ -318,12 +320,12 @@ static __noinline bool is_local(struct __sk_buff *skb,
 		__builtin_memcpy(fib.ipv6_dst, &names->local, 16);
 	}
 	result = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
-	/* a host that forwards nothing gets what is its own */
+	/* with forwarding disabled, all received packets are local */
 	return result == BPF_FIB_LKUP_RET_NOT_FWDED ||
 	       result == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Headers from there may begin a connection. */
+/* Is the sender a configured peer with a wire format of headers? */
 static __always_inline bool is_peer(const struct xcp_flow_key *names)
 {
 	int wire = wire_of(options.netns, &names->remote);
@@ -331,7 +333,7 @@ static __always_inline bool is_peer(const struct xcp_flow_key *names)
 	return wire >= 0 && is_header((__u8)wire);
 }
 
-/* Hands the header to its socket; false if the packet is not for this host. */
+/* Passes the header to its socket; false if it must stay in the packet. */
 static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 			       struct xcp_flow_key *names)
 {
@@ -358,7 +360,7 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 					BPF_F_CURRENT_NETNS, 0);
 	}
 	if (!sk) {
-		/* TCP resets what nobody listens for */
+		/* no socket: TCP will answer with a reset */
 		return is_peer(names) && is_local(skb, names, a->v4);
 	}
 	full = bpf_sk_fullsock(sk);

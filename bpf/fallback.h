@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The way back to the system's default congestion control, and the reason for
- * it: counted, and kept with the socket for `xcp host show --connections`.
+ * The fallback to the system's default congestion control. Its reason is
+ * counted, and stored with the socket for `xcp host show --connections`.
  */
 #ifndef XCP_BPF_FALLBACK_H
 #define XCP_BPF_FALLBACK_H
@@ -21,9 +21,9 @@ static __always_inline void use_default(void *ctx, struct sock *sk)
 }
 
 /*
- * Leaves a socket to the default congestion control. `ctx` is what
- * bpf_setsockopt takes in the calling program, `owner` the socket as
- * bpf_sk_storage_get takes it there.
+ * Switches a socket to the default congestion control. In the calling program,
+ * bpf_setsockopt takes `ctx` and bpf_sk_storage_get takes `owner` as the
+ * socket.
  */
 #define fall_back(ctx, sk, owner, reason)                                      \
 	do {                                                                   \

@@ -22,7 +22,7 @@ static __always_inline __u8 wire_of_version(__u8 version)
 					  : XCP_WIRE_HEADER;
 }
 
-/* The length of a header of this kind: data leave room for last_xcp_router. */
+/* The length of a header of this kind; data has room for last_xcp_router. */
 static __always_inline __u32 fmt_header_len(__u8 wire, enum xcp_kind kind)
 {
 	return kind == XCP_RETURN ? XCP_HEADER_LEN
@@ -58,8 +58,8 @@ static __always_inline void fmt_header_write(struct xcp_socket *s, __u8 *header,
 }
 
 /*
- * Takes over what a header of this version brings, on a packet that has arrived
- * with this TTL. Atomically: nobody holds the socket's lock.
+ * Processes a received header of this version, on a packet that arrived with
+ * this TTL. The socket is not locked, so sums are changed atomically.
  */
 static __always_inline void fmt_header_parse(struct xcp_socket *s,
 					     const __u8 *header, __u8 version,
@@ -89,8 +89,8 @@ static __always_inline void fmt_header_parse(struct xcp_socket *s,
 }
 
 /*
- * Was the handshake's packet before this one, or this one, with a header? Then
- * its format, else -1.
+ * The wire format that a handshake agreed on by headers, -1 for none. For a
+ * listener, a packet after the SYN must have had a header, too.
  */
 static __noinline int fmt_header_agreed(struct bpf_sock_ops *skops,
 					bool passive)

@@ -23,7 +23,7 @@ static __always_inline __u32 fmt_option_len(enum xcp_kind kind)
 	}
 }
 
-/* Loads our option of the packet at hand; XCP_NONE if it has none. */
+/* Loads the XCP option of the current packet; XCP_NONE if it has none. */
 static __always_inline enum xcp_kind fmt_option_load(struct bpf_sock_ops *skops,
 						     __u8 option[OPTION_MAX],
 						     __u64 flags)
@@ -41,7 +41,7 @@ static __always_inline enum xcp_kind fmt_option_load(struct bpf_sock_ops *skops,
 	return xcp_option_kind((__u32)length, option[XCP_OPT_FLAGS]);
 }
 
-/* Does the packet at hand say that its sender understands totals? */
+/* Does the current packet announce that its sender supports totals? */
 static __always_inline bool fmt_option_has_totals(struct bpf_sock_ops *skops,
 						  __u64 flags)
 {
@@ -52,7 +52,7 @@ static __always_inline bool fmt_option_has_totals(struct bpf_sock_ops *skops,
 	       XCP_OPT_HANDSHAKE_LEN;
 }
 
-/* Is what an option returns a total? */
+/* Does an option return a running total? */
 static __always_inline bool fmt_option_tells_total(const __u8 *option,
 						   enum xcp_kind kind)
 {
@@ -60,7 +60,7 @@ static __always_inline bool fmt_option_tells_total(const __u8 *option,
 	       xcp_parse_return(option, kind).version == XCP_RETURN_TOTAL;
 }
 
-/* Is the SYN or SYN-ACK at hand to say that totals are understood? */
+/* Should the current SYN or SYN-ACK announce support for totals? */
 static __always_inline bool fmt_option_offers_totals(struct bpf_sock_ops *skops)
 {
 	return feature_enabled(XCP_FEATURE_TOTALS) &&
@@ -157,7 +157,7 @@ static __always_inline void fmt_option_write(struct bpf_sock_ops *skops,
 		bpf_store_hdr_opt(skops, option, length, 0);
 }
 
-/* Takes over what an option brings that stands for n wire packets. */
+/* Processes a received option that stands for n wire packets. */
 static __always_inline void fmt_option_parse(struct bpf_sock_ops *skops,
 					     struct xcp_socket *s,
 					     const struct sk_buff *skb, __u32 n)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The wire format `option-2005` on a host. It has no field that tells of the
- * routers on the way, so a wish without an RTT is the probe: an XCP router
- * takes it out, and what comes back tells.
+ * The wire format `option-2005` on a host. It has no field that counts the
+ * routers on the path. Instead, a request without an RTT is a probe: an XCP
+ * router sets it to 0, and the peer's answer returns the result.
  *
  *   handshake   SYN and SYN-ACK carry the probe, SYN-ACK and the ACK after it
  *               its answer
- *   later       a path that grants every wish for GRANTED_ROUNDS_MAX rounds on
- *               end has no router any more: a router grants all of it once
- *   fallen back every packet is a probe; ZEROES_MAX answers on end without a
- *               wish mean that a router is there
+ *   later       if all requests are granted in GRANTED_ROUNDS_MAX rounds in a
+ *               row, the path has no router any more: a router may do that in
+ *               one round
+ *   fallback    every packet is a probe; ZEROES_MAX answers of 0 in a row mean
+ *               that the path has a router
  */
 #ifndef XCP_BPF_FMT_OPTION_2005_H
 #define XCP_BPF_FMT_OPTION_2005_H
@@ -20,7 +21,7 @@
 
 #define GRANTED_ROUNDS_MAX 6
 #define ZEROES_MAX 16
-/* of what was asked, in 1/32, that may be missing at a round's edges */
+/* so many 32nds of a round's requests count as all: rounds are not exact */
 #define GRANTED_PARTS 31
 
 static __always_inline struct xcp_2005
@@ -37,7 +38,7 @@ fmt_2005_forward(struct xcp_socket *s, __u32 size_B, __u32 n, bool whole)
 	return h;
 }
 
-/* An answer came back. */
+/* Processes the feedback of n wire packets. */
 static __always_inline void fmt_2005_feedback(struct xcp_socket *s,
 					      __u16 feedback, __u32 n)
 {
@@ -57,7 +58,7 @@ static __always_inline void fmt_2005_feedback(struct xcp_socket *s,
 	COUNT(sums_2005.feedback, value);
 }
 
-/* A round trip is over: was all granted that was asked for? */
+/* Ends a round trip: were all its requests granted? */
 static __always_inline void fmt_2005_round_end(struct xcp_socket *s)
 {
 	if (s->asked_before > XCP_2005_PACKET &&
@@ -97,7 +98,7 @@ static __always_inline __u32 fmt_2005_len(enum xcp_kind kind)
 	}
 }
 
-/* The value of an option of Zhang & Henderson's, -1 if the packet has none. */
+/* H_feedback of an option of this kind, -1 if the packet has none. */
 static __always_inline int fmt_2005_load(struct bpf_sock_ops *skops, __u8 kind,
 					 __u64 flags)
 {
@@ -142,7 +143,7 @@ fmt_2005_reserve_handshake(struct bpf_sock_ops *skops)
 			    0);
 }
 
-/* Two options, stored one by one. */
+/* Writes the forward option, the return option or both. */
 static __always_inline void fmt_2005_write(struct bpf_sock_ops *skops,
 					   struct xcp_socket *s, __u32 n)
 {
@@ -183,7 +184,7 @@ static __noinline void fmt_2005_parse(struct bpf_sock_ops *skops,
 	}
 }
 
-/* The last packet of the handshake carries the probe, or its answer. */
+/* The probe, or its answer, in the last packet of a handshake; -1: none. */
 struct fmt_2005_agreed {
 	int wish;
 	int answer;
@@ -201,12 +202,12 @@ static __always_inline void fmt_2005_begin(struct bpf_sock_ops *skops,
 					   struct xcp_socket *s,
 					   const struct fmt_2005_agreed *a)
 {
-	s->other_hops = 1; /* for all we know: nothing tells of them */
+	s->other_hops = 1; /* the format does not count them: assume one */
 	if (a->wish > 0) {
 		xcp_receiver_add_2005(&s->receiver, (__u16)a->wish, 1);
 		COUNT(sums_2005.received, xcp_2005_value((__u16)a->wish));
 	}
-	/* the probe came back as it was: no router took it out */
+	/* the probe came back unchanged: no router has set it to 0 */
 	s->xcp_hops = a->answer > 0 ? 0 : 1;
 	judge_path(skops, s);
 }

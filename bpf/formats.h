@@ -20,7 +20,7 @@
 			COUNT(sums.field, n);                                  \
 	} while (0)
 
-/* The most that a packet of this kind carries. */
+/* The length of XCP's header or options on a packet of this kind, at most. */
 static __always_inline __u32 format_len(__u8 wire, enum xcp_kind kind)
 {
 	switch (wire) {
@@ -33,13 +33,13 @@ static __always_inline __u32 format_len(__u8 wire, enum xcp_kind kind)
 	}
 }
 
-/* Does every data segment carry a forward part, asking or not? */
+/* Does every data segment carry a forward part, even after a fallback? */
 static __always_inline bool format_always_asks(__u8 wire)
 {
 	return wire == XCP_WIRE_OPTION_2005;
 }
 
-/* The callbacks that a connection needs beside those that write options. */
+/* The callbacks that a connection needs in addition to writing options. */
 static __always_inline __u32 format_callbacks(__u8 wire)
 {
 	return is_header(wire)
@@ -48,8 +48,8 @@ static __always_inline __u32 format_callbacks(__u8 wire)
 }
 
 /*
- * Has TCP leave room in its segments for the most there can be. A header takes
- * none of TCP's options, but as much of the packet.
+ * Makes TCP leave room in its segments for the longest header or options. A
+ * header takes no option space, but the same number of bytes of the packet.
  */
 static __always_inline void format_reserve_most(struct bpf_sock_ops *skops,
 						__u8 wire)
@@ -67,7 +67,7 @@ static __always_inline int format_offered(struct bpf_sock_ops *skops)
 	return fmt_2005_is_offered(skops) ? XCP_WIRE_OPTION_2005 : -1;
 }
 
-/* What the last packet of a handshake shows. */
+/* The result of a handshake, from its last packet. */
 struct agreed {
 	enum xcp_wire wire;
 	union {
@@ -76,7 +76,7 @@ struct agreed {
 	};
 };
 
-/* The format that both ends speak, by a handshake's last packet. */
+/* Finds the format that a handshake agreed on; false if there is none. */
 static __always_inline bool format_agreed(struct bpf_sock_ops *skops,
 					  bool passive, struct agreed *a)
 {
@@ -92,7 +92,7 @@ static __always_inline bool format_agreed(struct bpf_sock_ops *skops,
 	return wire >= 0;
 }
 
-/* What a format adds to a socket that begins to speak it. */
+/* Sets up what the agreed format needs in a new connection's record. */
 static __always_inline void format_begin(struct bpf_sock_ops *skops,
 					 struct xcp_socket *s,
 					 const struct agreed *a)
@@ -132,7 +132,7 @@ static __always_inline void format_write(struct bpf_sock_ops *skops,
 		fmt_2005_write(skops, s, n);
 }
 
-/* Takes over what the options of n wire packets bring. */
+/* Processes received options that stand for n wire packets. */
 static __always_inline void format_parse(struct bpf_sock_ops *skops,
 					 struct xcp_socket *s,
 					 const struct sk_buff *skb, __u32 n)
@@ -143,7 +143,7 @@ static __always_inline void format_parse(struct bpf_sock_ops *skops,
 		fmt_option_parse(skops, s, skb, n);
 }
 
-/* Writes a return option where it has been made room for. */
+/* Writes a return option into the room that sack.h has made. */
 static __always_inline void format_write_return(struct xcp_socket *s,
 						__u8 *option)
 {
@@ -157,7 +157,7 @@ static __always_inline void format_write_return(struct xcp_socket *s,
 	}
 }
 
-/* Moves the window by feedback that has come back. */
+/* Changes the window by received feedback. */
 static __always_inline void format_feedback(struct xcp_socket *s,
 					    __s64 feedback)
 {

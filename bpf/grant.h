@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* What a router does with a forward header: counts it and grants. */
+/* How a router counts a forward header and grants its delta. */
 #ifndef XCP_BPF_GRANT_H
 #define XCP_BPF_GRANT_H
 
 #include "control_interval.h"
 #include "maps_router.h"
 
-/* A wire packet of a super-packet: one of n, all alike. */
+/* The n equal wire packets that a GSO packet stands for. */
 struct gso_burst {
 	__u32 n;
-	__u32 chain; /* of packets with headers of their own */
+	__u32 chain; /* 1: packets with headers of their own: segments.h */
 	__u64 bytes; /* of all n */
 };
 
@@ -19,7 +19,7 @@ static __always_inline __u32 length_of(const struct gso_burst *s)
 	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
 }
 
-/* Sums, delta and counters of a forward header. */
+/* Counts a forward header and returns the granted delta. */
 static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
 				   const struct xcp_forward *h, __u32 n,
 				   __u64 bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The handshake of every wire format: what a SYN offers, what a SYN-ACK
- * answers, and how a socket begins, or falls back, when the handshake is over.
+ * answers, and how a socket starts XCP, or falls back, after the handshake.
  */
 #ifndef XCP_BPF_HANDSHAKE_H
 #define XCP_BPF_HANDSHAKE_H
@@ -17,7 +17,7 @@
 #define TCPOPT_AO 29
 #define ENOENT 2
 
-/* Is nothing to be spoken with the other end? */
+/* Is XCP disabled for this peer or network namespace? */
 static __noinline bool is_silent(struct bpf_sock_ops *skops)
 {
 	struct xcp_flow_key names = flow_key(skops);
@@ -27,7 +27,7 @@ static __noinline bool is_silent(struct bpf_sock_ops *skops)
 	return wire_of(names.netns, &names.remote) == XCP_WIRE_SILENT;
 }
 
-/* A socket with xcp connects: the peer's wire format is offered. */
+/* A socket with xcp connects: offers the peer's wire format. */
 static __noinline void offer(struct bpf_sock_ops *skops)
 {
 	struct xcp_flow_key names = flow_key(skops);
@@ -36,7 +36,7 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 	int wire;
 
 	wire = wire_of(names.netns, &names.remote);
-	forget(skops); /* of an earlier connection */
+	forget(skops); /* the state of an earlier connection */
 	if (is_signed(skops)) {
 		reason = XCP_FALLBACK_SIGNED;
 	} else if (wire == XCP_WIRE_SILENT) {
@@ -57,8 +57,9 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 }
 
 /*
- * What the first window tells: a socket that was given xcp while it connected
- * has its congestion control look only at the first ACK.
+ * Sets up the sender for the headers of the first window: the congestion
+ * control of a socket that got xcp while it connected starts only with the
+ * first ACK.
  */
 static __always_inline void begin_sender(struct bpf_sock_ops *skops,
 					 struct xcp_socket *s)
@@ -77,7 +78,7 @@ static __always_inline void begin_sender(struct bpf_sock_ops *skops,
 	xcp_sender_update(&s->sender);
 }
 
-/* Both ends speak: the socket gets its record and its callbacks. */
+/* Both peers use XCP: creates the socket's record and sets its callbacks. */
 static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 						enum xcp_wire wire)
 {
@@ -101,9 +102,9 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 }
 
 /*
- * Has the listener forgotten the SYN, which it was to keep (keep_syns)? Then
- * its answer was a SYN cookie, and the kernel has no listener to show us at
- * that moment.
+ * Is the SYN missing that the listener was to keep (keep_syns)? Then its answer
+ * was a SYN cookie: the request socket of such a SYN-ACK has no listener, so
+ * XCP could not be offered.
  */
 static __always_inline bool had_cookie(struct bpf_sock_ops *skops)
 {
@@ -117,7 +118,7 @@ static __always_inline bool had_cookie(struct bpf_sock_ops *skops)
 		       -ENOENT;
 }
 
-/* Why a connection that uses xcp does not speak it after its handshake. */
+/* The reason why a socket with xcp falls back after its handshake. */
 static __always_inline enum xcp_fallback
 handshake_failure(struct bpf_sock_ops *skops, bool passive)
 {
@@ -151,7 +152,7 @@ static __always_inline void established(struct bpf_sock_ops *skops,
 	leave(skops, handshake_failure(skops, passive));
 }
 
-/* The option format of a SYN or SYN-ACK at hand, -1 for none. */
+/* The option format to write on a SYN or SYN-ACK, -1 for none. */
 static __always_inline int handshake_of(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock_ops_kern *kern = kernel_sock_ops(skops);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the programs of a host share: the counters, who speaks which wire
- * format, and what a packet of a socket tells the routers and returns.
+ * Functions that the programs of a host share: counters, the wire format of
+ * each peer, and the forward and return headers of a socket.
  */
 #ifndef XCP_BPF_HOST_H
 #define XCP_BPF_HOST_H
@@ -43,7 +43,7 @@ static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)
 
 #define PEER_BITS(part) (8 * (sizeof(part)))
 
-/* The wire format for a peer; -1 if none was set for it. */
+/* The wire format for a peer; -1 if none is configured. */
 static __always_inline int wire_of(__u64 netns, const struct xcp_address *peer)
 {
 	struct xcp_peer_key key = {};
@@ -62,7 +62,7 @@ static __always_inline bool is_xcp(const char *name)
 	return name[0] == 'x' && name[1] == 'c' && name[2] == 'p' && !name[3];
 }
 
-/* The name of the network namespace's default; cubic if that is xcp. */
+/* The network namespace's default congestion control; cubic if it is xcp. */
 static __always_inline void default_name(struct sock *sk,
 					 char name[TCP_CA_NAME_MAX])
 {
@@ -82,8 +82,8 @@ static __always_inline bool has_no_room(const struct xcp_socket *s)
 }
 
 /*
- * Does the next data segment tell the routers anything? Those of a socket that
- * fell back ask for nothing: one per RTT looks for a router.
+ * Does the next data segment have a forward header? After a fallback, only one
+ * per RTT has, without a request, to find a router.
  */
 static __always_inline bool tells_routers(struct xcp_socket *s, __u64 rtt_us)
 {
@@ -98,7 +98,7 @@ static __always_inline bool tells_routers(struct xcp_socket *s, __u64 rtt_us)
 	return true;
 }
 
-/* What a data segment tells the routers. */
+/* The forward header of a data segment. */
 static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 {
 	struct xcp_forward f = {};
@@ -113,8 +113,9 @@ static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 }
 
 /*
- * What a packet that will be copied n times returns. Headers that arrive add
- * to the sum at the same time, so what is taken is subtracted in one piece.
+ * The return header of a packet that will be copied n times. Arriving headers
+ * may add to the sum at the same time, so what is returned is subtracted
+ * atomically.
  */
 static __always_inline struct xcp_return return_of(struct xcp_socket *s,
 						   __u32 n)

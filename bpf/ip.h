@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* What programs read of an IP header. All of it is in its first bytes. */
+/* Fields of an IP header, all in its first IP_FIELDS_LEN bytes. */
 #ifndef XCP_BPF_IP_H
 #define XCP_BPF_IP_H
 
@@ -14,7 +14,7 @@
 
 struct ip_fields {
 	__u32 header_len; /* without extension headers of IPv6 */
-	__u32 total_len; /* as it says: 0 on packets of more than 64 KB */
+	__u32 total_len; /* 0 on packets of more than 64 KB */
 	__u8 protocol; /* next header in IPv6 */
 	__u8 ttl; /* hop limit in IPv6 */
 	bool fragment;
@@ -33,7 +33,7 @@ static __always_inline struct ip_fields read_ipv4(const __u8 *ip)
 	return f;
 }
 
-/* An empty payload is that of a packet of more than 64 KB. */
+/* A payload length of 0 is that of a packet of more than 64 KB. */
 static __always_inline struct ip_fields read_ipv6(const __u8 *ip)
 {
 	__u32 payload = (__u32)ip[4] << 8 | ip[5];
@@ -52,7 +52,7 @@ static __always_inline struct ip_fields read_ip(const __u8 *ip)
 	return IP_VERSION(ip) == 4 ? read_ipv4(ip) : read_ipv6(ip);
 }
 
-/* Is it IPv4 without options, unfragmented? Verifiers then see a length. */
+/* Is it IPv4 without options, unfragmented? Sets a constant header length. */
 static __always_inline bool is_plain_ipv4(const __u8 *ip, struct ip_fields *f)
 {
 	*f = read_ipv4(ip);
@@ -68,7 +68,7 @@ static __always_inline bool is_plain_ipv6(const __u8 *ip, struct ip_fields *f)
 
 /*
  * Loads a packet's IP header, if this protocol is right behind its 20 or 40
- * bytes: tells where, and the TTL.
+ * bytes. Sets `l4` to the protocol's offset, and `ttl`.
  */
 static __always_inline bool load_plain_ip(struct __sk_buff *skb, __u32 l3,
 					  __u32 protocol, __u32 *l4, __u8 *ttl)

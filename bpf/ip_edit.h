@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * A packet that this host sends, and changes to its IP header. A sum over the
- * packet stays right: in IPv4 the header's own checksum evens a change out, in
- * IPv6 it is computed again.
+ * Changes to the IP header of a packet. The kernel's sum over the packet stays
+ * correct: in IPv4 the header's own checksum compensates a change, in IPv6 the
+ * sum is updated.
  */
 #ifndef XCP_BPF_IP_EDIT_H
 #define XCP_BPF_IP_EDIT_H
 
 #include "kernel.h"
 
-/* What is behind the IP header of a packet that this host sends. */
+/* A TCP packet that this host sends. */
 struct sent {
 	__u32 l3;
 	__u32 l4;
 	__u32 header_len; /* of TCP */
-	__u32 payload; /* bytes behind that */
+	__u32 payload; /* bytes behind the TCP header */
 	__u8 flags;
 	__u8 ttl;
 };
@@ -34,7 +34,7 @@ static __always_inline void set_ip_word(struct __sk_buff *skb, __u32 l3,
 		bpf_l3_csum_replace(skb, l3 + IPV4_CHECK, before, after, 2);
 }
 
-/* The IP header tells of a packet that has grown by so many bytes. */
+/* Changes the length in an IP header by so many bytes. */
 static __always_inline void set_ip_length(struct __sk_buff *skb, __u32 l3,
 					  bool v4, __s32 by)
 {
@@ -47,7 +47,7 @@ static __always_inline void set_ip_length(struct __sk_buff *skb, __u32 l3,
 		    bpf_htons((__u16)(bpf_ntohs(before) + by)));
 }
 
-/* The IP header tells of another protocol. */
+/* Changes the protocol in an IP header. */
 static __always_inline void set_ip_protocol(struct __sk_buff *skb, __u32 l3,
 					    bool v4, __u8 protocol)
 {
@@ -57,7 +57,7 @@ static __always_inline void set_ip_protocol(struct __sk_buff *skb, __u32 l3,
 
 	if (bpf_skb_load_bytes(skb, at, &before, 2))
 		return;
-	/* behind the TTL, or before the hop limit */
+	/* the protocol is behind the TTL, or before the hop limit */
 	word = bpf_ntohs(before);
 	word = v4 ? (word & 0xff00) | protocol
 		  : (word & 0xff) | (__u16)(protocol << 8);

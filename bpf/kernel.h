@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The few kernel structures the programs look into, as CO-RE excerpts: only
- * the names matter, libbpf finds the offsets in the running kernel.
+ * Excerpts of the kernel structures that the programs read (CO-RE): only the
+ * names matter, libbpf finds the offsets in the running kernel.
  */
 #ifndef XCP_BPF_KERNEL_H
 #define XCP_BPF_KERNEL_H
@@ -18,13 +18,13 @@
 #define XCP_KERNEL __attribute__((preserve_access_index))
 
 /*
- * Headers declare maps and globals; each program defines those that it uses, as
- * an object has all maps that are defined in it, used or not.
+ * Headers declare maps and globals; each program defines those that it uses,
+ * since an object file contains all maps defined in it, used or not.
  */
 #define XCP_MAP(name) struct name##_map name SEC(".maps")
 #define XCP_DATA(type, name) struct type name SEC(".data." #name)
 
-/* the state of bpf_for, where the installed headers are older than it */
+/* the state of bpf_for, for installed headers that are older */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
 struct bpf_iter_num {
 	__u64 opaque[1];
@@ -58,11 +58,11 @@ struct bpf_iter_num {
 #define ETH_P_IPV6 0x86DD
 #define IPV4_LEN 20
 #define IPV6_LEN 40
-/* in the IP and the TCP header */
+/* offsets of the checksums in the IP and TCP headers */
 #define IPV4_CHECK 10
 #define TCP_CHECK 16
 
-/* This packet is not ours to judge: ask the next program (TCX_NEXT). */
+/* Continue with the next program (TCX_NEXT). */
 #define XCP_TC_NEXT (-1)
 
 struct gnet_stats_queue {
@@ -84,7 +84,7 @@ struct gnet_stats_basic_sync {
 } XCP_KERNEL;
 
 struct Qdisc {
-	struct gnet_stats_queue *cpu_qstats; /* per CPU, or none */
+	struct gnet_stats_queue *cpu_qstats; /* per CPU, or NULL */
 	struct gnet_stats_basic_sync *cpu_bstats;
 	struct gnet_stats_basic_sync bstats;
 	struct netdev_queue *dev_queue;
@@ -204,7 +204,7 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
-	__u8 icsk_ca_setsockopt : 1; /* the program chose icsk_ca_ops itself */
+	__u8 icsk_ca_setsockopt : 1; /* icsk_ca_ops set by setsockopt() */
 } XCP_KERNEL;
 
 struct tcp_md5sig_info;
@@ -224,18 +224,18 @@ struct tcp_sock {
 	__u32 srtt_us; /* 1/8 us */
 	__u32 rcv_nxt;
 	__u32 rcv_wnd;
-	__u32 rcv_wup; /* rcv_nxt when the window was last told */
+	__u32 rcv_wup; /* rcv_nxt at the last window update sent */
 	__u32 snd_wnd;
-	__u32 max_window; /* the most that snd_wnd has been */
+	__u32 max_window; /* largest snd_wnd so far */
 	__u32 snd_una;
-	__u32 write_seq; /* the application has given so much */
+	__u32 write_seq; /* end of the data that the application gave */
 	__u32 snd_nxt;
 	__u32 mss_cache;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_ssthresh;
 	__u32 delivered;
-	__u32 delivered_ce; /* with a mark: ECN */
+	__u32 delivered_ce; /* with an ECN mark */
 	__u32 lost; /* total */
 	__u32 packets_out;
 	__u32 sacked_out;
@@ -257,7 +257,7 @@ struct tcp_request_sock {
 	__u32 snt_isn;
 } XCP_KERNEL;
 
-/* the context of sock_ops programs as the kernel has it */
+/* the kernel's context of sock_ops programs */
 struct bpf_sock_ops_kern {
 	struct sk_buff *skb;
 	struct sock *sk;
@@ -280,13 +280,13 @@ struct tcp_congestion_ops {
 	char name[TCP_CA_NAME_MAX];
 } XCP_KERNEL;
 
-/* bpf_cast_to_kern_ctx: from 6.2 on, what the oldest kernel here needs */
+/* bpf_cast_to_kern_ctx exists from 6.2 on, the oldest supported kernel */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 
 /*
- * A program's context as the kernel has it, for reading. Of memory like any
- * other: in a context that it trusts, the verifier searches the names of all
- * the kernel's types, several times, for each pointer that is read.
+ * The kernel's context of a program, for reading. The cast makes it untrusted
+ * memory: in a trusted context, the verifier searches the names of all kernel
+ * types, several times, for each pointer that is read.
  */
 #define kernel_skb(skb) bpf_core_cast(bpf_cast_to_kern_ctx(skb), struct sk_buff)
 #define kernel_sock_ops(skops)                                                 \

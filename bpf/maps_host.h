@@ -42,8 +42,8 @@ extern struct peers_map {
 } peers SEC(".maps");
 
 /*
- * The cache of handshakes that came with a header. A full map evicts the
- * oldest.
+ * The cache of handshakes in which the peer sent a header. A full map evicts
+ * the oldest.
  */
 extern struct handshake_cache_map {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -52,7 +52,7 @@ extern struct handshake_cache_map {
 	__type(value, struct xcp_cached_handshake);
 } handshake_cache SEC(".maps");
 
-/* The sockets that were opened by XCP's protocol number: socket_mark.h. */
+/* The sockets opened with XCP's protocol number: socket_mark.h. */
 extern struct chosen_map {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -61,8 +61,8 @@ extern struct chosen_map {
 } chosen SEC(".maps");
 
 /*
- * The callbacks that option.bpf.c has asked for; other programs may ask for
- * some too, which stay. An accepted socket has those of its listener.
+ * The callbacks that option.bpf.c has enabled for a socket; those that other
+ * programs enable stay unchanged. An accepted socket inherits its listener's.
  */
 extern struct callbacks_map {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

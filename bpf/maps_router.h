@@ -13,7 +13,7 @@
 extern const volatile struct xcp_router_options options;
 
 extern struct xcp_router_config config SEC(".data.config");
-/* Shared by all CPUs; the one that has claimed it writes it. */
+/* The link's state; of all CPUs, only the one that has claimed it writes it. */
 extern struct xcp_router_link link SEC(".data.link");
 
 extern struct cpus_map {
@@ -31,13 +31,13 @@ extern struct queues_map {
 	__type(value, struct xcp_queue);
 } queues SEC(".maps");
 
-/* A reader of the trace brings its own ring buffer, of any size. */
+/* A reader of the trace provides a ring buffer of any size. */
 struct trace_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 };
 
-/* The reader's ring buffer, as long as there is a reader. */
+/* The reader's ring buffer; empty without a reader. */
 extern struct trace_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -46,7 +46,7 @@ extern struct trace_map {
 } trace SEC(".maps");
 
 /*
- * A per-CPU value of our own, which qdisc_stats.h compares with the kernel's
+ * A per-CPU value whose addresses qdisc_stats.h uses to follow the kernel's
  * per-CPU pointers.
  */
 extern struct here_map {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
  * A half-duplex link of the lab: tc egress of its two devices, one instance
- * for both. A packet of either end takes the medium's time:
+ * for both. A packet of either device occupies the medium for some time:
  *
  *   t     = max(now, free)    when the packet leaves
  *   free  = t + L / rate      when the medium is free again
  *
- * The packet carries t as its departure time, and the queue discipline behind,
- * fq without pacing of its own, keeps it until then. So that queue is the
- * backlog of one end, and the traffic of the other end makes it longer. What
- * fq is about to drop for want of room takes no time.
+ * The packet gets t as its departure time, and the queue discipline of the
+ * device, fq without pacing, holds it until then. So fq's queue is the backlog
+ * of one device, and traffic of the other one makes it longer. Packets that fq
+ * will drop, because it is full, do not occupy the medium.
  */
 #include "kernel.h"
 #include "medium.h"

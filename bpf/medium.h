@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* The half-duplex medium of the lab, as user space sets it. */
+/* The half-duplex medium of the lab, configured by user space. */
 #ifndef XCP_BPF_MEDIUM_H
 #define XCP_BPF_MEDIUM_H
 
@@ -7,7 +7,7 @@
 
 struct xcp_medium {
 	uint64_t rate_Bps;
-	uint32_t limit_packets; /* of the queue at each end */
+	uint32_t limit_packets; /* limit of each device's queue */
 	struct xcp_frame frame;
 };
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
  * The sockets of a cgroup (sock_ops): the handshake of every wire format, and
- * the options of `option` and `option-2005`. Headers are put in and taken out
- * by device.bpf.c; here they only get their room.
+ * the options of `option` and `option-2005`. Headers are inserted and removed
+ * by device.bpf.c; this program only reserves room for them.
  *
- * 1. Handshake. A socket whose congestion control is `xcp` offers the format
- *    that is set for its peer on its SYN. A listener answers it if its own is
- *    `xcp`, in whichever format it was asked. The client knows by the SYN-ACK,
- *    the server by the first packet after it, so both know that both know: a
- *    middlebox that strips it from either leaves two ordinary TCP sockets with
- *    the default congestion control.
+ * 1. Handshake. A socket whose congestion control is `xcp` offers, on its SYN,
+ *    the format that is configured for its peer. A listener with `xcp` answers
+ *    in the same format. The client starts XCP on the SYN-ACK, the server on
+ *    the first packet after it. If a middlebox removes the option from one of
+ *    these, both are ordinary TCP sockets with the default congestion control.
  * 2. Data segments carry the forward header, and the return header too if
  *    feedback is pending; pure ACKs carry the return header. Space for both
  *    is reserved when TCP computes its segment size.
- * 3. What arrives is added to the receiver's sum or handed to the congestion
- *    control, which runs later on the same ACK. One header stands for all
- *    the wire packets that receive offload merged (segments.h). Segmentation
- *    offload copies a return header as often, so each carries an n-th.
- * 4. A path on which no XCP router was seen falls back to the default; once per
- *    RTT a header goes on, asking for nothing, and the first router that shows
- *    up brings `xcp` back.
+ * 3. Received deltas are added to the receiver's sum. Received feedback is
+ *    stored for the congestion control, which runs later on the same ACK. One
+ *    header stands for all wire packets that receive offload merged
+ *    (segments.h). Segmentation offload copies a return header to n packets,
+ *    so each copy carries 1/n of the feedback.
+ * 4. On a path without an XCP router, a connection falls back to the default.
+ *    Once per RTT it still sends a header without a request; the first router
+ *    that appears brings `xcp` back.
  * 5. Signed connections (TCP-MD5, TCP-AO) never carry an option: the kernel
  *    computes the signature before this program writes. They use the default
  *    from the SYN on. Where other options (MPTCP, AccECN) leave no room on data
@@ -45,10 +45,10 @@ XCP_MAP(handshake_cache);
 XCP_MAP(chosen);
 XCP_MAP(callbacks);
 
-/* timeouts of one segment after which it is sent without a header */
+/* after so many timeouts, a segment is sent without a header */
 #define SILENT_TIMEOUTS 2
 
-/* How many wire packets a packet that TCP is about to send will be. */
+/* The number of wire packets in a packet that TCP is about to send. */
 static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)skb->cb;
@@ -58,7 +58,7 @@ static __always_inline __u32 segments_to_send(const struct sk_buff *skb)
 	return segs ? segs : 1;
 }
 
-/* SACK blocks take the room of a header, but only for a while. */
+/* Does TCP send SACK blocks? They take a header's room only for a while. */
 static __always_inline bool sends_sacks(struct bpf_sock_ops *skops)
 {
 	struct tcp_sock *tp = (void *)kernel_sock(skops);
@@ -66,7 +66,7 @@ static __always_inline bool sends_sacks(struct bpf_sock_ops *skops)
 	return BPF_CORE_READ(tp, rx_opt.num_sacks);
 }
 
-/* Reserves room for what this packet is to carry. */
+/* Reserves room for the options of this packet. */
 static __always_inline void reserve(struct bpf_sock_ops *skops)
 {
 	__u32 flags = skops->skb_tcp_flags, forward, back;
@@ -96,7 +96,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 	owes = xcp_receiver_owes(&s->receiver) ||
 	       (s->receiver.totals && !s->answered);
 	if (!skops->skb_len || (!tells && owes)) {
-		/* not even asked where nothing is left: see sack.h */
+		/* not even called if no byte is left: see sack.h */
 		if (!bpf_reserve_hdr_opt(skops, back, 0))
 			s->writing = XCP_RETURN;
 		else
@@ -173,11 +173,11 @@ int xcp_option(struct bpf_sock_ops *skops)
 		established(skops, true);
 		break;
 	case BPF_SOCK_OPS_RTO_CB:
-		/* perhaps the other end takes no headers any more */
+		/* perhaps the peer does not accept headers any more */
 		s = socket_of(skops, 0);
 		if (s && is_header(s->wire) &&
 		    skops->args[0] >= SILENT_TIMEOUTS) {
-			/* it gives back what it set while it knows of it */
+			/* xcp_release needs the record: delete it later */
 			if (uses_xcp(skops))
 				leave(skops, XCP_FALLBACK_SILENT);
 			forget(skops);
@@ -202,7 +202,7 @@ int xcp_option(struct bpf_sock_ops *skops)
 	return 1;
 }
 
-/* `xcp run`: the sockets of one group, below the one that speaks, use xcp. */
+/* `xcp run`: sockets of a cgroup below the one of `xcp host on` use xcp. */
 SEC("sockops")
 int xcp_choose(struct bpf_sock_ops *skops)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The slow path to a packet's XCP header: through VLAN tags, extension headers
- * and TCP options, in copies.
+ * and TCP options, on copies of their bytes.
  */
 #ifndef XCP_BPF_PARSE_H
 #define XCP_BPF_PARSE_H
@@ -14,18 +14,18 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
 
-/* What is behind a packet's IP header, and its XCP header or option. */
+/* Where a packet's headers are, and its XCP header or option. */
 struct found {
 	enum xcp_kind kind;
 	__u32 ip; /* offset in the packet */
 	__u32 l4;
 	__u32 l4_len;
 	__u32 option; /* offset of the option in the TCP header */
-	__u8 protocol; /* TCP or that of XCP headers */
+	__u8 protocol; /* TCP, or the one of XCP headers */
 	__u8 ttl;
 };
 
-/* Walks Ethernet type and VLAN tags; the network protocol, -1 if cut. */
+/* Skips VLAN tags; returns the network protocol, -1 if they are truncated. */
 static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
 {
 	__u16 proto = bpf_ntohs((__u16)skb->protocol), tag[2];
@@ -42,7 +42,7 @@ static __always_inline int find_network(struct __sk_buff *skb, __u32 *at)
 	return proto;
 }
 
-/* Routers read TCP, and what has the protocol number of XCP headers. */
+/* Routers read TCP and the protocol of XCP headers. */
 static __always_inline bool is_ours(__u8 protocol, __u32 ip_proto)
 {
 	return protocol == IPPROTO_TCP || protocol == ip_proto;
@@ -64,7 +64,7 @@ static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 		ip.total_len = skb->len - at;
 	if (ip.total_len < ip.header_len || at + ip.total_len > skb->len)
 		return XCP_MALFORMED;
-	/* other protocols, and fragments: routers read nothing in them */
+	/* routers do not read other protocols, or fragments */
 	if (!is_ours(ip.protocol, ip_proto) || ip.fragment)
 		return XCP_NONE;
 	f->protocol = ip.protocol;
@@ -117,7 +117,7 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 	return XCP_FORWARD;
 }
 
-/* The slow way to the header, through copies. */
+/* Finds the XCP header on the slow path. */
 __noinline int find_slowly(struct __sk_buff *skb, struct found *f, __u32 l2_len,
 			   __u32 ip_proto)
 {

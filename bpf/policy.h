@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * Who uses XCP: which sockets get the congestion control `xcp`, and which fall
- * back, or return to it, by what the path tells.
+ * Which sockets use XCP: which ones get the congestion control `xcp`, and which
+ * fall back, or return to it, depending on the routers on the path.
  */
 #ifndef XCP_BPF_POLICY_H
 #define XCP_BPF_POLICY_H
@@ -14,7 +14,7 @@
 
 #define TCPOPT_MPTCP 30
 
-/* Was it opened by XCP's protocol number? */
+/* Was the socket opened with XCP's protocol number? */
 static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
@@ -23,8 +23,8 @@ static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
 }
 
 /*
- * Did the program set TCP_CONGESTION? The kernel notes that, and notes it too
- * where fall_back() has set it.
+ * Has the application set TCP_CONGESTION? The kernel has a flag for that, which
+ * fall_back() sets too: that does not count.
  */
 static __always_inline bool has_chosen(struct bpf_sock_ops *skops)
 {
@@ -36,8 +36,8 @@ static __always_inline bool has_chosen(struct bpf_sock_ops *skops)
 }
 
 /*
- * Gives xcp to a new socket that did not choose a congestion control, if it
- * was opened by number or if it is so configured.
+ * Gives xcp to a new socket whose application has not set a congestion control,
+ * if it was opened with XCP's protocol number, or if xcp is the default.
  */
 static __always_inline bool choose(struct bpf_sock_ops *skops,
 				   bool make_default)
@@ -52,7 +52,7 @@ static __always_inline bool choose(struct bpf_sock_ops *skops,
 			       sizeof(xcp));
 }
 
-/* Has a socket keys for signatures (TCP-MD5, TCP-AO)? */
+/* Does a socket have keys for signatures (TCP-MD5, TCP-AO)? */
 static __always_inline bool is_signed(struct bpf_sock_ops *skops)
 {
 	struct tcp_sock *tp = (void *)kernel_sock(skops);
@@ -63,7 +63,7 @@ static __always_inline bool is_signed(struct bpf_sock_ops *skops)
 		BPF_CORE_READ(tp, ao_info));
 }
 
-/* Do both ends speak MPTCP? Its data segments have no room for `option`. */
+/* Do both peers use MPTCP? Its data segments have no room for `option`. */
 static __always_inline bool speaks_mptcp(struct bpf_sock_ops *skops)
 {
 	struct tcp_sock *tp = (void *)kernel_sock(skops);
@@ -72,7 +72,7 @@ static __always_inline bool speaks_mptcp(struct bpf_sock_ops *skops)
 	       BPF_CORE_READ(tp, is_mptcp) && carries(skops, TCPOPT_MPTCP, 0);
 }
 
-/* A SYN-ACK that was lost is answered again from the SYN: it is to be kept. */
+/* Keeps the SYNs of a listener: a SYN-ACK sent again is built from the SYN. */
 static __always_inline void keep_syns(struct bpf_sock_ops *skops)
 {
 	int keep = 0;
@@ -80,18 +80,18 @@ static __always_inline void keep_syns(struct bpf_sock_ops *skops)
 	if (!bpf_getsockopt(skops, SOL_TCP, TCP_SAVE_SYN, &keep,
 			    sizeof(keep)) &&
 	    keep)
-		return; /* the application wants it, perhaps with more */
+		return; /* set by the application, perhaps to another value */
 	keep = 1;
 	bpf_setsockopt(skops, SOL_TCP, TCP_SAVE_SYN, &keep, sizeof(keep));
 }
 
-/* Is it of a network namespace that does not speak? */
+/* Is the socket in a network namespace that does not use XCP? */
 static __always_inline bool is_elsewhere(struct bpf_sock_ops *skops)
 {
 	return config.netns && bpf_get_netns_cookie(skops) != config.netns;
 }
 
-/* Has the program selected another congestion control after a fallback? */
+/* Has the application set another congestion control after a fallback? */
 static __always_inline bool has_chosen_another(struct bpf_sock_ops *skops)
 {
 	char name[TCP_CA_NAME_MAX] = {}, preset[TCP_CA_NAME_MAX] = {};
@@ -106,7 +106,7 @@ static __always_inline bool has_chosen_another(struct bpf_sock_ops *skops)
 	return false;
 }
 
-/* What the other end reports of the path decides who controls this socket. */
+/* Falls back, or returns to xcp, by the number of routers the peer reports. */
 static __always_inline void judge_path(struct bpf_sock_ops *skops,
 				       struct xcp_socket *s)
 {

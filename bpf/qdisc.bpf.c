@@ -7,19 +7,19 @@
  *   router -> enqueue -+           +- by weight -> shaper -> device
  *                      +-- other --+
  *
- *   1. The router (tcx egress, just before) has marked the packets
- *      with an XCP header by XCP_CLASSID in tc_classid. A packet that does not
- *      fit into its queue is dropped.
- *   2. core/xcp_shaper.h says when the next packet may leave, and a timer
- *      (the watchdog) calls when it is not now.
- *   3. core/xcp_service.h says whose it is.
+ *   1. The router (tcx egress, just before) has marked packets that have an
+ *      XCP header with XCP_CLASSID in tc_classid. A packet that does not fit
+ *      into its queue is dropped.
+ *   2. core/xcp_shaper.h decides when the next packet may leave. If that is
+ *      later, a timer (the watchdog) calls again.
+ *   3. core/xcp_service.h decides which queue sends it.
  *
  * All calls for a queue discipline are made under its lock. The spin lock
- * below is never waited for: the verifier wants one around lists. What several
- * queue disciplines share, the records of a device with several and the clock
- * of a medium, is added to atomically.
+ * below is never contended: the verifier requires one around lists. Data that
+ * several queue disciplines share, the record of a device with several of them
+ * and the clock of a medium, is changed by atomic additions.
  *
- * Super-packets leave whole, as no program can cut them.
+ * GSO packets leave whole, since a BPF program cannot segment them.
  */
 #include "qdisc.h"
 #include "abi.h"
@@ -32,7 +32,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define DEFAULT_LIMIT_PACKETS 1000
 #define NO_RECORD UINT32_MAX
 
-/* Devices that user space has given records. */
+/* The index of the record that user space has assigned to a device. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, XCP_QUEUES_MAX);
@@ -54,7 +54,7 @@ struct {
 	__type(value, struct xcp_queue_config);
 } queue_configs SEC(".maps");
 
-/* When each medium is free, ns. */
+/* The time when each medium is free, in ns. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, XCP_QUEUES_MAX);
@@ -62,7 +62,7 @@ struct {
 	__type(value, __u64);
 } media SEC(".maps");
 
-/* A packet that waits. */
+/* A queued packet. */
 struct packet {
 	struct bpf_list_node link;
 	struct sk_buff __kptr *skb;
@@ -74,19 +74,19 @@ struct backlog {
 	__u64 packets;
 };
 
-/* One queue discipline. */
+/* The state of one queue discipline. */
 struct discipline {
 	struct bpf_spin_lock lock;
-	__u32 record; /* index of its device's, or NO_RECORD */
+	__u32 record; /* index of its device's record, or NO_RECORD */
 	struct bpf_list_head xcp XCP_LIST_OF(packet, link);
 	struct bpf_list_head other XCP_LIST_OF(packet, link);
 	struct backlog backlog[XCP_CLASSES];
-	__s64 deficit; /* to XCP */
+	__s64 deficit; /* of XCP: core/xcp_service.h */
 	struct xcp_shaper shaper;
-	uint64_t free_ns; /* its own clock */
+	uint64_t free_ns; /* its clock, if it has no shared medium */
 };
 
-/* By the address of their struct Qdisc. */
+/* The key is the address of the struct Qdisc. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -164,7 +164,7 @@ static __always_inline struct packet *pop(struct discipline *d,
 	return container_of(node, struct packet, link);
 }
 
-/* Bytes of the first packet. */
+/* Bytes of the first packet in a queue; 0 if it is empty. */
 static __always_inline __u64 first_bytes(struct discipline *d,
 					 enum xcp_class class)
 {
@@ -220,7 +220,7 @@ static __always_inline void take_slot(struct discipline *d,
 	xcp_shaper_take(&d->shaper, clock_of(d, c), now, pay, waited);
 }
 
-/* Whether a packet may leave now; else the watchdog calls. */
+/* May a packet leave now? If not, starts the watchdog. */
 static __always_inline bool may_send(struct Qdisc *sch, struct discipline *d,
 				     const struct xcp_queue_config *c,
 				     __u64 now)
@@ -306,7 +306,7 @@ int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		goto count_drop;
 	p->bytes = bytes;
 	skb = bpf_kptr_xchg(&p->skb, skb);
-	if (skb) /* cannot be */
+	if (skb) /* cannot happen */
 		bpf_qdisc_skb_drop(skb, to_free);
 	push(d, class, p);
 	count_queued(d, class, bytes, 1);
@@ -430,7 +430,7 @@ void BPF_PROG(xcp_destroy, struct Qdisc *sch)
 	__u64 self = (__u64)sch;
 	struct xcp_queue *record;
 
-	if (!d) /* init has failed */
+	if (!d) /* init failed */
 		return;
 	record = record_of(d);
 	if (record)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What a queue discipline in BPF needs of the kernel (6.16 and later): its
+ * The kernel's interface for a queue discipline in BPF (6.16 and later): its
  * operations, and lists of objects that own packets.
  */
 #ifndef XCP_BPF_QDISC_H
@@ -14,7 +14,7 @@
 #define NET_XMIT_DROP 1
 #define IFNAMSIZ 16
 
-/* where the installed headers are older than these */
+/* for installed headers that are older than these types */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
 struct bpf_list_head {
 	__u64 opaque[2];
@@ -28,12 +28,12 @@ struct bpf_list_node {
 struct nlattr;
 struct netlink_ext_ack;
 
-/* where packets go that are dropped under the qdisc's lock */
+/* list of packets that are dropped under the qdisc's lock */
 struct bpf_sk_buff_ptr {
 	struct sk_buff *skb;
 } XCP_KERNEL;
 
-/* what is behind skb->cb in the queue disciplines */
+/* contents of skb->cb in queue disciplines */
 struct qdisc_skb_cb {
 	__u32 pkt_len;
 	__u16 tc_classid;
@@ -50,7 +50,7 @@ struct Qdisc_ops {
 	void (*destroy)(struct Qdisc *sch);
 } XCP_KERNEL;
 
-/* Objects of a type, linked by its member `link`. */
+/* Declares a list of objects of this type, linked by this member. */
 #define XCP_LIST_OF(type, link)                                                \
 	__attribute__((btf_decl_tag("contains:" #type ":" #link)))
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What an output link holds and has sent, as its queue disciplines count it.
+ * The backlog and the sent bytes of an output link, as its queue disciplines
+ * count them.
  *
  *   one root             dev->qdisc, which all queues of the device share
  *   mq, mqprio, taprio   one qdisc for each of the device's queues; the root
  *                        itself counts nothing
- *   counting per CPU     pfifo_fast and other qdiscs without a lock: what one
- *                        CPU adds another takes away, only the sum means
- *                        something
+ *   counting per CPU     pfifo_fast and other qdiscs without a lock: one CPU
+ *                        may add a packet and another one subtract it, so only
+ *                        the sum is meaningful
  *
- * That is many loads on a large device, so the router samples a link now and
- * then, not with every packet.
+ * A large device has many counters, so the router samples a link from time to
+ * time, not with every packet.
  */
 #ifndef XCP_BPF_QDISC_STATS_H
 #define XCP_BPF_QDISC_STATS_H
@@ -22,8 +23,8 @@ struct link_reading {
 	__u64 sent_B;
 	__u64 sent_packets;
 	__u32 backlog_B;
-	__u32 records; /* that were read */
-	__u64 queues; /* which queue disciplines they are of */
+	__u32 records; /* number of records read */
+	__u64 queues; /* hash of their queue disciplines */
 };
 
 static __always_inline void *at(__u64 address)
@@ -31,7 +32,7 @@ static __always_inline void *at(__u64 address)
 	return (void *)address;
 }
 
-/* What a field points to, as a number: it may pass between functions. */
+/* A pointer field as a number, which functions may take as an argument. */
 #define address_in(field)                                                      \
 	({                                                                     \
 		__u64 address = 0;                                             \
@@ -40,14 +41,14 @@ static __always_inline void *at(__u64 address)
 	})
 
 /*
- * The pointer of the map `here` as the kernel writes it, and the address of
- * each CPU's copy, tell the distance that holds for all per-CPU pointers;
- * kernels need not name a variable of theirs for that.
+ * Reads per-CPU counters. A CPU's offset is the same for all per-CPU pointers;
+ * here it is the address of that CPU's copy of the map `here` less the map's
+ * per-CPU pointer. So the program needs no per-CPU variable of the kernel.
  */
 __noinline int read_per_cpu(__u64 queue, __u64 sent, struct link_reading *r)
 {
 	struct bpf_array *map = bpf_core_cast(&here, struct bpf_array);
-	/* of any type: from a pointer only a pointer may be subtracted */
+	/* any type: only a pointer may be subtracted from a pointer */
 	struct Qdisc *pointer =
 		bpf_core_cast(at(address_in(map->pptrs)), struct Qdisc);
 	struct gnet_stats_basic_sync *b;
@@ -91,7 +92,7 @@ __noinline int read_qdisc(__u64 qdisc, struct link_reading *r)
 	return 0;
 }
 
-/* Bytes as Linux counts them. */
+/* Reads all queue disciplines of a device; bytes are as Linux counts them. */
 static __always_inline void read_link(const struct net_device *dev,
 				      struct link_reading *r)
 {

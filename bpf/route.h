@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The congestion control that a route asks for (`ip route ... congctl xcp`).
- * TCP takes it when it has told us of a connection already: just after
+ * TCP sets it only after it has called our program for a connection: just after
  * BPF_SOCK_OPS_TCP_CONNECT_CB, and for an accepted socket after its SYN-ACK.
- * So we look at the route ourselves.
+ * So the program reads the route itself.
  */
 #ifndef XCP_BPF_ROUTE_H
 #define XCP_BPF_ROUTE_H
@@ -12,7 +12,7 @@
 
 /*
  * RTAX_HOPLIMIT - 1, RTAX_CC_ALGO - 1, and the bits of dst_entry._metrics that
- * are no address
+ * are flags
  */
 #define ROUTE_HOP_LIMIT 9
 #define ROUTE_CONTROL 15
@@ -26,9 +26,9 @@ static __always_inline __u32 rotate(__u32 value, __u32 by)
 }
 
 /*
- * What routes know xcp by: jhash(name, TCP_CA_NAME_MAX, strlen(name)), as
+ * The key of xcp in routes: jhash(name, TCP_CA_NAME_MAX, strlen(name)), as
  * tcp_register_congestion_control() computes it, with the four words of the
- * padded name. All is constant, so the compiler leaves one number of it.
+ * padded name. All is constant, so the compiler reduces it to one number.
  */
 static __always_inline __u32 route_key_of_xcp(void)
 {
@@ -78,14 +78,14 @@ static __always_inline __u32 route_control(const struct dst_entry *route)
 	return route_metric(route, ROUTE_CONTROL);
 }
 
-/* Whether a socket that is about to connect will get xcp from its route. */
+/* Will a socket that is about to connect get xcp from its route? */
 static __always_inline bool route_gives_xcp(struct sock *sk)
 {
 	return route_control(BPF_CORE_READ(sk, sk_dst_cache)) ==
 	       route_key_of_xcp();
 }
 
-/* The same of a packet that has its route, as a SYN-ACK in the making has. */
+/* The same for a packet that has a route, as a SYN-ACK before it is sent. */
 static __always_inline __u32 route_control_of_packet(struct sk_buff *skb)
 {
 	return route_control(

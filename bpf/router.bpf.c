@@ -3,25 +3,25 @@
  * The router: tcx egress on an output link. One instance per link, so that its
  * state is found without a look-up.
  *
- * A packet's way:
- *   1. the clocks: the link's backlog is sampled from time to time; an
- *      overdue control interval or queue estimate ends now. One CPU claims
- *      that, the others go on, and write nothing that they share
- *   2. every packet counts in the input traffic
- *   3. the XCP header is found, in whichever wire format: at once where it
- *      usually stands (behind IPv4 or IPv6 without extensions, or as the option
- *      right behind timestamps), else by the slow way through VLAN tags,
- *      extension headers and options
+ * Steps for each packet:
+ *   1. the clocks: the link's backlog is sampled from time to time; a control
+ *      interval or queue estimate that is due ends now. One CPU claims this
+ *      work, the others continue without writing shared data
+ *   2. every packet is counted as input traffic
+ *   3. the XCP header of any wire format is found: directly at its usual place
+ *      (behind IPv4 or IPv6 without extensions, or as the option right behind
+ *      timestamps), else on the slow path through VLAN tags, extension headers
+ *      and options
  *   4. a chain of packets (fraglist GRO) with a forward header is merged; the
- *      header counts in the sums, gets its delta, and the TCP checksum, if it
- *      covers the header, is updated
- *   5. anything else, malformed packets included, passes untouched
- *   6. packets with an XCP header, or only a return header or a handshake's,
- *      are marked for the queue discipline `xcp` (bpf/qdisc.bpf.c); not data
- *      whose header tells no RTT, for nothing of XCP controls that
+ *      header is added to the sums and gets its delta, and the TCP checksum is
+ *      updated if it covers the header
+ *   5. any other packet, malformed or not, passes unchanged
+ *   6. packets with an XCP header of any kind are marked for the queue
+ *      discipline `xcp` (bpf/qdisc.bpf.c), except data whose header has no RTT:
+ *      XCP does not control it
  *
- * Functions that are not static are verified once, whatever their arguments,
- * and not again for every path that calls them: that keeps loading fast.
+ * Functions that are not static are verified once, for any arguments, and not
+ * again for every path that calls them: that keeps loading fast.
  */
 #include "control_interval.h"
 #include "grant.h"
@@ -35,7 +35,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define ETH_P_ARP 0x0806
-/* the longest ACK: Ethernet with a VLAN tag, IPv6, our header, TCP */
+/* the longest ACK: Ethernet with a VLAN tag, IPv6, XCP header, TCP */
 #define SHORT_MAX (18 + IPV6_LEN + XCP_HEADER_LEN + XCP_TCP_HEADER_MAX)
 
 const volatile struct xcp_router_options options = {};
@@ -47,7 +47,7 @@ XCP_MAP(queues);
 XCP_MAP(trace);
 XCP_MAP(here);
 
-/* As counted by the queue disciplines, or by the queue discipline `xcp`. */
+/* Samples the link's queue disciplines; returns the backlog that XCP sees. */
 static __u64 sample_link(const struct net_device *dev, __u64 now)
 {
 	struct xcp_capacity_interval *seen = &link.seen;
@@ -56,7 +56,7 @@ static __u64 sample_link(const struct net_device *dev, __u64 now)
 	__u64 backlog_B, other_B = 0;
 
 	read_link(dev, &r);
-	/* other queues or queue disciplines begin with other counts */
+	/* new queues or queue disciplines start with new counts */
 	if (r.queues == link.seen_queues &&
 	    r.sent_packets - link.seen_packets < 1ULL << 32)
 		seen->sent_B +=
@@ -94,8 +94,8 @@ __noinline int poll_link(struct __sk_buff *skb, __u64 now)
 }
 
 /*
- * Address resolution, in IPv4 and IPv6: goes with XCP's packets. Behind some
- * seconds of other traffic its answers come too late, and no packet leaves.
+ * Is it address resolution, in IPv4 or IPv6? It uses XCP's queue: behind some
+ * seconds of other traffic it would be too late, and no packet could be sent.
  */
 static __always_inline bool resolves(const struct __sk_buff *skb,
 				     const __u8 *ip, const __u8 *end)
@@ -108,7 +108,7 @@ static __always_inline bool resolves(const struct __sk_buff *skb,
 	       ip[IPV6_LEN] >= ND_ROUTER_SOLICIT && ip[IPV6_LEN] <= ND_REDIRECT;
 }
 
-/* A packet for the queue that XCP does not have. */
+/* Counts a packet of the other queue, and samples its flow if that is due. */
 __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			    __u64 bytes)
 {
@@ -125,8 +125,9 @@ __noinline int arrive_other(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 }
 
 /*
- * Which queue of the queue discipline `xcp` it is for. Data whose sender gives
- * no RTT is not controlled by XCP: it waits with other traffic. ACKs are short.
+ * Marks packets for XCP's queue in the queue discipline `xcp`. XCP does not
+ * control data without an RTT: it uses the other queue. Any short packet is
+ * taken for an ACK.
  */
 static __always_inline void classify(struct __sk_buff *skb, enum xcp_kind kind,
 				     __u32 rtt)
@@ -144,7 +145,7 @@ static __always_inline void count_other(struct xcp_router_cpu *cpu,
 		cpu->counters.malformed += n;
 }
 
-/* Writes last_xcp_router behind a header, where `room` was left for it. */
+/* Writes last_xcp_router behind a header that has `room` for it. */
 static __always_inline void append_edge(struct __sk_buff *skb, __u32 at,
 					__u32 room)
 {
@@ -158,7 +159,7 @@ static __always_inline void append_edge(struct __sk_buff *skb, __u32 at,
 				    XCP_ADDRESS_LEN, BPF_F_RECOMPUTE_CSUM);
 }
 
-/* The draft's header at `at`, of `length` bytes up to the packet's end. */
+/* Edits the draft's header at f->l4, in f->l4_len bytes of the packet. */
 __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			      struct gso_burst *s, struct found *f)
 {
@@ -189,8 +190,8 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			   struct gso_burst *s)
 {
 	struct found f = {};
-	/* clang loads whole words where they are aligned; the option's words
-	 * stand at 4 n + 2 */
+	/* clang loads whole words if they are aligned; the option's words
+	 * begin at 4 n + 2 */
 	struct {
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];
@@ -222,9 +223,9 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 }
 
 /*
- * The usual cases, the TCP header being at `tcp`, `length` bytes before the
- * packet's end: an option at its byte 32, or no option but timestamps. Returns
- * false for all others.
+ * Edits the usual cases: an XCP option at byte 32 of the TCP header, or no
+ * option except timestamps. Returns false for all others. The TCP header is at
+ * `tcp`, `length` bytes before the packet's end.
  */
 static __always_inline bool edit_fast(struct __sk_buff *skb,
 				      const struct sk_buff *kskb,
@@ -247,13 +248,13 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 		return true;
 	}
 	if (XCP_UNLIKELY(s->chain))
-		return false; /* merging it moves its bytes */
+		return false; /* merging it would move its bytes */
 	kind = forward_option_at_32(tcp, end, header);
 	if (kind == XCP_NONE)
 		return false;
 	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt, true);
 	classify(skb, kind, rtt);
-	/* a partial checksum covers no header: hardware will add it */
+	/* a partial checksum is completed later, from the new header */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
 
@@ -278,7 +279,7 @@ int xcp_router(struct __sk_buff *skb)
 	if (!cpu)
 		return XCP_TC_NEXT;
 
-	skb->tc_classid = 0; /* the stack may have left something there */
+	skb->tc_classid = 0; /* the stack may have left a value in it */
 	now = bpf_ktime_get_ns();
 	kskb = kernel_skb(skb);
 	if (XCP_UNLIKELY(now >= link.look_ns))
@@ -298,7 +299,7 @@ int xcp_router(struct __sk_buff *skb)
 	data = (__u8 *)(long)skb->data;
 	end = (__u8 *)(long)skb->data_end;
 	ip = data + l2;
-	/* whole, all of it there, and TCP right behind it */
+	/* complete packets, with TCP or an XCP header right behind IP */
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		if (ip + IPV4_LEN <= end && is_plain_ipv4(ip, &plain) &&
 		    plain.total_len + l2 == skb->len) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What a router does with the forward part of each wire format: finds it at its
- * usual place, grants, and writes the grant.
+ * How a router handles the forward part of each wire format: it finds it at its
+ * usual place, grants a delta and writes it.
  */
 #ifndef XCP_BPF_ROUTER_FORMATS_H
 #define XCP_BPF_ROUTER_FORMATS_H
@@ -10,7 +10,7 @@
 #include "maps_router.h"
 #include "../core/xcp_wire.h"
 
-/* The length of an option's forward part, 0 of what has none. */
+/* The length of an option's forward part, 0 if it has none. */
 static __always_inline __u32 forward_option_len(enum xcp_kind kind)
 {
 	switch (kind) {
@@ -38,7 +38,7 @@ forward_option_at_32(const __u8 *tcp, const __u8 *end, __u32 header)
 	return kind;
 }
 
-/* What to write as H_feedback. */
+/* Grants the request of a forward option; returns the new H_feedback. */
 __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 			  struct gso_burst *s)
 {
@@ -59,9 +59,9 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 }
 
 /*
- * Grants what an option at `offset` of a TCP header asks for. Returns what the
- * checksum changes by, and the RTT that the option tells. `fast` spends stack
- * on an inlined grant.
+ * Grants the request of an option at `offset` of a TCP header. Returns the
+ * change of the checksum, and sets `rtt` to the option's RTT. `fast` inlines
+ * the grant, which takes more stack.
  */
 static __always_inline __u32 edit_option(struct xcp_router_cpu *cpu,
 					 struct gso_burst *s,
@@ -89,15 +89,16 @@ static __always_inline __u32 edit_option(struct xcp_router_cpu *cpu,
 	return sum;
 }
 
-/* The draft's header, its 20 bytes read: grants, edits them; the kind. */
+/* A copy of the draft's header. */
 struct header_copy {
 	__u8 bytes[XCP_HEADER_LEN];
-	__u32 left; /* bytes of the packet from here on */
-	__u32 rtt; /* found in it */
-	__u32 length; /* with what is appended */
+	__u32 left; /* bytes from the header to the packet's end */
+	__u32 rtt; /* RTT in the header */
+	__u32 length; /* with last_xcp_router, if the header has it */
 	__u8 ttl;
 };
 
+/* Grants the request of a header and edits its copy; returns its kind. */
 __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 			   struct gso_burst *s)
 {

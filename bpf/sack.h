@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * Room for feedback on ACKs full of SACK blocks. TCP lays those out first and
- * fills its 40 bytes with them; a path that loses packets would return no
- * feedback for as long. Zhang & Henderson (II-C.4) let their kernel write two
- * blocks at most. Here the ACK is rewritten when it leaves:
+ * Room for feedback on ACKs full of SACK blocks. TCP writes these first and
+ * fills its 40 bytes of options with them; a path would return no feedback as
+ * long as it loses packets. Zhang & Henderson (II-C.4) let their kernel write
+ * at most two blocks. Here the ACK is rewritten when it is sent:
  *
  *   NOP NOP timestamps 10, NOP NOP SACK 3 blocks 26                  40 bytes
  *   timestamps 10, SACK 2 blocks 18, return option 10 or 4, NOPs     40 bytes
  *
- * The blocks that stay are the first: the newest, as RFC 2018 wants. With two
- * blocks in 32 bytes none is left out, the ACK grows to 40.
+ * The first two blocks stay: they are the newest (RFC 2018). If TCP wrote only
+ * two blocks, in 32 bytes, both stay and the options grow to 40 bytes.
  */
 #ifndef XCP_BPF_SACK_H
 #define XCP_BPF_SACK_H
@@ -23,11 +23,11 @@
 #define TIMESTAMPS_LEN 10
 #define SACK_KIND 5
 #define SACK_LEN(blocks) (2 + 8 * (blocks))
-/* where things stand as TCP lays them out, and as we do */
+/* offsets: SACK in TCP's options, the return option in the new ones */
 #define SACK_AT 14
 #define RETURN_AT (TIMESTAMPS_LEN + SACK_LEN(2))
 
-/* A pure ACK of 32 bytes of options gets 8 more. */
+/* Adds 8 bytes to the 32 bytes of options of a pure ACK. */
 static __always_inline int grow_options(struct __sk_buff *skb,
 					const struct sent *p)
 {
@@ -42,7 +42,7 @@ static __always_inline int grow_options(struct __sk_buff *skb,
 	bpf_skb_store_bytes(skb, p->l4 + 12, &after, 2, 0);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, before, after, 2);
 	set_ip_length(skb, p->l3, is_v4(p), 8);
-	/* the pseudo-header has TCP's length, too */
+	/* the pseudo-header contains TCP's length, too */
 	tcp_before = bpf_htons((__u16)p->header_len);
 	tcp_after = bpf_htons(XCP_TCP_HEADER_MAX);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, tcp_before, tcp_after,
@@ -74,7 +74,7 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	    before.b[SACK_AT] != SACK_KIND ||
 	    before.b[SACK_AT + 1] != SACK_LEN(length == TWO_BLOCKS_LEN ? 2 : 3))
 		return 0;
-	/* no block is given up for nothing */
+	/* without feedback, keep all blocks */
 	if (length == OPTIONS_MAX && !xcp_receiver_owes(&s->receiver))
 		return 0;
 	if (length == TWO_BLOCKS_LEN && grow_options(skb, p))
@@ -88,7 +88,7 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	format_write_return(s, after.b + RETURN_AT);
 	bpf_skb_store_bytes(skb, p->l4 + XCP_TCP_HEADER_LEN, after.b,
 			    OPTIONS_MAX, 0);
-	/* bytes that were not there count as zeroes */
+	/* bytes that were added count as zeroes before */
 	diff = bpf_csum_diff((__be32 *)before.b, OPTIONS_MAX, (__be32 *)after.b,
 			     OPTIONS_MAX, 0);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, 0, diff, 0);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * How many wire packets a packet stands for. The kernel says that (gso_segs),
- * except of what it has from a guest (KVM, GUEST_TSO) or through a tap device,
- * and of super-packets that a program has changed: of those it says only how
- * much payload each wire packet has. Then n = ceil(payload / gso_size).
+ * The number of wire packets n that a packet stands for. The kernel stores it
+ * in gso_segs, except for packets from a guest (KVM, GUEST_TSO) or a tap device
+ * and GSO packets that a program has changed. These have only gso_size, the
+ * payload of each wire packet: n = ceil(payload / gso_size).
  *
  * Fraglist GRO (ethtool's rx-gro-list) chains packets instead of merging them:
  * the first is the head, the others are in its frag_list, each with headers of
  * its own in front of its data, where no program can write. Segmentation sends
  * these as they arrived. But once all data has been pulled into the head, the
- * kernel segments the head as any other GSO packet, with copies of its header
+ * kernel segments the head like any other GSO packet, with copies of its header
  * (tcp4_gso_segment() and tcp6_gso_segment() compare its length with gso_size,
- * from Linux 6.12 on). Nothing else gets lost: GRO chains only packets whose
- * TCP options are the same.
+ * from Linux 6.12 on). No other data is lost: GRO chains only packets whose TCP
+ * options are the same.
  */
 #ifndef XCP_BPF_SEGMENTS_H
 #define XCP_BPF_SEGMENTS_H
@@ -24,7 +24,7 @@
 #define TCP_DATA_OFFSET 12
 #define SEGMENTS_MAX 65535
 
-/* Bytes of the headers from `ip` on, as far as each wire packet has them. */
+/* Bytes of the headers, from `ip` on, that each wire packet has. */
 static __always_inline __u32 headers_length(const __u8 *ip)
 {
 	__u8 head[IP_FIELDS_LEN] = {}, offset = 0;
@@ -39,7 +39,7 @@ static __always_inline __u32 headers_length(const __u8 *ip)
 	return f.header_len + (offset >> 4) * 4;
 }
 
-/* Where the kernel has counted nothing. */
+/* Counts the wire packets if the kernel has not counted them. */
 static __noinline __u32 count_segments(const __u8 *ip, __u32 length, __u32 size)
 {
 	__u32 n = (length - headers_length(ip) + size - 1) / (size ? size : 1);
@@ -60,7 +60,7 @@ static __always_inline __u32 segments_of(const struct sk_buff *skb)
 			      info->gso_size);
 }
 
-/* Did fraglist GRO chain it, and are its packets still apart? */
+/* Is it a chain of fraglist GRO whose packets are not yet merged? */
 static __always_inline bool is_chain(const struct sk_buff *skb)
 {
 	const struct skb_shared_info *info =
@@ -69,7 +69,7 @@ static __always_inline bool is_chain(const struct sk_buff *skb)
 	return (info->gso_type & SKB_GSO_FRAGLIST) && info->frag_list;
 }
 
-/* The same, of what a program was given. */
+/* The number of wire packets, for a tc program. */
 static __always_inline __u32 wire_packets(const struct __sk_buff *skb,
 					  const struct sk_buff *kskb)
 {

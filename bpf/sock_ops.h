@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the sock_ops program reads and sets of a socket, by its context.
+ * How the sock_ops program reads and changes a socket through its context.
  */
 #ifndef XCP_BPF_SOCK_OPS_H
 #define XCP_BPF_SOCK_OPS_H
@@ -27,7 +27,7 @@ static __always_inline bool uses_xcp(struct bpf_sock_ops *skops)
 	return is_xcp(ops->name);
 }
 
-/* Does the packet at hand, or the SYN, carry this option of others? */
+/* Does the current packet, or the SYN, carry this TCP option? */
 static __always_inline bool carries(struct bpf_sock_ops *skops, __u8 kind,
 				    __u64 flags)
 {
@@ -37,7 +37,7 @@ static __always_inline bool carries(struct bpf_sock_ops *skops, __u8 kind,
 	return length > 0 || length == -ENOSPC;
 }
 
-/* Leaves a socket to the default congestion control. */
+/* Switches a socket to the default congestion control. */
 static __always_inline void leave(struct bpf_sock_ops *skops,
 				  enum xcp_fallback reason)
 {
@@ -81,7 +81,7 @@ static __always_inline void forget(struct bpf_sock_ops *skops)
 		bpf_sk_storage_delete(&sockets, sk);
 }
 
-/* Loads a word of the context where the compiler may not move it. */
+/* Loads a word of the context; the compiler cannot move the load. */
 #define LOAD(to, field)                                                        \
 	do {                                                                   \
 		__u32 _w = skops->field;                                       \

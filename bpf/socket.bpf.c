@@ -2,15 +2,15 @@
 /*
  * socket(AF_INET or AF_INET6, SOCK_STREAM, IPPROTO_XCP).
  *
- * 1. socket() asks update_socket_protocol() which protocol is meant (with
- *    CONFIG_MPTCP, whose hook it is). Ours is TCP, and the thread is
- *    remembered.
- * 2. The socket that the same call goes on to create is marked (sock_create),
- *    and option.bpf.c gives it xcp when it connects or listens.
+ * 1. socket() calls update_socket_protocol() to get the protocol to use (the
+ *    hook exists with CONFIG_MPTCP). For IPPROTO_XCP the program returns TCP
+ *    and stores the thread.
+ * 2. The socket that the same call then creates is marked (sock_create), and
+ *    option.bpf.c gives it xcp when it connects or listens.
  *
- * A call that fails in between leaves the thread remembered: its next call of
- * socket() begins with forgetting it. (Only io_uring makes sockets without
- * asking; at worst one of them gets xcp after such a failure.)
+ * If the call fails in between, the thread stays stored; its next call of
+ * socket() first deletes it. (Only io_uring creates sockets without the hook;
+ * at worst one of them gets xcp after such a failure.)
  */
 #include "abi.h"
 #include "maps_host.h"
@@ -21,10 +21,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define SOCK_TYPE_MASK 0xf
 #define SOCK_STREAM 1
-/* threads between 1 and 2; beyond that the oldest are forgotten */
+/* threads between steps 1 and 2; the oldest are dropped if there are more */
 #define THREADS_MAX 4096
 
-/* Not maps_host.h's; user space knows both by the section. */
+/* Not `config` of maps_host.h; user space finds both by their section. */
 struct xcp_protocol_config protocol_config SEC(".data.config");
 
 XCP_MAP(chosen);
@@ -37,7 +37,7 @@ struct {
 	__type(value, __u32);
 } group SEC(".maps");
 
-/* Threads whose socket() is to give a socket with xcp. */
+/* Threads in a call of socket() that is to create a socket with xcp. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, THREADS_MAX);
@@ -49,7 +49,7 @@ struct {
 SEC("fmod_ret/update_socket_protocol")
 int BPF_PROG(xcp_protocol, int family, int type, int protocol)
 {
-	/* as a number only, which all kernels give to both programs */
+	/* used as a number only: all kernels allow that in both programs */
 	__u64 thread = bpf_get_current_task();
 	__u8 yes = 1;
 

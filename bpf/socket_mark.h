@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The mark on sockets that were opened by XCP's protocol number: socket.bpf.c
+ * The mark on sockets that were opened with XCP's protocol number: socket.bpf.c
  * sets it, and option.bpf.c gives these sockets xcp when they connect or
  * listen.
  */

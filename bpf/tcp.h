@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* A copy of a packet's TCP header, and where our option stands in it. */
+/* A copy of a packet's TCP header, and the offset of the XCP option in it. */
 #ifndef XCP_BPF_TCP_H
 #define XCP_BPF_TCP_H
 
 #include "kernel.h"
 #include "../core/xcp_wire.h"
 
-/* The lowest mask that 40 bytes of options, less one, fit through. */
+/* The smallest mask that keeps 0 to 39: the length of options less one. */
 #define XCP_OPTIONS_MASK 63
 
 struct tcp_copy {
-	/* an option may be read wherever it begins */
+	/* longer than the header: an option can be read from any offset */
 	__u8 bytes[XCP_TCP_HEADER_MAX + XCP_OPT_BOTH_LEN];
 	__u32 header_len;
 	__u32 option;
@@ -24,7 +24,7 @@ __noinline int find_option(struct tcp_copy *tcp)
 			       tcp->bytes + sizeof(tcp->bytes), &tcp->option);
 }
 
-/* Copies the header at `at`, with `left` bytes of the packet from there on. */
+/* Copies the header at `at` (`left` bytes to the end) and finds the option. */
 static __always_inline enum xcp_kind
 find_in_tcp(struct __sk_buff *skb, __u32 at, __u32 left, struct tcp_copy *tcp)
 {
@@ -40,8 +40,8 @@ find_in_tcp(struct __sk_buff *skb, __u32 at, __u32 left, struct tcp_copy *tcp)
 	if (header == XCP_TCP_HEADER_LEN)
 		return XCP_NONE;
 	/*
-	 * 1 to 40 bytes. Verifiers do not follow that through the conditions
-	 * above, but through a mask (seen: Linux 7.2 takes 0 for possible).
+	 * 1 to 40 bytes. Verifiers do not derive that from the conditions
+	 * above, but from a mask (seen: Linux 7.2 considers 0 possible).
 	 */
 	options_len = header - XCP_TCP_HEADER_LEN - 1;
 	barrier_var(options_len); /* the compiler would drop the mask */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The tests' accidents: tc programs that strip the option as a middlebox
- * would, from handshakes or later, and that drop packets and keep account of
- * what they carried; neighbours, that end the chain of a device's programs, or
- * ask for callbacks of sockets; one that makes the kernel forget how many
- * segments a super-packet has; one that does nothing; and one that no verifier
- * takes.
+ * Programs for tests. One removes the option as a middlebox would, from
+ * handshakes or later, drops packets, and counts what they carried. Others
+ * stand for foreign programs: they end the chain of a device's programs, enable
+ * callbacks of sockets or write an option of their own. One clears the number
+ * of segments of a GSO packet, one does nothing, and one is refused by the
+ * verifier.
  */
 #include "kernel.h"
 #include "../core/xcp_wire.h"
@@ -18,14 +18,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TC_ACT_SHOT 2
 
 struct test_config {
-	/* bit 0: from SYN, 1: from SYN-ACK, 2: from pure ACKs; 3, 4: what says
-	 * that totals are understood, from SYN and SYN-ACK */
+	/* removes the option: bit 0: from SYN, 1: from SYN-ACK, 2: from pure
+	 * ACKs; 3, 4: the one for running totals, from SYN and SYN-ACK */
 	__u32 strip;
-	/* of every n XCP packets of the kind below the first and the third, so
-	 * that there are two holes at a time; 0: none */
+	/* drops the first and the third of every n XCP packets of the kind
+	 * below, so that there are two holes at a time; 0: drops none */
 	__u32 drop_every;
-	__u32 drop_return; /* of the pure ACKs, else of the data */
-	__u32 drop_syn_acks; /* so many SYN-ACKs, in any format or none */
+	__u32 drop_return; /* 1: drop pure ACKs, 0: data */
+	__u32 drop_syn_acks; /* number to drop, of any format or none */
 };
 
 struct test_account {
@@ -34,10 +34,10 @@ struct test_account {
 	__u64 dropped;
 	__s64 lost_delta_Bps;
 	__s64 lost_feedback_Bps;
-	__u64 forward; /* options that tell of the way, super-packets as one */
-	__u64 other_hops; /* of them in all, to here */
-	__u64 rtts; /* callbacks of a neighbour */
-	__u64 forgotten; /* super-packets whose segments are unknown now */
+	__u64 forward; /* forward options, one per GSO packet */
+	__u64 other_hops; /* sum of routers without XCP before this point */
+	__u64 rtts; /* RTT callbacks of xcp_neighbour */
+	__u64 forgotten; /* GSO packets whose gso_segs was cleared */
 	__u64 forward_packets; /* wire packets with a forward header */
 	__s64 delta; /* sum of their deltas, in the unit of their format */
 };
@@ -58,7 +58,7 @@ static __always_inline int strip(struct __sk_buff *skb, __u32 at, __u8 *tcp,
 	if ((length != XCP_OPT_HANDSHAKE_LEN && length != XCP_OPT_RETURN_LEN) ||
 	    offset & 1)
 		return XCP_TC_NEXT;
-	/* the checksum: all its bytes become NOPs */
+	/* the change of the checksum: all bytes become NOPs */
 	for (i = 0; i < XCP_OPT_RETURN_LEN; i += 2) {
 		__u32 old = (__u32)option[i + 1] << 8 | option[i];
 
@@ -124,7 +124,7 @@ static __always_inline void read_option(const __u8 *option, struct carried *c)
 			c->delta = xcp_parse_forward(option).delta;
 		if (c->kind != XCP_FORWARD)
 			r = xcp_parse_return(option, c->kind);
-		/* with a total nothing is lost */
+		/* a lost running total loses no feedback */
 		if (r.version == XCP_RETURN_CHANGE)
 			c->feedback = r.feedback;
 	}
@@ -147,7 +147,7 @@ static __always_inline int drop_header(struct __sk_buff *skb, __u32 at)
 	return drop(skb, &c);
 }
 
-/* Is the TCP header at `at` that of a SYN-ACK, of the first ones to be lost? */
+/* Is the TCP header at `at` one of the first SYN-ACKs, which are dropped? */
 static __always_inline bool loses_syn_ack(struct __sk_buff *skb, __u32 at)
 {
 	__u8 flags = 0;
@@ -161,7 +161,7 @@ static __always_inline bool loses_syn_ack(struct __sk_buff *skb, __u32 at)
 	return true;
 }
 
-/* The routers that were not XCP, as the receiver would count them from here. */
+/* Counts the routers without XCP, as a receiver at this point would. */
 static __always_inline void count_hops(const __u8 *option, __u8 ttl)
 {
 	__sync_fetch_and_add(&account.forward, 1);
@@ -193,7 +193,7 @@ int xcp_accident(struct __sk_buff *skb)
 	if (c.kind == XCP_HANDSHAKE) {
 		if (flags == TCP_FLAG_SYN ? config.strip & 1 : config.strip & 2)
 			return strip(skb, at, tcp.bytes, tcp.option);
-		/* hosts write it right behind */
+		/* hosts write the one for totals right behind it */
 		if (flags == TCP_FLAG_SYN ? config.strip & 8
 					  : config.strip & 16)
 			return strip(skb, at, tcp.bytes,
@@ -210,14 +210,14 @@ int xcp_accident(struct __sk_buff *skb)
 	return XCP_TC_NEXT;
 }
 
-/* What a program costs that does nothing: the yardstick of benches. */
+/* Does nothing: the baseline of benchmarks. */
 SEC("tc")
 int xcp_empty(struct __sk_buff *skb)
 {
 	return XCP_TC_NEXT;
 }
 
-/* Ends the chain: programs behind it see nothing. */
+/* Ends the chain: programs behind it are not called. */
 SEC("?tc")
 int xcp_ends(struct __sk_buff *skb)
 {
@@ -231,7 +231,7 @@ int xcp_redirects(struct xdp_md *context)
 	return XDP_PASS;
 }
 
-/* A super-packet as from a guest or a tap device. */
+/* Clears gso_segs, as on a GSO packet from a guest or a tap device. */
 SEC("?tc")
 int xcp_forgets(struct __sk_buff *skb)
 {
@@ -246,7 +246,7 @@ int xcp_forgets(struct __sk_buff *skb)
 	return XCP_TC_NEXT;
 }
 
-/* Someone else's: a callback for each RTT of each connection. */
+/* A foreign program with a callback for each RTT of each connection. */
 SEC("?sockops")
 int xcp_neighbour(struct bpf_sock_ops *skops)
 {
@@ -259,7 +259,7 @@ int xcp_neighbour(struct bpf_sock_ops *skops)
 	return 1;
 }
 
-/* Someone else's: has an option of its own on all segments of a connection. */
+/* A foreign program that adds an option to all segments of a connection. */
 #define FOREIGN_OPTION_LEN 12
 
 SEC("?sockops")
@@ -280,7 +280,7 @@ int xcp_foreign_option(struct bpf_sock_ops *skops)
 	return 1;
 }
 
-/* Reads a packet without a look at its end. */
+/* Refused by the verifier: reads a packet without checking its length. */
 SEC("?tc")
 int xcp_refused(struct __sk_buff *skb)
 {

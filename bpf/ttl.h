@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * TTL of IPv4, hop limit of IPv6: what tells of routers that are not XCP.
+ * TTL of IPv4 or hop limit of IPv6, which is used to count routers without XCP.
  */
 #ifndef XCP_BPF_TTL_H
 #define XCP_BPF_TTL_H
@@ -10,7 +10,7 @@
 
 #define TTL_MAX 255
 
-/* Of a received packet. */
+/* The TTL of a received packet. */
 static __always_inline __u8 received_ttl(const struct sk_buff *skb)
 {
 	__u8 ip[IP_FIELDS_LEN] = {};
@@ -19,7 +19,7 @@ static __always_inline __u8 received_ttl(const struct sk_buff *skb)
 	return read_ip(ip).ttl;
 }
 
-/* Do the packets of this socket go over IPv4, perhaps as mapped addresses? */
+/* Does this socket use IPv4, perhaps with mapped addresses? */
 static __always_inline bool is_over_ipv4(const struct sock *sk)
 {
 	struct in6_addr peer = {};
@@ -43,10 +43,10 @@ static __always_inline __s32 device_hop_limit(const struct dst_entry *route)
 }
 
 /*
- * What this socket's packets start with, as the kernel chooses it: by the
- * socket, its route, or the default. The most there is if that cannot be told:
- * the other end then counts routers that are not there, which makes us too
- * careful, while too low a number would hide some.
+ * The initial TTL of this socket's packets, chosen as in the kernel: from the
+ * socket, its route, or the default. If it is unknown, TTL_MAX: the peer then
+ * counts routers that do not exist, which makes the sender too careful, while
+ * too low a number would hide some.
  */
 static __always_inline __u8 initial_ttl(struct sock *sk)
 {

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What an output link can carry, measured. Half-duplex links, other traffic,
- * framing and slower queues behind make a configured capacity wrong (Mosebekk
- * 2005, 4.2 and 4.4; Zhang & Henderson 2005, III-C, IV-B and V).
+ * Measures what an output link can carry. A configured capacity is wrong on
+ * half-duplex links, with other traffic, with framing overhead, or with a
+ * slower queue downstream (Mosebekk 2005, 4.2 and 4.4; Zhang & Henderson 2005,
+ * III-C, IV-B and V).
  *
- *   sent     bytes that left in the last control interval, of all traffic
+ *   sent     bytes dequeued in the last control interval, of all traffic
+ *   left     sent / elapsed, the dequeue rate                    B/s
  *   L        what the link carries                               B/s
- *   P        the largest L, forgotten by 1/512 an interval       B/s
- *   M        the most that it can carry, where that is known     B/s
+ *   P        the peak of L, which decays by 1/512 per interval   B/s
+ *   M        the highest possible L, if it is known              B/s
  *   d        the control interval                                s
- *   C        what is handed out, min(configured, L + e)          B/s
+ *   C        the capacity handed out, min(configured, L + e)     B/s
  *   e        min(L / 64, 3 KB / d)                               B/s
  *
  * Busy: every packet of the interval found a backlog, so the link always had
- * something to send: L = sent / elapsed. e keeps a short queue, to stay busy.
+ * something to send: L = left. e keeps a short queue, so the link stays busy.
  *
- * Free: some packet found none. If about L left, L grows. A link that was
- * merely between two packets is busy again before the second step.
+ * Free: some packet found no backlog. If left is about L, L grows. A link that
+ * was only idle between two packets is busy again before the second step.
  *
  *              left >= L - L/64            left >= tried + 3/4 s
  *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
@@ -24,17 +26,18 @@
  *    | +------- busy: L = left ----+--------------------------------- | -+   |
  *    +--------------- L reaches P ------------------------------------+------+
  *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
- *   n = 1 + 1 s / d, at first 2: what is let in too much leaves in a second
- * Intervals of less than 12 KB are joined, up to a second; while L grows, as
- * after a stop, two packets are enough.
+ *   n = 1 + 1 s / d, 2 at first: the link sends the excess within a second
+ * Intervals with less than 12 KB are merged, for up to a second. In the state
+ * GROWING, as after an outage of the link, two packets are enough.
  *
- * A device that never queues is never busy; there M bounds L and dequeued
- * bytes.
+ * A device that never queues is never busy; there M bounds L and left.
  *
- * A control interval ends at once if a quarter of it proves L wrong: L is what
- * was measured if it has fallen, the state is GROWING if it has risen.
- * A hint of the capacity, from a modem, changes L by the same factor, but not
- * past it: hints that are late, or wrong by a factor, do no harm.
+ * A control interval ends early if samples of at least a quarter of it prove
+ * that L is wrong. If the rate has fallen, L becomes the measured rate; if it
+ * has risen, the state becomes GROWING.
+ * A capacity hint from a modem changes L by the factor by which the hint has
+ * changed, but not past the hint: late hints, and hints that are wrong by a
+ * factor, do no harm.
  */
 #ifndef XCP_CAPACITY_H
 #define XCP_CAPACITY_H
@@ -43,31 +46,31 @@
 
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
-/* L is raised to at most 65 times the rate that left, in one interval */
+/* one interval raises L to at most 65 times the dequeue rate */
 #define XCP_CAPACITY_MOST_TIMES 64
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* at first: 10 packets in an initial interval */
 #define XCP_CAPACITY_FIRST_BPS 75000
 
 enum xcp_link_state {
-	XCP_LINK_KNOWN, /* L was dequeued while it was busy, or was reached */
-	XCP_LINK_TRIED, /* it is free, and L was raised by a little */
-	XCP_LINK_GROWING, /* it carried that, and L was doubled */
+	XCP_LINK_KNOWN, /* L was measured on a busy link, or L reached P */
+	XCP_LINK_TRIED, /* the link is free, and L was raised by s */
+	XCP_LINK_GROWING, /* the link carried that, and L was doubled */
 };
 
 struct xcp_capacity {
-	struct xcp_link_mark seen; /* when L was last looked at */
-	uint64_t min_backlog_B; /* since then */
+	struct xcp_link_mark seen; /* the last update of L */
+	uint64_t min_backlog_B; /* least backlog since the last update */
 	uint64_t link_Bps; /* L */
-	uint64_t left_Bps; /* in the last interval */
-	uint64_t tried_Bps; /* dequeued at the last step of L */
+	uint64_t left_Bps; /* dequeue rate of the last interval */
+	uint64_t tried_Bps; /* dequeue rate at the last step of L */
 	uint64_t step_Bps; /* s */
 	uint64_t most_Bps; /* P */
 	uint32_t state; /* enum xcp_link_state */
 	uint32_t unused;
 };
 
-/* Is L proved wrong? */
+/* Whether the samples since the last update prove that L is wrong. */
 XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
 				     uint64_t d_ns)
@@ -76,7 +79,7 @@ XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
 	       xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
 }
 
-/* L of a link that is free, if it carried what L had been raised to. */
+/* Raises L of a free link, if the link carried the last raise. */
 XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 				   uint64_t d_ns, bool rose)
 {
@@ -114,8 +117,8 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 }
 
 /*
- * Takes in an interval of a link configured to carry `configured_Bps`, 0 if
- * nobody knows; it cannot carry more than `most_Bps`, 0 if nobody knows.
+ * Updates L after a control interval of a link. `configured_Bps` is its
+ * configured capacity and `most_Bps` its highest possible rate; 0: unknown.
  */
 XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 				     const struct xcp_capacity_interval *i,
@@ -160,7 +163,7 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->most_Bps = xcp_max(c->most_Bps, c->link_Bps);
 }
 
-/* The hint of the capacity has changed; 0: there is none. */
+/* Applies a change of the capacity hint; 0: no hint. */
 XCP_INLINE void xcp_capacity_hint(struct xcp_capacity *c, uint64_t before_Bps,
 				  uint64_t hint_Bps)
 {
@@ -182,14 +185,14 @@ XCP_INLINE void xcp_capacity_hint(struct xcp_capacity *c, uint64_t before_Bps,
 	c->state = XCP_LINK_KNOWN;
 }
 
-/* e of a link. */
+/* Returns e of a link. */
 XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
 				      uint64_t d_ns)
 {
 	return xcp_min(c->link_Bps / 64, xcp_rate(XCP_CAPACITY_OVER_B, d_ns));
 }
 
-/* C: what the link carries and e, at most what is configured. */
+/* Returns C = L + e, at most the configured capacity. */
 XCP_INLINE uint64_t xcp_capacity_use(const struct xcp_capacity *c,
 				     uint64_t configured_Bps, uint64_t over_Bps)
 {

@@ -1,54 +1,57 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * A cloud: what lies between two XCP routers and is not XCP.
+ * A cloud: a path section between two XCP routers that has no XCP routers.
  * Source: Lopez-Pacheco, Pham & Lefevre, XCP-i (2006).
  *
- * Where packets leave the cloud, before the XCP router there, stands a virtual
- * one for those of one upstream router. It is a router as any other (its law is
- * core/xcp_router.h), and its link is the cloud: what has come through is what
- * left the link, and what a probe has waited in there tells the backlog.
+ * Where packets leave the cloud, in front of the XCP router there, a virtual
+ * router handles the packets of one upstream router. It follows the same law as
+ * other routers (core/xcp_router.h), and the cloud is its link: bytes that
+ * arrive through the cloud count as dequeued, and the time that a probe waited
+ * in the cloud gives the backlog.
  *
- *   came     bytes of those packets that have come through    B
- *   w        what the last probe waited in the cloud          ns
- *   L        what the cloud carries for them                  B/s
- *   A        what trains of probes have found free            B/s
- *   backlog  L w   where w > 2 ms, else 0                     B
+ *   came     bytes of those packets that have arrived          B
+ *   w        how long the last probe waited in the cloud       ns
+ *   L        what the cloud carries for those packets          B/s
+ *   A        free bandwidth measured with trains of probes     B/s
+ *   backlog  L w   where w > 2 ms, else 0                      B
  *
- * So L is found as it is for a link, by core/xcp_capacity.h: what came, while
- * no probe passed freely, else it is raised. It begins with A, after each time
- * without packets; and where a link's would be doubled, it grows in steps of A,
- * or of 20 KB / d if that is more, each when the last one was carried. (The
- * paper has F = alpha d A - beta Q, with A as measured for the cloud and Q of
- * the link behind it. What several paths find free there, each of them takes;
- * and an A that is wrong stays wrong. Here it is corrected a round trip later.)
+ * L is measured as for a link (core/xcp_capacity.h): it is the rate of `came`
+ * if every probe waited, else it is raised. L starts at A, also after each
+ * pause in the traffic. Where the L of a link would be doubled, this L grows in
+ * steps of A, or of 20 KB / d if that is more; each step requires that the
+ * cloud carried the last one. (The paper has F = alpha d A - beta Q, with A
+ * measured for the cloud and Q of the link after it. If several paths find the
+ * same bandwidth free, each takes all of it; and a wrong A stays wrong. Here it
+ * is corrected a round trip later.)
  *
- * Other virtual routers, at other edges, may share its bottleneck unseen. While
- * that is busy, each hands out, in place of the e of a link,
+ * Virtual routers at other edges may share the cloud's bottleneck, but each
+ * sees only its own packets. While the bottleneck is busy, each hands out, in
+ * place of the e of a link,
  *   e = N 20 KB / d (1 - 4 w / d)       N: its flows, core/xcp_flows.h
- * and what all have too much stands in a queue, w, that all of them see. Each
+ * The sum of these excesses forms a queue, w, that all of them see. Each
  * takes back beta L w / d for it. So L w / N becomes the same for all, and L /
- * N too, as in FAST TCP (Jin, Wei, Low 2004): a flow keeps some packets in the
- * queue, and no more.
+ * N too, as in FAST TCP (Jin, Wei, Low 2004): each flow keeps only a few
+ * packets in the queue.
  *
- * Traffic that is not XCP may fill the cloud's queue, and then those cuts
- * starve XCP. What virtual routers leave in there is at most d / 4, and what
- * an overload has left is gone soon. So where
- *   w > d / 4 + 2 ms    in 12 times d more than not
- * the queue is others', and this one is suspended, for 10 s, 20 s and so on up
- * to 160 s, each time that trying again has the same end (after 4 times d).
- * Where it has not, in 160 s, that begins at 10 s again. Aside, it counts and
- * grants nothing. But it lowers what routers before the cloud have granted from
- * what their links have free, so that no flow grows faster than TCP, until the
- * first losses and between them. A window of W = RTT / X packets that Reno has
- * grows by one in an RTT. One that CUBIC has grows in a second by 1.2 K^2 =
- * W^(2/3) right after a cut (K = cbrt(0.3 W / 0.4)) and by a third of that on
- * average; half of it is for packets of which few are lost. Spread over W:
+ * Other traffic than XCP may fill the cloud's queue, and then those cuts starve
+ * XCP. The virtual routers' own queue is at most d / 4, and the queue of an
+ * overload drains soon. So if
+ *   w > d / 4 + 2 ms    in 12 more control intervals than not
+ * the queue belongs to other traffic, and this virtual router is suspended, for
+ * 10 s, 20 s and so on up to 160 s, longer each time that a retry fails (after
+ * 4 intervals). 160 s without a failure reset this to 10 s. A suspended router
+ * counts and grants nothing. But it limits what routers before the cloud have
+ * granted from spare capacity of their links, so that no flow grows faster than
+ * TCP, before the first losses and between losses. With Reno, a window of
+ * W = RTT / X packets grows by one per RTT. With CUBIC it grows in a second by
+ * 1.2 K^2 = W^(2/3) right after a cut (K = cbrt(0.3 W / 0.4)) and by a third of
+ * that on average; half of it is right for low loss. Spread over W packets:
  *   delta <= size max(1 / (W RTT), 1 / (2 s cbrt(W)))
  *
- * The daemon that measures may end at any time. Then probes come no more, and
- * after max(2 d, 50 ms) it is suspended too. It touches nothing then, so the
- * cloud's routers count as what they are, and senders take the path for one
- * that is not all XCP: they answer losses as CUBIC does.
+ * The daemon that measures may exit at any time. Then no more probes arrive,
+ * and after max(2 d, 50 ms) the virtual router is suspended too. It does not
+ * change packets then, so the cloud's routers count as routers without XCP, and
+ * senders treat the path as only partly XCP: they answer losses as CUBIC does.
  */
 #ifndef XCP_CLOUD_H
 #define XCP_CLOUD_H
@@ -59,19 +62,19 @@
 #include "xcp_packet.h"
 #include "xcp_router.h"
 
-/* Less is what a probe waits behind a full packet or two: at 10 Mb/s 1.2 ms. */
+/* Shorter waits are one or two full packets: at 10 Mb/s, one takes 1.2 ms. */
 #define XCP_CLOUD_FREE_NS 2000000ULL
-/* Some probes, where few are granted: they come every 16 ms. */
+/* A few probes at the lowest probe rate, one in 16 ms. */
 #define XCP_CLOUD_PATIENCE_NS 50000000ULL
-/* What a flow has too much in an RTT; 1.5 times that stands in the queue. */
+/* Excess bytes of a flow per RTT; it has 1.5 times that in the queue. */
 #define XCP_CLOUD_OVER_B XCP_CAPACITY_STEP_B
-/* Eight packets in a time d: nobody has less to grow from. */
+/* Eight packets per control interval: the least L, from which L can grow. */
 #define XCP_CLOUD_LEAST_B 12000
-/* 20 packets in an initial interval, where nothing was found free. */
+/* 20 packets in an initial interval, if no free bandwidth was measured. */
 #define XCP_CLOUD_FIRST_BPS 150000
-/* An overload of all that a cloud carries is gone after 6 to 8 times d. */
+/* The queue of a 100 % overload drains within 6 to 8 control intervals. */
 #define XCP_CLOUD_BACKOFF_FULL 12
-/* Where it was others' before. */
+/* The same after a suspension: the queue was other traffic's before. */
 #define XCP_CLOUD_BACKOFF_AGAIN 4
 #define XCP_CLOUD_BACKOFF_FIRST_NS (10 * XCP_NSEC_PER_SEC)
 #define XCP_CLOUD_BACKOFF_TRIES 4
@@ -82,39 +85,40 @@
 
 /* Bits of xcp_cloud.flags. */
 enum xcp_cloud_flag {
-	XCP_CLOUD_NOT_HELD_BACK = 1, /* for experiments: aside, lower nothing */
+	/* for experiments: do not limit deltas while suspended */
+	XCP_CLOUD_NOT_HELD_BACK = 1,
 };
 
-/* What is known of a cloud; the daemon that measures writes it. */
+/* Measurements of a cloud, written by the measuring daemon. */
 struct xcp_cloud {
-	uint64_t last_probe_ns; /* when a probe last came, 0: none */
+	uint64_t last_probe_ns; /* when the last probe arrived, 0: none */
 	uint64_t wait_ns; /* w */
 	uint64_t free_Bps; /* A, 0: not known */
-	uint64_t error_Bps; /* its standard error, for people */
-	uint64_t free_ns; /* when a train last told it, for people */
-	/* a probe that met no queue, by its sender's clock and by ours: for who
-	 * measures after a restart, and else would take a queue for the path */
+	uint64_t error_Bps; /* standard error of A, only for display */
+	uint64_t free_ns; /* when A was last measured, only for display */
+	/* when a probe that met no queue was sent, by its sender's clock: a
+	 * restarted daemon would otherwise take a queue for path delay */
 	uint64_t base_sent_ns;
-	uint64_t base_received_ns;
-	uint32_t routers; /* in it, that are not XCP */
+	uint64_t base_received_ns; /* when it arrived, by the local clock */
+	uint32_t routers; /* routers in the cloud, none of them XCP */
 	uint32_t flags; /* enum xcp_cloud_flag */
 };
 
-/* Whose queue it is. */
+/* Decides whether the queue in the cloud belongs to other traffic. */
 struct xcp_cloud_backoff {
-	uint64_t start_ns; /* of the present d */
-	uint64_t min_wait_ns; /* w, the least in it */
-	uint64_t aside_ns; /* it is suspended until then */
-	uint32_t full; /* times d with a queue, less those without */
-	uint32_t tries; /* that have ended in standing aside */
+	uint64_t start_ns; /* start of the present interval d */
+	uint64_t min_wait_ns; /* least w in the present interval d */
+	uint64_t aside_ns; /* the virtual router is suspended until then */
+	uint32_t full; /* intervals with a queue, minus those without */
+	uint32_t tries; /* tries that have ended in a suspension */
 };
 
-/* Takes in w as it is at now_ns; d is the control interval. */
+/* Updates with w at now_ns; d is the control interval. */
 XCP_INLINE void xcp_cloud_backoff_update(struct xcp_cloud_backoff *c,
 					 uint64_t wait_ns, uint64_t now_ns,
 					 uint64_t d_ns)
 {
-	/* nothing came for long: it is another queue now */
+	/* a long time without packets: it is another queue now */
 	if (xcp_excess(now_ns, c->start_ns) / XCP_CLOUD_BACKOFF_FULL > d_ns) {
 		c->full = 0;
 		c->min_wait_ns = wait_ns;
@@ -138,7 +142,7 @@ XCP_INLINE void xcp_cloud_backoff_update(struct xcp_cloud_backoff *c,
 	c->tries += c->tries < XCP_CLOUD_BACKOFF_TRIES;
 }
 
-/* The delta that a packet of this size leaves with while it is suspended. */
+/* The delta of a departing packet of this size during a suspension. */
 XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 					   const struct xcp_forward *h,
 					   uint64_t size_B)
@@ -151,20 +155,20 @@ XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 		return 0;
 	window = xcp_max(h->rtt / h->x, 1);
 	reno_Bps = xcp_rate(size_B, xcp_ticks_to_ns(h->rtt)) / window;
-	/* the root in 2^-8 */
+	/* the root is in units of 2^-8 */
 	cubic_Bps = (size_B << 8) / (2 * xcp_cbrt(window << 24));
 	return (int32_t)xcp_min((uint64_t)h->delta,
 				xcp_max(reno_Bps, cubic_Bps));
 }
 
-/* Is it suspended? */
+/* Whether the virtual router is suspended. */
 XCP_INLINE bool xcp_cloud_backoff_active(const struct xcp_cloud_backoff *c,
 					 uint64_t now_ns)
 {
 	return now_ns < c->aside_ns;
 }
 
-/* e, of N = `flows` (2^-8); at least 1. */
+/* Returns e for N = `flows` (2^-8); at least 1. */
 XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
 				   uint64_t d_ns)
 {
@@ -179,15 +183,16 @@ XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
 }
 
 /*
- * The most that L may exceed what came, while the cloud seems free: trains tell
- * how much more it carries. Others may be raising theirs too.
+ * By how much L may exceed the rate of `came` while the cloud seems free.
+ * Trains measure how much more it carries; other virtual routers may raise L
+ * too.
  */
 XCP_INLINE uint64_t xcp_cloud_step(const struct xcp_cloud *c, uint64_t d_ns)
 {
 	return xcp_max(c->free_Bps, xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
 }
 
-/* Is it known well enough to speak for its routers? */
+/* Whether probes are recent enough to act for the cloud's routers. */
 XCP_INLINE bool xcp_cloud_known(const struct xcp_cloud *c, uint64_t now_ns,
 				uint64_t d_ns)
 {
@@ -197,8 +202,8 @@ XCP_INLINE bool xcp_cloud_known(const struct xcp_cloud *c, uint64_t now_ns,
 }
 
 /*
- * L at the beginning; and later the least, eight packets in a time d: an
- * interval in which hardly anything came says nothing, and L can grow from
+ * The initial L; later its lower bound, eight packets per control interval. An
+ * interval with hardly any packets is no measurement of L, and L can grow from
  * there.
  */
 XCP_INLINE uint64_t xcp_cloud_least(const struct xcp_cloud *c,
@@ -210,7 +215,7 @@ XCP_INLINE uint64_t xcp_cloud_least(const struct xcp_cloud *c,
 		       XCP_CLOUD_FIRST_BPS);
 }
 
-/* The backlog in it, where it carries link_Bps (below 2^44). */
+/* The backlog in a cloud that carries link_Bps (below 2^44). */
 XCP_INLINE uint64_t xcp_cloud_backlog(const struct xcp_cloud *c,
 				      uint64_t link_Bps)
 {

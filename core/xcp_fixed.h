@@ -8,8 +8,8 @@
  *    are in nanoseconds. 1 ns = 2^28 / 10^9 ticks = 2^19 / 5^9 ticks.
  *
  * 2. Quotients of sums, such as d = sum_rtt_x / sum_x or y = traffic / time,
- *    span more than 100 binary orders. They are `struct xcp_num`: m * 2^e with
- *    a 32-bit mantissa, 2^31 <= m < 2^32 (or m = 0). One operation costs at
+ *    span more than 100 powers of two. They are `struct xcp_num`: m * 2^e with
+ *    a 32-bit mantissa, 2^31 <= m < 2^32 (or m = 0). One operation adds at
  *    most 2^-31 of relative error. Used once per control interval.
  *
  * 3. A pool divided among packets: each packet takes part / total of a pool,
@@ -38,8 +38,8 @@
 #define XCP_INLINE static inline __attribute__((always_inline))
 #endif
 /*
- * Functions of numbers that are called often and have many paths: where a
- * verifier follows each path, it need not follow theirs at each call.
+ * Marks pure functions that are called often and have many paths. The BPF
+ * verifier then checks these paths once and not again at each call.
  */
 #ifdef __bpf__
 #define XCP_CALL __attribute__((noinline))
@@ -52,7 +52,7 @@
 #define XCP_NSEC_PER_SEC 1000000000ULL
 #define XCP_TICK_SHIFT 28
 #define XCP_TICKS_PER_SEC (1ULL << XCP_TICK_SHIFT)
-/* Times longer than this are treated as this: 64 s. */
+/* Longer times count as this: 64 s. */
 #define XCP_TICKS_MAX ((1ULL << 34) - 1)
 #define XCP_NS_MAX (64 * XCP_NSEC_PER_SEC - 1)
 
@@ -72,18 +72,19 @@ XCP_INLINE uint64_t xcp_max(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* |v|, and back with a sign: BPF divides without one */
+/* |v|: BPF has no signed division */
 XCP_INLINE uint64_t xcp_size(int64_t v)
 {
 	return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
 }
 
+/* The inverse of xcp_size: `size`, negative if `down`. */
 XCP_INLINE int64_t xcp_signed(uint64_t size, bool down)
 {
 	return down ? -(int64_t)size : (int64_t)size;
 }
 
-/* v / n towards 0 */
+/* v / n, rounded towards 0 */
 XCP_INLINE int64_t xcp_part(int64_t v, uint32_t n)
 {
 	uint64_t size = xcp_size(v);
@@ -110,9 +111,9 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 }
 
 /*
- * A value that the compiler must not reason about. The BPF verifier follows
- * every branch that the compiler makes of a comparison; arithmetic on a value
- * it knows nothing of has one path.
+ * Hides a value from the compiler. The BPF verifier follows every branch into
+ * which the compiler turns a comparison; arithmetic on an unknown value has
+ * one path.
  */
 #ifdef __bpf__
 #define XCP_OPAQUE(v) __asm__ volatile("" : "+r"(v))
@@ -121,8 +122,8 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #endif
 
 /*
- * The same for a value in memory, which the verifier forgets too where it
- * does not follow what memory holds: all but the stack.
+ * The same for a value in memory. The verifier forgets the value too, unless
+ * it is on the stack, the only memory whose contents the verifier tracks.
  */
 #ifdef __bpf__
 #define XCP_FORGET(v) __asm__ volatile("" : "+m"(v))
@@ -131,8 +132,8 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #endif
 
 /*
- * Counts i from 0 to n - 1, in BPF by its own loop: of C's the verifier follows
- * each round.
+ * Counts i from 0 to n - 1. BPF uses its own loop, because the verifier
+ * follows each round of a C loop.
  */
 #ifdef __bpf__
 #define XCP_FOR(i, n) bpf_for(i, 0, n)
@@ -140,8 +141,7 @@ XCP_INLINE uint64_t xcp_ticks_to_ns(uint64_t ticks)
 #define XCP_FOR(i, n) for ((i) = 0; (i) < (n); (i)++)
 #endif
 
-/* 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0
- */
+/* 1 if any bit of v from `bit` on is set, else 0; v has up to 2 * bit bits */
 XCP_INLINE uint64_t xcp_any_from(uint64_t v, uint32_t bit)
 {
 	uint64_t high = v >> bit;
@@ -168,7 +168,7 @@ XCP_CALL uint32_t xcp_bits(uint64_t v)
 	bits += step;
 	step = xcp_any_from(v, 2) << 1;
 	v >>= step;
-	/* v is 0 to 3, of 0, 1, 2 and 2 bits */
+	/* v is 0 to 3, which has 0, 1, 2 or 2 bits */
 	return (uint32_t)(bits + step + v - (v >> 1 & v));
 }
 
@@ -180,7 +180,7 @@ XCP_INLINE uint64_t xcp_mul_q32(uint64_t v, uint32_t q)
 
 struct xcp_num {
 	uint64_t m; /* 2^31 <= m < 2^32, or 0 */
-	int32_t e;
+	int32_t e; /* exponent: the value is m * 2^e */
 };
 
 XCP_INLINE struct xcp_num xcp_num_scaled(uint64_t v, int32_t e)
@@ -240,7 +240,7 @@ XCP_INLINE uint64_t xcp_num_fixed(struct xcp_num n, uint32_t shift,
 	return xcp_fixed(n.m, n.e + (int32_t)shift, max);
 }
 
-/* Bytes in a time as bytes per second. */
+/* The rate of `bytes` in `ns`, in bytes per second. */
 XCP_CALL uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
 {
 	return xcp_num_fixed(
@@ -255,7 +255,7 @@ struct xcp_share {
 	uint32_t shift;
 };
 
-/* A pool of less than 2^XCP_POOL_BITS; nothing of it if the total is 0. */
+/* Divides a pool (below 2^XCP_POOL_BITS); a total of 0 makes every cut 0. */
 XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
 {
 	uint64_t whole = xcp_num_fixed(total, 8, 1ULL << 62) + 255;
@@ -268,7 +268,7 @@ XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
 	return s;
 }
 
-/* The cut of `part` (< 2^36), not yet limited to what is left of the pool. */
+/* The cut of `part` (< 2^36), not yet limited to what remains in the pool. */
 XCP_INLINE uint64_t xcp_share_cut(const struct xcp_share *s, uint64_t part)
 {
 	if (XCP_UNLIKELY(part >= s->total))

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * How many flows of XCP a link has, and how much of their traffic is shuffled:
- * taken from all by what they send and given to all by their number, which
- * makes their rates equal.
+ * Counts the XCP flows of a link, and decides how much of their traffic is
+ * shuffled: taken from all flows in proportion to their rates and given back to
+ * all in equal parts, which makes their rates equal.
  *
- *   N      = sum_x / elapsed: the X of a flow's packets in a time add up to it
+ *   N      = sum_x / elapsed: the X of one flow's packets add up to the time
  *   mean   += (N - mean) / 8
- *   gamma  = 0.4    for 10 intervals from when N last was as far from its mean
- *                   as half a flow, and as 1/16 of it: flows came or went
+ *   gamma  = 0.4    for 10 intervals after N last differed from its mean by at
+ *                   least half a flow and 1/16 of the mean: flows came or went
  *            0.03   otherwise
  *
- * A newcomer has its share in a third of the time that the published law takes
- * (gamma = 0.1 always: Katabi, Handley, Rohrs, section 3.5.2). In between,
- * small windows are not shaken, and a link keeps full whose flows cannot use
- * what shuffling gives them, being held back by another one.
+ * A new flow has its share in a third of the time that the published law takes
+ * (gamma = 0.1 always: Katabi, Handley, Rohrs, section 3.5.2). While nothing
+ * changes, small windows are not disturbed. The link also stays full if some
+ * flows cannot use what shuffling gives them, because another link limits them.
  */
 #ifndef XCP_FLOWS_H
 #define XCP_FLOWS_H
@@ -26,18 +26,17 @@
 #define XCP_GAMMA_CHANGED_Q32 XCP_Q32(4, 10)
 #define XCP_GAMMA_SETTLED_Q32 XCP_Q32(3, 100)
 #define XCP_GAMMA_PUBLISHED_Q32 XCP_Q32(1, 10)
-/* 0.6^10 is 1/165: what is left of an unequal share */
+/* intervals: 0.6^10 = 1/165 of the difference between shares remains */
 #define XCP_FLOWS_CHANGED 10
 
 struct xcp_flows {
 	uint32_t now; /* N of the last interval, 2^-8 */
 	uint32_t mean; /* 2^-8 */
-	uint32_t changed; /* intervals that much is shuffled for, still */
+	uint32_t changed; /* remaining intervals with the larger gamma */
 	uint32_t unused;
 };
 
-/* Takes in an interval of `elapsed_ns`, in which X added up to `sum_x` ticks.
- */
+/* Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks. */
 XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
 			      uint64_t elapsed_ns)
 {
@@ -54,7 +53,7 @@ XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
 	f->mean = (uint32_t)((f->mean * 7ULL + f->now) / 8);
 }
 
-/* gamma in the interval that begins. */
+/* gamma for the next interval. */
 XCP_INLINE uint32_t xcp_flows_gamma(const struct xcp_flows *f, bool published)
 {
 	if (published)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What a packet takes on its link: more than what Linux counts.
+ * The size of a packet on its link: more than what Linux counts.
  *
  *   len    bytes as Linux counts them, the link layer's header included
  *   L      max(len + overhead, mpu)
@@ -8,7 +8,7 @@
  *   ATM    cells of 53 bytes carry 48:      ceil(L / 48) 53
  *   PTM    65 bytes on the link carry 64:   ceil(65 L / 64)
  *
- * The names and the order are those of tc-cake(8).
+ * The names and the order of the steps are those of tc-cake(8).
  */
 #ifndef XCP_FRAME_H
 #define XCP_FRAME_H
@@ -23,11 +23,11 @@ enum xcp_cells {
 
 struct xcp_frame {
 	int32_t overhead_B; /* -64 to 4096 */
-	uint32_t mpu_B;
+	uint32_t mpu_B; /* minimum packet size on the link */
 	uint32_t cells; /* enum xcp_cells */
 };
 
-/* Bytes on the link of one wire packet. */
+/* The bytes of one wire packet on the link. */
 XCP_INLINE uint64_t xcp_frame_one(const struct xcp_frame *f, uint64_t len)
 {
 	uint64_t more = f->overhead_B < 0 ? 0 : (uint64_t)f->overhead_B;
@@ -41,13 +41,16 @@ XCP_INLINE uint64_t xcp_frame_one(const struct xcp_frame *f, uint64_t len)
 	return bytes;
 }
 
-/* Of n wire packets, `len` bytes together, all but the last alike. */
+/*
+ * The bytes of n wire packets on the link. They have `len` bytes in total, and
+ * all but the last have the same size.
+ */
 XCP_INLINE uint64_t xcp_frame_bytes(const struct xcp_frame *f, uint64_t len,
 				    uint32_t n)
 {
 	if (XCP_LIKELY(n == 1))
 		return xcp_frame_one(f, len);
-	/* n is 0 if nobody counted them: what they add is unknown */
+	/* n is 0 if the packets were not counted: their overhead is unknown */
 	return n ? xcp_frame_one(f, len / n) * n : len;
 }
 

@@ -10,26 +10,26 @@
  *   version 2  protocol  length    ver|fmt   xcp_ttl  RTT   X    delta back
  *   version 1  ver|fmt   protocol  length    xcp_ttl  RTT   T    delta back
  *
- *   protocol  of the header that follows
- *   length    of this one: 20, and 4 or 16 more with last_xcp_router (four
- *             bytes as in xcp_option.h, or an IPv6 address; 0: none passed).
- *             Senders of version 3 leave 4 on data; draft -00 says 40 (0x28)
- *             where it means 20
- *   ver|fmt   version and format, a nibble each. Format 1, standard: all of
- *             it. Format 2, minimal: it only returns feedback, and is no
- *             router's business
+ *   protocol  of the next header
+ *   length    of this header: 20, plus 4 or 16 for last_xcp_router (four bytes
+ *             as in xcp_option.h, or an IPv6 address; 0: no such router).
+ *             Senders of version 3 reserve 4 bytes on data packets. Draft -00
+ *             writes 40 (0x28) but means 20
+ *   ver|fmt   version and format, a nibble each. Format 1, standard: has all
+ *             fields. Format 2, minimal: only returns feedback; routers ignore
+ *             it
  *   RTT, X    2^-28 s; 0 = unknown; version 1 has RTT in ms and T, throughput
  *             in B/ms, both rounded up: X = size / T
  *   back      Reverse_Feedback, signed, B/s
  *   delta     Delta_Throughput, signed, B/s
- *   xcp_ttl   unused in the drafts. Standard format: the IP TTL, lowered by
- *             XCP routers only; 0 if the sender does not say. Minimal format:
- *             the way here, as the receiver saw it: in the high nibble
- *             1 + xcp_ttl mod 15 (0 if it is not known), in the low one the
- *             routers that were not XCP, 15 meaning 15 or more
+ *   xcp_ttl   unused in the drafts. Standard format: the sender's IP TTL,
+ *             decremented only by XCP routers; 0 if the sender did not set it.
+ *             Minimal format: the hop report, the path as the receiver saw it.
+ *             Its high nibble is 1 + xcp_ttl mod 15 (0 if unknown), its low
+ *             nibble the number of routers without XCP, 15 meaning 15 or more
  *
- * The receiver cannot know with which TTL a packet began; the sender does, and
- * so knows how many of its hops were XCP routers, up to 14.
+ * The receiver does not know the initial TTL of a packet. The sender does, and
+ * so it can compute how many hops were XCP routers, up to 14.
  */
 #ifndef XCP_HEADER_H
 #define XCP_HEADER_H
@@ -37,7 +37,7 @@
 #include "xcp_packet.h"
 
 #define XCP_HEADER_LEN 20
-#define XCP_HEADER_LEN_2004 0x28 /* as draft -00 has it */
+#define XCP_HEADER_LEN_2004 0x28 /* the length that draft -00 writes */
 #define XCP_HEADER_PROTO 253 /* RFC 3692: for experiments */
 #define XCP_HEADER_STANDARD 1
 #define XCP_HEADER_MINIMAL 2
@@ -46,7 +46,7 @@
 
 #define XCP_HEADER_TTL 3
 
-/* The longest, with an IPv6 address. */
+/* The longest header, with an IPv6 address. */
 #define XCP_HEADER_MAX_LEN (XCP_HEADER_LEN + XCP_ADDRESS_LEN)
 
 /* The first word, in the order of version 3. */
@@ -64,8 +64,8 @@ XCP_INLINE bool xcp_header_length_ok(uint8_t length)
 }
 
 /*
- * Reads the first word of 20 bytes. No first word of version 1 is one of the
- * others: their third byte is its length.
+ * Reads the first word of a header of 20 bytes. The first word of version 1
+ * cannot be mistaken: its third byte, the length, is no version and format.
  */
 XCP_INLINE enum xcp_kind xcp_header_read(const uint8_t *h, struct xcp_header *r)
 {
@@ -93,7 +93,7 @@ XCP_INLINE enum xcp_kind xcp_header_read(const uint8_t *h, struct xcp_header *r)
 	return r->format == XCP_HEADER_MINIMAL ? XCP_RETURN : XCP_MALFORMED;
 }
 
-/* Where the words are. */
+/* The offsets of the words delta and back. */
 XCP_INLINE uint32_t xcp_header_delta(uint8_t version)
 {
 	return version == XCP_HEADER_2007 ? 16 : 12;
@@ -104,7 +104,7 @@ XCP_INLINE uint32_t xcp_header_back(uint8_t version)
 	return version == XCP_HEADER_2007 ? 12 : 16;
 }
 
-/* size / T or size / X: B/ms and ticks, the one rounded up, the other down. */
+/* X = size / T in ticks, rounded down, and T = size / X in B/ms, rounded up. */
 XCP_INLINE uint32_t xcp_header_x_of(uint32_t throughput, uint32_t size_B)
 {
 	if (!throughput)
@@ -187,7 +187,7 @@ XCP_INLINE void xcp_build_header(uint8_t *h, uint8_t version, uint8_t protocol,
 	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
 }
 
-/* A minimal header; `hop_report` is what xcp_header_hop_report gives. */
+/* A minimal header; `hop_report` is from xcp_header_hop_report. */
 XCP_INLINE void xcp_build_header_return(uint8_t *h, uint8_t version,
 					uint8_t protocol, int32_t feedback,
 					uint8_t hop_report)
@@ -200,7 +200,7 @@ XCP_INLINE void xcp_build_header_return(uint8_t *h, uint8_t version,
 	xcp_put32(h + xcp_header_back(version), (uint32_t)feedback);
 }
 
-/* What a receiver reports of the path that a packet has come. */
+/* The receiver's report of the hops that a packet has passed. */
 XCP_INLINE uint8_t xcp_header_hop_report(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
 	if (!xcp_ttl)
@@ -210,8 +210,8 @@ XCP_INLINE uint8_t xcp_header_hop_report(uint8_t xcp_ttl, uint8_t ip_ttl)
 }
 
 /*
- * The XCP routers passed, from what the receiver tells of packets that began
- * with `ttl`; -1 if it does not.
+ * The number of XCP routers passed by packets with the initial TTL `ttl`, from
+ * the receiver's report; -1 if the report is empty.
  */
 XCP_INLINE int32_t xcp_header_hops(uint8_t hop_report, uint8_t ttl)
 {
@@ -221,8 +221,8 @@ XCP_INLINE int32_t xcp_header_hops(uint8_t hop_report, uint8_t ttl)
 }
 
 /*
- * The edit of a standard header by a router, or by one that speaks for so many
- * `routers` of a cloud. No checksum covers it.
+ * The edit of a standard header by a router, or by a virtual router that acts
+ * for the `routers` of a cloud. No checksum covers the header.
  */
 XCP_INLINE void xcp_edit_header(uint8_t *h, uint8_t version, int32_t delta,
 				uint8_t ip_ttl, uint8_t routers)
@@ -232,15 +232,16 @@ XCP_INLINE void xcp_edit_header(uint8_t *h, uint8_t version, int32_t delta,
 }
 
 /*
- * The length of a sender's header on data, with room for last_xcp_router: the
- * four bytes that the format `option` has, in IPv6 too. TCP leaves no more.
+ * The length of a sender's header on data packets, with room for
+ * last_xcp_router: four bytes as in the format `option`, in IPv6 too. TCP has
+ * no room for more.
  */
 XCP_INLINE uint32_t xcp_header_data_len(uint8_t version)
 {
 	return version == XCP_HEADER_2007 ? XCP_HEADER_LEN + 4 : XCP_HEADER_LEN;
 }
 
-/* Tells of `length` bytes, the fields and what is appended. */
+/* Sets the length field; `length` includes what is appended. */
 XCP_INLINE void xcp_header_lengthen(uint8_t *h, uint8_t version,
 				    uint32_t length)
 {
@@ -248,8 +249,8 @@ XCP_INLINE void xcp_header_lengthen(uint8_t *h, uint8_t version,
 }
 
 /*
- * last_xcp_router, in the form that all formats have in common; `h` is a header
- * of `length` bytes with all that is appended. 0: none, or no room for it.
+ * Returns last_xcp_router in the form common to all formats. `h` is a header of
+ * `length` bytes, appended bytes included. 0: no router, or no such field.
  */
 XCP_INLINE uint32_t xcp_header_last_router(const uint8_t *h, uint8_t length)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * Samples of an output link: how much has left it, and its backlog. Arriving
- * packets take them; a control interval uses all that were taken in it.
+ * Samples of an output link: the bytes dequeued so far, and the backlog.
+ * Arriving packets take them; a control interval uses all samples taken in it.
  *
- * Where few packets have left, one more or less may have been counted at either
- * end of the time. So a rate L is compared with bounds of what the link
+ * In a sample with few packets, the count may be off by one packet at the start
+ * and one at the end. So a rate L is compared with bounds of what the link
  * carried:
  *
  *   fallen   busy, and (bytes + 2 packets) / time < 3/4 L
@@ -16,26 +16,26 @@
 #include "xcp_fixed.h"
 
 #define XCP_LINK_TWO_PACKETS_B 3000
-/* Fewer bytes only bound a rate; a second tells, however few. */
+/* Smaller samples only bound a rate, unless they last a second. */
 #define XCP_LINK_MIN_B 12000
 
-/* An output link in a control interval. */
+/* Samples of an output link in a control interval. */
 struct xcp_capacity_interval {
-	uint64_t now_ns; /* when this was seen */
-	uint64_t sent_B; /* since the beginning of time */
-	uint64_t backlog_B;
-	uint64_t min_backlog_B; /* that a packet found */
-	uint64_t free_ns; /* when a packet last found none */
-	uint64_t free_sent_B; /* what had been sent then */
+	uint64_t now_ns; /* time of the last sample */
+	uint64_t sent_B; /* dequeued since start */
+	uint64_t backlog_B; /* at the last sample */
+	uint64_t min_backlog_B; /* least backlog that a packet found */
+	uint64_t free_ns; /* when a packet last found no backlog */
+	uint64_t free_sent_B; /* dequeued until then */
 };
 
-/* A moment from which on a link is measured. */
+/* The start of a measurement of a link. */
 struct xcp_link_mark {
-	uint64_t ns; /* 0: not yet */
-	uint64_t sent_B; /* until then */
+	uint64_t ns; /* 0: not started */
+	uint64_t sent_B; /* dequeued until then */
 };
 
-/* The link as a packet finds it. */
+/* Adds the sample that an arriving packet takes. */
 XCP_INLINE void xcp_link_look(struct xcp_capacity_interval *i, uint64_t now_ns,
 			      uint64_t sent_B, uint64_t backlog_B)
 {
@@ -50,8 +50,8 @@ XCP_INLINE void xcp_link_look(struct xcp_capacity_interval *i, uint64_t now_ns,
 }
 
 /*
- * What a link carries, if that is far less than L, since `from` or since it was
- * last free; else 0, as long as nothing was measured too.
+ * The rate of a link since `from`, or since the link was last free, if that
+ * rate is far below L; else 0. Also 0 while there is no measurement.
  */
 XCP_INLINE uint64_t xcp_link_fell(const struct xcp_capacity_interval *i,
 				  const struct xcp_link_mark *from,
@@ -72,7 +72,7 @@ XCP_INLINE uint64_t xcp_link_fell(const struct xcp_capacity_interval *i,
 				       : xcp_max(xcp_rate(sent_B, busy_ns), 1);
 }
 
-/* Has a link carried far more than L? */
+/* Whether a link has carried far more than L. */
 XCP_INLINE bool xcp_link_rose(const struct xcp_capacity_interval *i,
 			      const struct xcp_link_mark *from,
 			      uint64_t link_Bps, uint64_t d_ns)

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The sender and losses: which of them are congestion, and the answer.
+ * Losses at the sender: which losses are congestion, and how to answer them.
  *
- * XCP's routers answer congestion by feedback, so where every hop is one, a
- * loss is corruption, or the router's own doing, and needs no second answer.
- * But a bottleneck may be hidden: a switch, a bridge, a tunnel, a router that
- * was configured too high, a receiver that returns ungranted feedback. Three
- * things tell such a bottleneck from corruption:
+ * XCP's routers answer congestion by feedback. If every hop is an XCP router, a
+ * loss is corruption, or a drop by the router itself, and needs no second
+ * answer. But a bottleneck may be hidden: a switch, a bridge, a tunnel, a
+ * router that was configured too high, a receiver that returns ungranted
+ * feedback. Three observations tell such a bottleneck from corruption:
  *
- *   lossy rounds in a row   a round is one RTT. A single one is repaired, and
- *                           nothing else
+ *   lossy rounds in a row   a round is one RTT. A single lossy round is only
+ *                           repaired
  *   waited > explained      waited = least RTT of the round - base, if that is
  *                           more than base / 4 and 1 ms. The base is the least
  *                           RTT ever seen, plus 1/4096 of it per round, as
  *                           paths change
  *                           A queue that XCP's routers see makes them take
- *                           back F = -beta Q / d, so what they have taken off
- *                           this window in the round explains a wait of
+ *                           back F = -beta Q / d. So what feedback has taken
+ *                           off this window in the round explains a wait of
  *                             explained = 2 RTT / beta * taken / cwnd
  *                           (twice, for feedback is a round trip late)
  *   lost > 6 + sent / 16    counted over the lossy rounds in a row; sent / 32
- *                           if the RTT is lifted. Corruption of 0.025 does not
- *                           do this by chance; a sender that is deaf to
+ *                           if the RTT is raised. Corruption of 0.025 does not
+ *                           do this by chance; a sender that ignores
  *                           congestion loses more
  *
- * So a trusted path is congested after two lossy rounds in a row in which much
- * is lost, unless the RTT is lifted and that is explained. On probation one
+ * So a trusted path is congested after two lossy rounds in a row with so many
+ * losses, unless the RTT is raised and that is explained. On probation one
  * lossy round is enough, with sent / 50; and a distrusted path is cut at each
  * recovery.
  *
@@ -36,32 +36,32 @@
  *      | `wait` rounds     |        or congestion        | clean rounds
  *      +-------------- PROBATION <-----------------------+
  *
- * While a path is trusted, a wait in two rounds in a row that is not explained
- * is taken for the path's: the least RTT of the round is the sender's base RTT
- * from then on. Else feedback would move a window of the path as it was before,
- * until that is forgotten.
+ * If a trusted path has an unexplained wait in two rounds in a row, the path
+ * counts as longer: the least RTT of the round becomes the sender's base RTT.
+ * Otherwise feedback would move a window of the old path, until the old base is
+ * forgotten.
  *
- * A mark (ECN) is congestion at once, in every state: no router of XCP marks,
- * and corruption does not.
+ * A mark (ECN) is congestion at once, in every state: XCP routers do not mark,
+ * and corruption does not either.
  *
  * The answer is CUBIC's (RFC 9438), cwnd = 0.7 cwnd, of a window that is at
- * most twice what arrived in the round, and then it grows by at most
+ * most twice what arrived in the round. Then the window grows by at most
  *   DISTRUSTED  what CUBIC's would be by then (core/xcp_cubic.h), by half of
  *               itself in a round; or to twice itself, below 0.7 of what it
  *               was at a timeout
- *   PROBATION   cwnd / 8 a round: a hidden bottleneck is found out by few
- *               drops, while a trusted rate is back after a dozen rounds
+ *   PROBATION   cwnd / 8 a round: a hidden bottleneck is found with few drops,
+ *               and a trusted rate is back after a dozen rounds
  *
- *   limit = min(limit, what it may be at the round's end)
+ *   limit = min(limit, the window allowed at the end of the round)
  *   feedback:  cwnd = min(cwnd + feedback base, max(cwnd, limit))
  *
- * The sender asks for `limit` only. So feedback lowers the window as ever, and
- * lifts it to no more than what was asked for, in every state.
+ * The sender requests only up to `limit`. So in every state, feedback lowers
+ * the window as usual and raises it to no more than what was requested.
  *
- * A round is clean if it has neither congestion nor an RTT that is lifted and
+ * A round is clean if it has neither congestion nor an RTT that is raised and
  * not explained. `wait` doubles each time that probation ends in congestion,
- * and the window goes back to what probation began with, so that even probing
- * takes nothing from others in the long run.
+ * and the window goes back to its size at the start of probation, so that even
+ * probing takes nothing from other flows in the long run.
  */
 #ifndef XCP_LOSS_H
 #define XCP_LOSS_H
@@ -71,63 +71,63 @@
 
 enum xcp_loss_state {
 	XCP_LOSS_TRUSTED, /* feedback alone moves the window */
-	XCP_LOSS_ANSWERED, /* cut; what is lost now was sent before that */
-	XCP_LOSS_DISTRUSTED, /* any loss cuts, growth is CUBIC's */
-	XCP_LOSS_PROBATION, /* as trusted, but grows slowly, breaks easily */
+	XCP_LOSS_ANSWERED, /* cut; losses found now are from before the cut */
+	XCP_LOSS_DISTRUSTED, /* any loss cuts the window, growth is CUBIC's */
+	XCP_LOSS_PROBATION, /* as trusted, but slow growth, cut easily */
 };
 
 struct xcp_loss {
 	struct xcp_cubic cubic;
-	uint64_t ceiling_B; /* of cwnd in this round, unless trusted */
+	uint64_t ceiling_B; /* bound of cwnd in this round, unless trusted */
 	uint64_t threshold_B; /* below it the window may double; in probation,
-				 the window that it began with */
-	uint64_t rtt; /* ticks, least of this round; 0 = none yet */
-	uint64_t base; /* ticks, 0 = unknown */
-	uint64_t taken_B; /* by feedback off the window in this round */
-	uint64_t given_B;
-	uint32_t run_lost; /* packets, in the lossy rounds in a row */
-	uint32_t run_sent;
-	uint16_t run; /* lossy rounds in a row */
-	uint16_t clean; /* rounds in a row, while not trusted */
+				 the window at its start */
+	uint64_t rtt; /* least RTT of this round, ticks; 0 = none yet */
+	uint64_t base; /* base RTT, ticks; 0 = unknown */
+	uint64_t taken_B; /* decreases by feedback in this round */
+	uint64_t given_B; /* increases by feedback in this round */
+	uint32_t run_lost; /* packets lost in the lossy rounds in a row */
+	uint32_t run_sent; /* packets sent in these rounds */
+	uint16_t run; /* number of lossy rounds in a row */
+	uint16_t clean; /* clean rounds in a row, while not trusted */
 	uint16_t wait; /* clean rounds until probation, and then until trust */
 	uint8_t answered; /* rounds since the cut */
-	uint8_t lifted; /* rounds in a row with a wait that is not explained */
+	uint8_t lifted; /* rounds in a row with an unexplained wait */
 	uint8_t state; /* enum xcp_loss_state */
 };
 
-/* in a row, that make a trusted path congested: one may be anything */
+/* lossy rounds in a row on a congested trusted path; one proves nothing */
 #define XCP_LOSS_RUN 2
-/* of the base RTT, and 1 ms, since hosts and timers are no more exact */
+/* 1/4 of the base RTT, and 1 ms, the precision of hosts and timers */
 #define XCP_LOSS_LIFT_PARTS 4
 #define XCP_LOSS_LIFT_NS 1000000
-/* per round: a path that is 1/4 longer is known after 900 rounds */
+/* 1/4096 per round: a path that is 1/4 longer is known after 900 rounds */
 #define XCP_LOSS_BASE_PARTS 4096
 /* 2 / beta of the published law = 8.85; a router that anticipates takes more */
 #define XCP_LOSS_EXPLAINED 9
 /*
- * A trusted path may lose 2.5 % to corruption and keeps its rate (zh-loss);
- * less is enough if the RTT is lifted, and on probation, where it is BBR's 2 %.
- * The last is what chance adds to few packets.
+ * A trusted path may lose 2.5 % to corruption and keeps its rate (zh-loss). The
+ * limit is lower if the RTT is raised, and on probation, where it is BBR's 2 %.
+ * The last constant allows for chance with few packets.
  */
 #define XCP_LOSS_TRUSTED_PARTS 16
 #define XCP_LOSS_WAITED_PARTS 32
 #define XCP_LOSS_PARTS 50
 #define XCP_LOSS_CHANCE 6
 /*
- * Losses that were caused before a cut are known an RTT after it, and a part
- * of one more, as TCP waits for packets that come in another order.
+ * Losses from before a cut are known an RTT after it and later, because TCP
+ * waits for reordered packets.
  */
 #define XCP_LOSS_ANSWER_ROUNDS 2
 /*
- * A window is no more than this many times what arrives in a round. What was
- * granted without measure shrinks at once, and not by 0.7 every other round
- * (seen: 16 MB granted on a path of 125 KB, 39,279 packets lost).
+ * A window is at most this many times what arrives in a round. An excessive
+ * grant shrinks at once, and not by 0.7 every second round (seen: 16 MB granted
+ * on a path of 125 KB, 39,279 packets lost).
  */
 #define XCP_LOSS_ARRIVED 2
-/* rounds; the most is a minute at 50 ms */
+/* rounds; the maximum is about a minute at an RTT of 50 ms */
 #define XCP_LOSS_WAIT_FIRST 16
 #define XCP_LOSS_WAIT_MAX 1024
-/* of the window, that probation adds in a round */
+/* part of the window that probation adds in a round */
 #define XCP_LOSS_PROBE_PARTS 8
 
 XCP_INLINE bool xcp_loss_trusts(const struct xcp_loss *l)
@@ -136,10 +136,10 @@ XCP_INLINE bool xcp_loss_trusts(const struct xcp_loss *l)
 }
 
 /*
- * Does the window follow TCP's rules? Then it is not paced either: a queue that
- * is full has no room for the packet that an ACK brings beyond its own, and a
- * flow whose packets come one by one never loses that one (seen: 2 losses, and
- * CUBIC beside it 22).
+ * Whether the window follows TCP's rules. Then it is not paced: an unpaced flow
+ * at a full queue loses the extra packet that an ACK releases as the window
+ * grows. A flow with evenly spaced packets never loses that packet
+ * (seen: 2 losses, while a CUBIC flow had 22).
  */
 XCP_INLINE bool xcp_loss_is_tcp(const struct xcp_loss *l)
 {
@@ -155,14 +155,14 @@ XCP_INLINE void xcp_loss_enter(struct xcp_loss *l, enum xcp_loss_state state)
 	l->run_sent = 0;
 }
 
-/* Does it double, after a timeout? */
+/* Whether the window doubles per round, after a timeout. */
 XCP_INLINE bool xcp_loss_restarts(const struct xcp_loss *l,
 				  const struct xcp_sender *s)
 {
 	return l->state == XCP_LOSS_DISTRUSTED && s->cwnd_B < l->threshold_B;
 }
 
-/* What the window may be at the end of the round that begins. */
+/* Sets the bound of the window for the round that begins. */
 XCP_INLINE void xcp_loss_allow(struct xcp_loss *l, const struct xcp_sender *s)
 {
 	uint64_t cwnd_B = s->cwnd_B, wire_B = xcp_max(s->wire_B, 1), most_B;
@@ -180,7 +180,7 @@ XCP_INLINE void xcp_loss_allow(struct xcp_loss *l, const struct xcp_sender *s)
 	}
 }
 
-/* How long distrust lasts this time. */
+/* Sets how long distrust will last. */
 XCP_INLINE void xcp_loss_distrust(struct xcp_loss *l)
 {
 	if (l->state == XCP_LOSS_TRUSTED) {
@@ -191,7 +191,7 @@ XCP_INLINE void xcp_loss_distrust(struct xcp_loss *l)
 	}
 }
 
-/* The window is cut as CUBIC's. */
+/* Cuts the window as CUBIC does. */
 XCP_INLINE void xcp_loss_answer(struct xcp_loss *l, struct xcp_sender *s)
 {
 	if (l->state == XCP_LOSS_PROBATION)
@@ -203,20 +203,20 @@ XCP_INLINE void xcp_loss_answer(struct xcp_loss *l, struct xcp_sender *s)
 	l->ceiling_B = s->cwnd_B;
 }
 
-/* The most that may be asked for. */
+/* The upper bound of requests. */
 XCP_INLINE uint64_t xcp_loss_limit(const struct xcp_loss *l, uint64_t limit_B)
 {
 	return xcp_loss_trusts(l) ? limit_B : xcp_min(limit_B, l->ceiling_B);
 }
 
-/* A sample of the RTT, ticks. */
+/* Adds a sample of the RTT, ticks. */
 XCP_INLINE void xcp_loss_on_rtt(struct xcp_loss *l, uint64_t sample)
 {
 	l->rtt = l->rtt ? xcp_min(l->rtt, sample) : sample;
 	l->base = l->base ? xcp_min(l->base, sample) : sample;
 }
 
-/* Feedback has moved a window of `before_B`. */
+/* Called after feedback has changed a window of `before_B`. */
 XCP_INLINE void xcp_loss_on_feedback(struct xcp_loss *l, struct xcp_sender *s,
 				     uint64_t before_B)
 {
@@ -226,7 +226,7 @@ XCP_INLINE void xcp_loss_on_feedback(struct xcp_loss *l, struct xcp_sender *s,
 	l->taken_B += xcp_excess(before_B, s->cwnd_B);
 }
 
-/* How long the least of the round's packets waited, beyond jitter; else 0. */
+/* The round's least waiting time, if it is more than jitter; else 0. */
 XCP_INLINE uint64_t xcp_loss_waited(const struct xcp_loss *l,
 				    const struct xcp_sender *s)
 {
@@ -237,14 +237,14 @@ XCP_INLINE uint64_t xcp_loss_waited(const struct xcp_loss *l,
 	return waited > jitter ? waited : 0;
 }
 
-/* Did they wait in a queue that XCP's routers do not see? */
+/* Whether packets waited in a queue that XCP's routers do not see. */
 XCP_INLINE bool xcp_loss_queued(const struct xcp_loss *l,
 				const struct xcp_sender *s)
 {
 	uint64_t taken_B =
 		xcp_min(xcp_excess(l->taken_B, l->given_B), s->cwnd_B);
 
-	/* routers have taken what there was */
+	/* routers cannot take more from this window */
 	if (s->cwnd_B <= s->wire_B)
 		return false;
 	/* both in 1/256; windows are below 2^47 B, times below 2^34 ticks */
@@ -252,6 +252,7 @@ XCP_INLINE bool xcp_loss_queued(const struct xcp_loss *l,
 	       (taken_B << 8) * XCP_LOSS_EXPLAINED / xcp_max(s->cwnd_B, 1);
 }
 
+/* Whether the losses so far are congestion. */
 XCP_INLINE bool xcp_loss_congested(const struct xcp_loss *l,
 				   const struct xcp_sender *s)
 {
@@ -267,8 +268,8 @@ XCP_INLINE bool xcp_loss_congested(const struct xcp_loss *l,
 }
 
 /*
- * TCP begins to repair losses. With routers without XCP on the path one is
- * enough for a cut, if not for distrust.
+ * TCP begins to repair losses. On a path with other routers (`other_hops`), one
+ * loss is enough for a cut, but not for distrust.
  */
 XCP_INLINE void xcp_loss_on_recovery(struct xcp_loss *l, struct xcp_sender *s,
 				     bool other_hops)
@@ -283,8 +284,8 @@ XCP_INLINE void xcp_loss_on_recovery(struct xcp_loss *l, struct xcp_sender *s,
 }
 
 /*
- * TCP saw a mark (ECN). XCP's queues mark nothing, so some other queue
- * is too long: no second hint is needed.
+ * TCP received a mark (ECN). XCP's queues do not mark, so another queue is too
+ * long, and the mark alone is enough.
  */
 XCP_INLINE void xcp_loss_on_mark(struct xcp_loss *l, struct xcp_sender *s)
 {
@@ -294,8 +295,8 @@ XCP_INLINE void xcp_loss_on_mark(struct xcp_loss *l, struct xcp_sender *s)
 }
 
 /*
- * A retransmission timed out. A trusted path gives the window back within a
- * few RTTs; any other doubles it up to where CUBIC would.
+ * A retransmission timed out. On a trusted path, feedback restores the window
+ * within a few RTTs; otherwise it doubles up to the window of CUBIC.
  */
 XCP_INLINE void xcp_loss_on_timeout(struct xcp_loss *l, struct xcp_sender *s)
 {
@@ -314,15 +315,15 @@ XCP_INLINE void xcp_loss_on_timeout(struct xcp_loss *l, struct xcp_sender *s)
 	l->ceiling_B = 2 * s->cwnd_B;
 }
 
-/* One round more; there is no need to count beyond 16 bits. */
+/* Adds a round to a count that saturates at 16 bits. */
 XCP_INLINE uint16_t xcp_loss_next(uint16_t rounds)
 {
 	return (uint16_t)xcp_min(rounds + 1U, UINT16_MAX);
 }
 
 /*
- * A round is over that took so long, and in which so many packets were found
- * lost, and arrived.
+ * Ends a round that lasted `elapsed_us`, with the numbers of packets that were
+ * found lost and that arrived.
  */
 XCP_INLINE void xcp_loss_on_round(struct xcp_loss *l, struct xcp_sender *s,
 				  uint64_t elapsed_us, uint32_t lost,

@@ -12,24 +12,24 @@
  *
  *   flags: version (1) in the high nibble; in the low nibble a number of
  *     hops, 15 meaning 15 or more: in a forward header the XCP routers passed
- *     so far, in a return header the routers that were not XCP.
- *   xcp hops: XCP routers passed on the way here, as the receiver saw it
+ *     so far, in a return header the routers without XCP.
+ *   xcp hops: the XCP routers that the packet passed, as the receiver saw it
  *   RTT, X: unsigned, 2^-28 s; 0 = unknown; 16 s and more saturate
  *   delta, feedback: signed, B/s, saturating. In a return header of version 2
  *     feedback is a running total (core/xcp_receiver.h)
- *   xcp_ttl: the sender's IP TTL, lowered with it by XCP routers only, so
- *     xcp_ttl - TTL counts the other routers
- *   last_xcp_router: that the packet has passed, where it is the edge of a
- *     cloud (core/xcp_cloud.h): its IPv4 address, or the exclusive or of the
- *     four words of its IPv6 address, 1 where that is 0; 0 = none
+ *   xcp_ttl: the sender's IP TTL, decremented only by XCP routers. So
+ *     xcp_ttl - TTL is the number of other routers
+ *   last_xcp_router: the last XCP router passed that is the edge of a cloud
+ *     (core/xcp_cloud.h): its IPv4 address, or the exclusive or of the four
+ *     words of its IPv6 address, 1 where that is 0; 0 = none
  *
  * Data segments carry forward or both, pure ACKs return, SYNs the handshake.
- * 28 bytes after 12 of timestamps are all that TCP has.
+ * 28 bytes fill the option space of TCP after 12 bytes of timestamps.
  *
- * Who understands totals says so on its SYN, behind the handshake, and on the
- * SYN-ACK if the SYN did. The client knows by that; the server by a return
- * header of version 2, which the client's packets have until something has come
- * back.
+ * A host that understands totals sends that option on its SYN, after the
+ * handshake option; a server sends it on the SYN-ACK if the SYN had it. The
+ * client knows from the SYN-ACK. The server knows from a return header of
+ * version 2, which the client's packets carry until a return header arrives.
  */
 #ifndef XCP_OPTION_H
 #define XCP_OPTION_H
@@ -45,7 +45,7 @@
 #define XCP_OPT_FORWARD_LEN 22
 #define XCP_OPT_BOTH_LEN 28
 
-/* Where the fields of an option begin. */
+/* Offsets of the fields of an option. */
 #define XCP_OPT_FLAGS 4
 #define XCP_OPT_TTL 5
 #define XCP_OPT_RTT 6
@@ -58,7 +58,7 @@
 #define XCP_OPT_BOTH_FLAGS 23
 #define XCP_OPT_BOTH_FEEDBACK 24
 
-/* The kind that an option of this length and flags byte has. */
+/* The kind of an option with this length and flags byte. */
 XCP_INLINE enum xcp_kind xcp_option_kind(uint32_t length, uint8_t flags)
 {
 	if (length == XCP_OPT_HANDSHAKE_LEN)
@@ -76,13 +76,14 @@ XCP_INLINE enum xcp_kind xcp_option_kind(uint32_t length, uint8_t flags)
 	return XCP_MALFORMED;
 }
 
-/* The first word of an option of this length. */
+/* The first 32-bit word of an option of this length. */
 #define XCP_WORD(length)                                                       \
 	((uint32_t)XCP_OPT_KIND << 24 | (uint32_t)(length) << 16 | XCP_OPT_ID)
 
 /*
- * The usual place: behind timestamps, at byte 32 of a TCP header that has at
- * least `header_len` bytes, all of them readable. XCP_NONE if it is not there.
+ * Checks the usual place of the option: after timestamps, at byte 32 of a TCP
+ * header with at least `header_len` bytes, all readable. Returns XCP_NONE if
+ * there is no option.
  */
 XCP_INLINE enum xcp_kind xcp_option_at_32(const uint8_t *tcp,
 					  uint32_t header_len)
@@ -194,9 +195,9 @@ XCP_INLINE struct xcp_return xcp_parse_return(const uint8_t *o,
 }
 
 /*
- * Writes the fields of a forward option at `offset` of a TCP header that
+ * Writes those fields of a forward option, at `offset` in a TCP header, that
  * routers change. Returns what to add to the one's-complement checksum (RFC
- * 1624), in the byte order of the packet's words as the machine loads them.
+ * 1624), in the byte order in which the machine loads the packet's words.
  */
 XCP_INLINE uint32_t xcp_rewrite_forward(uint8_t *o, uint32_t offset,
 					uint8_t flags, uint8_t ttl,
@@ -218,8 +219,8 @@ XCP_INLINE uint32_t xcp_rewrite_forward(uint8_t *o, uint32_t offset,
 }
 
 /*
- * The router's edit: the new delta, one XCP hop more, and xcp_ttl lowered
- * towards the packet's TTL.
+ * The router's edit: sets delta, counts one more XCP hop, and lowers xcp_ttl
+ * towards the packet's TTL. Returns as xcp_rewrite_forward.
  */
 XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
 				     uint8_t ip_ttl)
@@ -234,9 +235,9 @@ XCP_INLINE uint32_t xcp_edit_forward(uint8_t *o, uint32_t offset, int32_t delta,
 }
 
 /*
- * The edit of a virtual router, for a cloud that the packet has crossed: the
- * cloud's routers count as XCP routers do, since it speaks for them. It is no
- * XCP hop of its own.
+ * The edit of a virtual router, for a cloud that the packet has crossed. The
+ * cloud's routers count as XCP routers, because the virtual router acts for
+ * them. It does not count as an XCP hop itself.
  */
 XCP_INLINE uint32_t xcp_edit_forward_cloud(uint8_t *o, uint32_t offset,
 					   int32_t delta, uint8_t ip_ttl,
@@ -247,7 +248,7 @@ XCP_INLINE uint32_t xcp_edit_forward_cloud(uint8_t *o, uint32_t offset,
 		xcp_ttl_after(o[XCP_OPT_TTL], ip_ttl, routers), delta);
 }
 
-/* Writes last_xcp_router; the sum as above. */
+/* Writes last_xcp_router. Returns as xcp_rewrite_forward. */
 XCP_INLINE uint32_t xcp_edit_last_router(uint8_t *o, uint32_t offset,
 					 uint32_t router)
 {

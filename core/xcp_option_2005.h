@@ -11,23 +11,23 @@
  *   H_rtt       ms, rounded up; 0 = unknown
  *   H_cwnd      packets in flight during H_rtt
  *
- * SYN and SYN-ACK carry a forward option without an RTT. A router takes the
- * positive wish out of such a packet, so what comes back of the wish of a SYN
- * tells whether there was a router.
+ * SYN and SYN-ACK carry a forward option without an RTT. A router clears a
+ * positive requested delta in such a packet. So the feedback for a SYN shows
+ * whether there was a router on the path.
  *
  * Routers and senders count in bytes per second:
  *
  *   X     = H_rtt / H_cwnd
  *   delta = H_feedback size / H_rtt
  *
- * A round trip of less than 1 ms is stated as 1 ms, and the packets of 1 ms
- * with it: so throughput is right, whatever H_rtt was rounded to, and feedback
- * of so many packets in H_rtt moves the window by RTT / H_rtt of them.
+ * An RTT below 1 ms is sent as 1 ms, with the packets of 1 ms in H_cwnd. So the
+ * throughput is right for any rounding of H_rtt, and a feedback of n packets in
+ * H_rtt moves the window by n RTT / H_rtt packets.
  *
- * What is written is cut to the mantissa's 13 bits, towards 0. Nobody throws
- * the rest away: sender, router and receiver add it to the next packet's.
- * With `whole` feedback is whole packets and the rest is lost: the integers
- * that the paper warns of (section II-E.2), for its figure 3.
+ * A written value is cut to the 13 bits of the mantissa, towards 0. The rest is
+ * not lost: sender, router and receiver add it to the next packet's value. With
+ * `whole`, feedback is in whole packets and the rest is lost: the integers that
+ * the paper warns of (section II-E.2), for its figure 3.
  */
 #ifndef XCP_OPTION_2005_H
 #define XCP_OPTION_2005_H
@@ -41,20 +41,20 @@
 #define XCP_2005_RETURN_LEN 4
 #define XCP_2005_BOTH_LEN (XCP_2005_FORWARD_LEN + XCP_2005_RETURN_LEN)
 
-/* Where the fields of an option begin. */
+/* Offsets of the fields of an option. */
 #define XCP_2005_FEEDBACK 2
 #define XCP_2005_RTT 4
 #define XCP_2005_CWND 6
 
-#define XCP_2005_SHIFT 12 /* of the unit of feedback */
+#define XCP_2005_SHIFT 12 /* the unit of feedback is 2^-12 packets */
 #define XCP_2005_PACKET (1 << XCP_2005_SHIFT)
 #define XCP_2005_MANTISSA_MAX 4095
 #define XCP_2005_VALUE_MAX ((int64_t)XCP_2005_MANTISSA_MAX << 28)
-/* The smallest wish: 2^-12 packets. */
+/* The smallest requested delta: 2^-12 packets. */
 #define XCP_2005_PROBE (1 << 3)
 
 struct xcp_2005 {
-	uint16_t feedback; /* as on the wire */
+	uint16_t feedback; /* encoded as on the wire */
 	uint16_t rtt_ms;
 	uint16_t cwnd;
 };
@@ -67,7 +67,7 @@ XCP_INLINE int64_t xcp_2005_value(uint16_t feedback)
 	return mantissa * (1LL << ((feedback & 7) * 4));
 }
 
-/* H_feedback for a value in 2^-12 packets: cut towards 0, saturated. */
+/* H_feedback for a value in 2^-12 packets, rounded towards 0, saturated. */
 XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 {
 	uint64_t size = xcp_size(value), exponent = 0, mantissa;
@@ -75,7 +75,7 @@ XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 	if (whole)
 		size &= ~(uint64_t)(XCP_2005_PACKET - 1);
 	size = xcp_min(size, XCP_2005_VALUE_MAX);
-	/* each step takes 4 bits off until 12 are left */
+	/* each step of the exponent drops 4 bits, until 12 remain */
 	if (size)
 		exponent = (xcp_max(xcp_bits(size), 12) - 12 + 3) / 4;
 	mantissa = size >> (exponent * 4);
@@ -93,7 +93,7 @@ XCP_INLINE uint32_t xcp_2005_x(const struct xcp_2005 *h)
 	return xcp_saturate32((rtt + cwnd / 2) / cwnd);
 }
 
-/* Packets of 2^-12 in H_rtt, of size_B each, as B/s, cut towards 0. */
+/* H_feedback in B/s, for packets of size_B, rounded towards 0. */
 XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
 {
 	int64_t value = xcp_2005_value(h->feedback);
@@ -108,7 +108,7 @@ XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
 	return (int32_t)xcp_signed(rate, value < 0);
 }
 
-/* B/s as packets of 2^-12 in rtt_ms, of size_B each, cut towards 0. */
+/* B/s as 2^-12 packets of size_B per rtt_ms, rounded towards 0. */
 XCP_INLINE int64_t xcp_2005_of_Bps(int64_t rate_Bps, uint32_t rtt_ms,
 				   uint32_t size_B)
 {
@@ -146,7 +146,7 @@ XCP_INLINE void xcp_2005_build_return(uint8_t *o, uint16_t feedback)
 	xcp_put16(o + XCP_2005_FEEDBACK, feedback);
 }
 
-/* The usual place: at byte 32 of a TCP header of which 40 bytes are there. */
+/* Whether a forward option is in the usual place, byte 32 of a TCP header. */
 XCP_INLINE bool xcp_2005_at_32(const uint8_t *tcp, uint32_t header_len)
 {
 	return header_len >= 32 + XCP_2005_FORWARD_LEN &&
@@ -155,7 +155,7 @@ XCP_INLINE bool xcp_2005_at_32(const uint8_t *tcp, uint32_t header_len)
 		       (XCP_2005_FORWARD_KIND << 8 | XCP_2005_FORWARD_LEN);
 }
 
-/* What routers read in a forward option of a packet of size_B. */
+/* The forward fields of an option on a packet of size_B, for routers. */
 XCP_INLINE struct xcp_forward xcp_2005_forward(const struct xcp_2005 *h,
 					       uint32_t size_B)
 {
@@ -168,10 +168,10 @@ XCP_INLINE struct xcp_forward xcp_2005_forward(const struct xcp_2005 *h,
 }
 
 /*
- * The router's answer: H_feedback for `granted` B/s, of at most what the
- * packet asks for, and the rest in `*carry` (B/s), for each of the `n` packets
- * that the option stands for. A packet that asked for no more than it may get
- * keeps what it has. Sets `*granted` to what is written.
+ * The router's answer: H_feedback for `*granted` B/s, at most the requested
+ * delta, for each of the `n` packets that the option stands for. The rest goes
+ * to `*carry` (B/s). A request of at most the granted delta is not changed.
+ * Sets `*granted` to the delta that is written.
  */
 XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 				   uint32_t n, int32_t *granted, int64_t *carry,
@@ -182,7 +182,7 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 	int64_t target = *granted;
 
 	if (!h->rtt_ms) {
-		/* nothing but a wish can be taken from it */
+		/* without an RTT, a router can only clear the request */
 		if (*granted < asked)
 			answer.feedback = 0;
 		*granted = xcp_2005_to_Bps(&answer, size_B);
@@ -196,7 +196,7 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 		target = asked;
 	answer.feedback = xcp_2005_code(
 		xcp_2005_of_Bps(target, h->rtt_ms, size_B), whole);
-	/* of a wish for less, rounding would leave less than it */
+	/* rounding towards 0 must not reduce a requested decrease */
 	if (xcp_2005_value(answer.feedback) > xcp_2005_value(h->feedback))
 		answer.feedback = h->feedback;
 	target = *granted;
@@ -208,7 +208,7 @@ XCP_INLINE uint16_t xcp_2005_grant(const struct xcp_2005 *h, uint32_t size_B,
 }
 
 /*
- * The router's edit at `offset` of a TCP header. Returns what to add to the
+ * The router's edit at `offset` in a TCP header. Returns what to add to the
  * checksum, as xcp_edit_forward does.
  */
 XCP_INLINE uint32_t xcp_2005_edit(uint8_t *o, uint32_t offset,
@@ -220,7 +220,7 @@ XCP_INLINE uint32_t xcp_2005_edit(uint8_t *o, uint32_t offset,
 	return xcp_sum_at(xcp_sum_change(before, feedback), offset);
 }
 
-/* A flow's stated RTT, ms; 0 if it is unknown. */
+/* H_rtt of a flow, ms; 0 if its RTT is unknown. */
 XCP_INLINE uint32_t xcp_2005_rtt_ms(uint64_t rtt)
 {
 	return (uint32_t)xcp_min(
@@ -228,8 +228,8 @@ XCP_INLINE uint32_t xcp_2005_rtt_ms(uint64_t rtt)
 }
 
 /*
- * What a sender writes on a segment that is size_B long. `*rest` is what the
- * wishes so far could not say (2^-12 packets).
+ * The forward option that a sender writes on a segment of size_B. `*rest` is
+ * the part of earlier requests that rounding left out (2^-12 packets).
  */
 XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 					uint32_t size_B, int64_t *rest,
@@ -247,16 +247,16 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 		xcp_num_mul(xcp_num_of(s->window_B),
 			    xcp_num_of((rtt_ms << XCP_TICK_SHIFT) / 1000)),
 		xcp_num_mul(xcp_num_of(s->wire_B), xcp_num_of(s->rtt)));
-	/* to the nearest */
+	/* rounded to the nearest integer */
 	h.cwnd = (uint16_t)xcp_max(
 		(xcp_num_fixed(packets, 1, 2 * 0xffff) + 1) / 2, 1);
-	/* routers take packets as long as this one, the window's are full */
+	/* routers assume packets of this size; those of the window are full */
 	wish = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
 	if (size_B < s->wire_B)
 		wish = xcp_signed(xcp_size(wish) * size_B / s->wire_B,
 				  wish < 0);
 	wish += *rest;
-	/* beyond what one packet can say, wishes do not add up */
+	/* above the largest value, requests do not add up */
 	if (wish > XCP_2005_VALUE_MAX)
 		wish = XCP_2005_VALUE_MAX;
 	h.feedback = xcp_2005_code(wish, whole);
@@ -264,7 +264,7 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 	return h;
 }
 
-/* Feedback of so many 2^-12 packets in H_rtt came back. */
+/* Applies feedback of `value` 2^-12 packets per H_rtt. */
 XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 {
 	uint64_t size = xcp_size(value);

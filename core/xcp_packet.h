@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What every wire format says, in one form, and how bytes are read, written
- * and summed.
+ * The fields of all wire formats in one common form, and functions that read,
+ * write and sum bytes.
  *
- *   forward    RTT, X (ticks of 2^-28 s, 0 = unknown), delta (B/s): what the
- *              sender tells the routers, and they change
- *   return     feedback: what the receiver tells the sender
+ *   forward    RTT, X (ticks of 2^-28 s, 0 = unknown), delta (B/s): from the
+ *              sender to the routers, which change them
+ *   return     feedback: from the receiver to the sender
  *
  * The checksum is TCP's, a one's-complement sum of 16-bit words: a change of
  * bytes changes it by the sum of the differences (RFC 1624), so it never has
@@ -18,11 +18,11 @@
 
 #define XCP_TCP_HEADER_LEN 20
 #define XCP_TCP_HEADER_MAX 60
-#define XCP_ADDRESS_LEN 16 /* of IPv6; IPv4 in it is ::ffff:192.0.2.1 */
-/* What usually stands first: NOP NOP kind 8 length 10, as a word. */
+#define XCP_ADDRESS_LEN 16 /* IPv6; IPv4 is mapped: ::ffff:192.0.2.1 */
+/* The usual first options: NOP NOP kind 8 length 10, as a word. */
 #define XCP_WORD_TIMESTAMPS 0x0101080aU
 
-/* What a packet's header or option is. */
+/* The kind of a packet's XCP header or option. */
 enum xcp_kind {
 	XCP_NONE,
 	XCP_MALFORMED,
@@ -43,17 +43,17 @@ struct xcp_forward {
 	uint8_t xcp_hops;
 };
 
-/* What the feedback of a return header is. */
+/* The meaning of the feedback in a return header. */
 enum xcp_return_version {
-	XCP_RETURN_CHANGE = 1, /* since the last one, B/s */
-	XCP_RETURN_TOTAL = 2, /* of all, 8 B/s, and wraps: xcp_receiver.h */
+	XCP_RETURN_CHANGE = 1, /* change since the last return header, B/s */
+	XCP_RETURN_TOTAL = 2, /* running total, 8 B/s, wraps: xcp_receiver.h */
 };
 
 struct xcp_return {
 	int32_t feedback;
 	uint8_t xcp_hops;
 	uint8_t other_hops;
-	uint8_t version; /* enum xcp_return_version, or one that is unknown */
+	uint8_t version; /* enum xcp_return_version, or an unknown version */
 };
 
 /* Big-endian access at any alignment. */
@@ -93,15 +93,15 @@ XCP_INLINE uint8_t xcp_saturate4(uint32_t v)
 }
 
 /*
- * The routers that were not XCP, as what only they lower tells. A TTL above
- * what the sender said is ignored, and unknown counts as one.
+ * The number of routers without XCP: they lower the IP TTL but not xcp_ttl. An
+ * IP TTL above xcp_ttl is invalid; the unknown number counts as 1.
  */
 XCP_INLINE uint8_t xcp_other_hops(uint8_t xcp_ttl, uint8_t ip_ttl)
 {
 	return xcp_ttl >= ip_ttl ? (uint8_t)(xcp_ttl - ip_ttl) : 1;
 }
 
-/* xcp_ttl behind so many XCP routers: lowered towards the packet's own TTL. */
+/* xcp_ttl after `routers` XCP routers, but not below the packet's TTL. */
 XCP_INLINE uint8_t xcp_ttl_after(uint8_t xcp_ttl, uint8_t ip_ttl,
 				 uint8_t routers)
 {
@@ -111,9 +111,10 @@ XCP_INLINE uint8_t xcp_ttl_after(uint8_t xcp_ttl, uint8_t ip_ttl,
 }
 
 /*
- * What a router is known by in last_xcp_router, which has four bytes in most
+ * The identifier of a router in last_xcp_router, which has four bytes in most
  * formats: its IPv4 address, or the exclusive or of the words of its IPv6
- * address, 1 where that is 0: 0 is no router. Of no address, it is 0.
+ * address, 1 where that is 0. 0 means no router, and is returned for an address
+ * of zeros.
  */
 XCP_INLINE uint32_t xcp_router_id(const uint8_t address[XCP_ADDRESS_LEN])
 {
@@ -128,7 +129,9 @@ XCP_INLINE uint32_t xcp_router_id(const uint8_t address[XCP_ADDRESS_LEN])
 	return a ? a : 1;
 }
 
-/* Updates a checksum field, as the machine loads it, by a sum of differences.
+/*
+ * Updates a checksum field by a sum of differences, both in the byte order in
+ * which the machine loads words.
  */
 XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
 {
@@ -138,7 +141,7 @@ XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
 	return (uint16_t)~sum;
 }
 
-/* What replacing one 16-bit word by another adds to the sum of its packet. */
+/* The change of a packet's sum if one 16-bit word replaces another. */
 XCP_INLINE uint32_t xcp_sum_change(uint32_t before, uint32_t after)
 {
 	return after + 0xffff - before;
@@ -146,8 +149,8 @@ XCP_INLINE uint32_t xcp_sum_change(uint32_t before, uint32_t after)
 
 /*
  * Folds a sum of changes to big-endian words that begin `offset` bytes from
- * the start of what is summed, into the byte order in which the machine loads
- * words. At an odd offset every byte changes its half.
+ * the start of the summed bytes, into the byte order in which the machine loads
+ * words. At an odd offset, the two bytes of each word are swapped.
  */
 XCP_INLINE uint32_t xcp_sum_at(uint32_t sum, uint32_t offset)
 {

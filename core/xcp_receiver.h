@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The receiver: adds up what routers granted and returns it.
+ * The receiver: adds up the deltas that routers granted and returns them.
  *
- *   pending += n delta      for every segment, n wire packets in one
- *   feedback = pending / n  with the next packet back, when that packet will
- *                           be copied n times by segmentation offload
+ *   pending += n delta      for every segment of n wire packets
+ *   feedback = pending / n  on the next packet back, if segmentation offload
+ *                           will copy that packet n times
  *   pending -= n feedback   the remainder waits, nothing is lost
  *
- * An ACK without room for the option takes nothing. Feedback beyond what one
- * can say is returned in several pieces.
+ * An ACK without room for the option takes nothing. Feedback beyond the largest
+ * value of one option is returned in several pieces.
  *
- * What a lost ACK returned is lost with it. So between hosts that both
- * understand it, `option` returns a running total:
+ * The feedback of a lost ACK is lost too. So between hosts that both understand
+ * it, `option` returns a running total:
  *
  *   total   += pending / 8         modulo 2^32, in units of 8 B/s
  *   feedback = total               on as many packets as there are
- *   sender:    change = feedback - the last one seen
+ *   sender:    change = feedback - the last feedback seen
  *
- * The next ACK that arrives has all of it. ACKs in another order are no matter:
- * what one of them takes back, the next one gives. Between two ACKs that arrive
- * the total may move by 2^31 units, 17 GB/s: more than a link of 100 Gb/s has
- * to give.
+ * The next ACK that arrives has all of it. Reordered ACKs do no harm: an older
+ * total lowers the sum, and the next one raises it again. Between two ACKs that
+ * arrive the total may move by 2^31 units, 17 GB/s: more than the rate of a
+ * 100 Gb/s link.
  */
 #ifndef XCP_RECEIVER_H
 #define XCP_RECEIVER_H
@@ -30,21 +30,21 @@
 struct xcp_receiver {
 	int64_t pending; /* received, not yet returned: B/s, or 2^-12 packets */
 	uint32_t total; /* returned so far, 8 B/s */
-	uint8_t xcp_hops; /* as the last forward header told */
-	uint8_t other_hops;
-	uint8_t totals; /* the other end understands them */
+	uint8_t xcp_hops; /* from the last forward header */
+	uint8_t other_hops; /* from the last forward header */
+	uint8_t totals; /* the peer understands running totals */
 };
 
 #define XCP_TOTAL_SHIFT 3 /* a unit is 8 B/s */
 
-/* A forward header arrived that stands for n wire packets. */
+/* Adds a received forward header that stands for n wire packets. */
 XCP_INLINE void xcp_receiver_add(struct xcp_receiver *r, int32_t delta,
 				 uint32_t n)
 {
 	r->pending += (int64_t)delta * n;
 }
 
-/* What to write on a packet that will be copied n times. */
+/* The feedback to write on a packet that will be copied n times. */
 XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 {
 	int64_t part = xcp_part(r->pending, n), feedback;
@@ -54,7 +54,7 @@ XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 	return (int32_t)feedback;
 }
 
-/* What it adds to the total, in B/s; what is less than a unit waits. */
+/* Moves whole units from pending to the total; returns them in B/s. */
 XCP_INLINE int64_t xcp_receiver_total(struct xcp_receiver *r)
 {
 	int64_t units = r->pending >> XCP_TOTAL_SHIFT;
@@ -64,13 +64,13 @@ XCP_INLINE int64_t xcp_receiver_total(struct xcp_receiver *r)
 	return units * (1 << XCP_TOTAL_SHIFT);
 }
 
-/* Is there anything to return? */
+/* Whether there is feedback to return. */
 XCP_INLINE bool xcp_receiver_owes(const struct xcp_receiver *r)
 {
 	return r->totals ? r->pending >> XCP_TOTAL_SHIFT : r->pending;
 }
 
-/* The sender's side: what a total says beyond the last one seen, in B/s. */
+/* At the sender: the change from the last total to this one, in B/s. */
 XCP_INLINE int64_t xcp_total_change(uint32_t *seen, int32_t total)
 {
 	uint32_t change = (uint32_t)total - *seen;
@@ -79,7 +79,10 @@ XCP_INLINE int64_t xcp_total_change(uint32_t *seen, int32_t total)
 	return (int64_t)(int32_t)change * (1 << XCP_TOTAL_SHIFT);
 }
 
-/* The same in the format `option-2005`: what H_feedback cannot say waits. */
+/*
+ * xcp_receiver_add in the format `option-2005`; the part that rounding leaves
+ * out of H_feedback stays pending.
+ */
 XCP_INLINE void xcp_receiver_add_2005(struct xcp_receiver *r, uint16_t feedback,
 				      uint32_t n)
 {

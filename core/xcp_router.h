@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The router's control laws for one output link.
- * Source: Katabi, Handley, Rohrs (SIGCOMM 2002), in the units of
- * draft-falk-xcp-spec-03.
+ * The router's control laws for one output link. Source: Katabi, Handley, Rohrs
+ * (SIGCOMM 2002), in the units of draft-falk-xcp-spec-03.
  *
  *   C      capacity to hand out                                B/s
  *   d      average RTT of the traffic, weighted by X           s
  *   y      input traffic rate over the last control interval   B/s
  *   Q      persistent queue: minimum backlog of a Tq           B
  *   X      a packet's share of time, size / throughput         s
- *   delta  throughput change a packet asks for, then gets      B/s
+ *   delta  requested, then granted change of throughput        B/s
  *
  * Arrival, every packet:   input_traffic += size
  *   forward XCP packet:    RTT = min(RTT, max_rtt)
  *                          X = min(X, RTT min(size, 512 B) / 512 B)
  *                          sum_x += X,  sum_rtt_x += RTT X
  *
- * Headers may lie, so what one says counts for no more than its packet can
- * mean: a window holds a whole packet at least, so X is at most the RTT; a
- * longer one than the operator has allowed for does not count.
+ * Headers may be wrong or forged, so their values are limited to what is
+ * possible for the packet. A window has at least one whole packet, so X is at
+ * most the RTT. An RTT above the configured maximum counts as that maximum.
  *
  * Control interval, every max(d, min_interval):
  *   d       = sum_rtt_x / sum_x
@@ -28,36 +27,38 @@
  *   shuffle = max(0, gamma y - |F|)                   gamma: core/xcp_flows.h
  *   pos     = max(F, 0) + shuffle,   neg = max(-F, 0) + shuffle
  *
- * G is what headers left with in the interval, G' in the one before, at most
- * size / RTT a packet, and at least -size / max(RTT, d): nobody gives back more
- * than he has been seen to send. The published law has a = 0. It decides
- * again what it has decided and does not see yet, so its alpha must be small:
- * then a link that varies needs pushes and cuts beside it, which this one does
- * not (docs/law.md).
+ * G is the sum of the deltas granted in the interval, G' that of the interval
+ * before. A packet counts for at most size / RTT, and at least -size / max(RTT,
+ * d): no flow can give back more than it has been seen to send. In the
+ * published law a = 0. That law does not account for grants whose effect it
+ * cannot see yet, and so grants them again; its alpha must be small. On a link
+ * that varies it would need extra increases and cuts, which this law does not
+ * need (docs/law.md).
  *
  * Departure, forward XCP packet:
- *   p = min(pos X / sum_x, what is left of pos)
- *   n = min(neg size / expected, what is left of neg)
+ *   p = min(pos X / sum_x, what remains of pos)
+ *   n = min(neg size / expected, what remains of neg)
  *   delta > p - n:  delta = p - n
- *   else, F >= 0:   p = delta + n; the rest of its share goes to the next ones
+ *   else, F >= 0:   p = delta + n; the rest of its share goes to later packets
  *   otherwise:      n = min(neg, n + (p - n - delta)),  p = delta + n
  *                   where delta is at least as in G
  *   pos -= p,  neg -= n
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
- * no more will come. The published law has no second case.
+ * no more will arrive. The published law has no second case.
  *
- * The first interval, before anything is known of RTTs, lasts 200 ms. Where
- * flows have been away, have come by a shorter path, or have waited long at a
- * link that had stopped, d is as wrong. So an eighth of an interval at a time
- * is looked at: the interval ends as soon as it has lasted twice the average
- * RTT of the packets in one, and that average is the next d.
+ * The first interval, before RTTs are known, lasts 200 ms. d can be just as
+ * wrong after a pause of the flows, after they have moved to a shorter path, or
+ * after packets have waited long at a link that had stalled. So the RTTs are
+ * checked eight times per interval: the interval ends as soon as it has lasted
+ * twice the average RTT of the packets since the last check, and that average
+ * is the next d.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
- * Scaling. Pools and rates of an interval are in units of 2^-shift B/s, shift
- * being chosen at the interval's end so that they fill XCP_POOL_BITS: that
- * keeps 1e-9 from 1 KB/s to 125 GB/s. Written deltas are whole B/s; what
- * rounding leaves over is carried to the next packet.
+ * Scaling. Pools and rates of an interval are in units of 2^-shift B/s. The
+ * shift is chosen at the interval's end so that they fill XCP_POOL_BITS: that
+ * keeps a precision of 1e-9 from 1 KB/s to 125 GB/s. Written deltas are whole
+ * B/s; the remainder of rounding is carried to the next packet.
  *
  * sum_rtt_x needs 96 bits. It is kept as two sums, of the products' low and
  * high 32 bits, whose carries are joined when they are read.
@@ -66,8 +67,8 @@
  * differences. The CPU that claims an interval's end reads all sums, computes
  * one `xcp_router_law` and publishes it; every CPU spends its own pool.
  *
- * A segmented super-packet stands for n wire packets of size / n each, and its
- * one header is copied onto all of them: it counts n times.
+ * A GSO packet stands for n wire packets of size / n each, and its one header
+ * is copied onto all of them: it counts n times.
  */
 #ifndef XCP_ROUTER_H
 #define XCP_ROUTER_H
@@ -82,82 +83,82 @@
 #define XCP_BETA_PUBLISHED_Q32 XCP_Q32(226, 1000)
 
 /*
- * Of the pool, that waits to be passed on at most: after many packets that want
- * nothing, one that wants much is not granted all of it at once.
+ * At most this part of the pool is carried to later packets: after many packets
+ * that request nothing, one large request does not get all of it at once.
  */
 #define XCP_PASSED_ON_PARTS 16
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
-/* an interval may last so many times the latest average RTT */
+/* an interval lasts at most this many times the latest average RTT */
 #define XCP_TOO_LONG 2
-/* in an interval, of its RTTs */
+/* checks of the average RTT per interval */
 #define XCP_RTT_CHECKS 8
-/* no shorter interval is looked at: RTTs are 4 ms (core/xcp_sender.h) */
+/* shorter intervals are not checked: RTTs are 4 ms (core/xcp_sender.h) */
 #define XCP_TOO_LONG_NS (8 * 4 * 1000000ULL)
-/* RTTs count at most this, unless the operator says otherwise. */
+/* Larger RTTs count as this, unless configured otherwise. */
 #define XCP_MAX_RTT_TICKS XCP_TICKS_PER_SEC
 /* The smallest full packet, in round numbers (RFC 1122: 576 bytes). */
 #define XCP_FULL_PACKET_BITS 9
 
-/* What this law has beyond the published one; each can be left out, or all. */
+/* Additions to the published law; each can be switched off. */
 enum xcp_law_term {
-	XCP_LAW_GAINS = 1, /* alpha and beta; else 0.4 and 0.226 */
+	XCP_LAW_GAINS = 1, /* alpha = 0.6, beta = 0.4; else 0.4 and 0.226 */
 	XCP_LAW_GRANTED = 2, /* G in a */
 	XCP_LAW_BEFORE = 4, /* G' in a */
 	XCP_LAW_EXPECT = 8, /* expected; else input_traffic */
 	XCP_LAW_PASS_ON = 16, /* the second case of a departure */
-	XCP_LAW_SHUFFLE = 32, /* gamma by the flows; else 0.1 */
+	XCP_LAW_SHUFFLE = 32, /* gamma depends on changes of flows; else 0.1 */
 };
 
 struct xcp_router_params {
 	uint64_t capacity_Bps;
-	uint64_t most_Bps; /* that the link can carry; 0: not known */
+	uint64_t most_Bps; /* highest possible rate of the link; 0: unknown */
 	uint64_t min_interval_ns;
-	uint32_t without; /* enum xcp_law_term */
-	uint32_t max_rtt; /* ticks that an RTT counts at most;
+	uint32_t without; /* enum xcp_law_term: terms that are off */
+	uint32_t max_rtt; /* upper bound of RTTs, ticks;
 			     0: XCP_MAX_RTT_TICKS */
 };
 
-/* What arrived since the beginning of time. One per CPU; only grows. */
+/* Sums of arrivals since start. One per CPU; they only grow. */
 struct xcp_router_sums {
 	uint64_t input_traffic_B;
 	uint64_t sum_x; /* ticks */
 	uint64_t sum_rtt_x_lo; /* ticks^2, low 32 bits of each product */
 	uint64_t sum_rtt_x_hi; /* the rest, in units of 2^32 ticks^2 */
-	int64_t granted_Bps; /* sum of the deltas that left */
+	int64_t granted_Bps; /* sum of the granted deltas */
 };
 
-/* Of all CPUs, from which on RTTs are averaged. */
+/* Sums of all CPUs at the start of an average of RTTs. */
 struct xcp_rtt_sums {
 	uint64_t sum_x;
 	uint64_t sum_rtt_x_lo;
 	uint64_t sum_rtt_x_hi;
 };
 
-/* What one interval decided; constant during the next. */
+/* The result of one interval; constant during the next. */
 struct xcp_router_law {
-	struct xcp_share pos; /* by X, in ticks */
-	struct xcp_share neg; /* by size, in bytes */
+	struct xcp_share pos; /* divided by X, in ticks */
+	struct xcp_share neg; /* divided by size, in bytes */
 	uint64_t pos_pool; /* 2^-shift B/s */
 	uint64_t neg_pool;
 	uint64_t d; /* ticks, below 2^32 */
 	uint32_t max_rtt; /* ticks */
 	uint32_t shift;
-	uint64_t carry_max; /* 2^-shift B/s to pass on, 0 in a cut */
+	uint64_t carry_max; /* most to carry to later packets, 0 in a cut */
 };
 
-/* What is believed of a forward header. */
+/* The values of a forward header, limited to what is possible. */
 struct xcp_claim {
-	uint64_t size_B; /* of one wire packet */
+	uint64_t size_B; /* size of one wire packet */
 	uint64_t x; /* ticks */
 	uint64_t rtt; /* ticks, below 2^32; 0: unknown */
 };
 
-/* What is left to hand out. One per CPU. */
+/* What remains to hand out. One per CPU. */
 struct xcp_router_pool {
 	uint64_t pos; /* 2^-shift B/s */
-	uint64_t neg;
+	uint64_t neg; /* 2^-shift B/s */
 	uint64_t carry; /* granted but not yet written */
 	uint32_t shift;
 	uint32_t unused;
@@ -168,25 +169,24 @@ struct xcp_router_pool {
 struct xcp_router_state {
 	struct xcp_router_sums last;
 	struct xcp_rtt_sums rtts_from; /* d is the average since then */
-	struct xcp_rtt_sums checked; /* at the last check */
+	struct xcp_rtt_sums checked; /* sums at the last check of the RTTs */
 	uint64_t interval_start_ns;
 	uint64_t interval_ns;
 	uint64_t queue_start_ns;
 	uint64_t tq_ns;
-	uint64_t checked_ns; /* whether the interval is too long */
+	uint64_t checked_ns; /* time of the last check of the RTTs */
 	uint64_t min_backlog_B;
 	uint64_t queue_B; /* Q */
 	struct xcp_num d; /* ticks */
 	struct xcp_capacity capacity;
 	struct xcp_sharing sharing;
 	struct xcp_flows flows;
-	uint64_t capacity_Bps; /* C, as it is handed out */
-	uint64_t over_Bps; /* e of a cloud; 0: that of a link */
-	uint64_t step_Bps; /* clouds: L minus what was dequeued, at most */
-	/* the last interval's */
-	uint64_t y_Bps;
-	int64_t f_Bps;
-	int64_t granted_Bps; /* G */
+	uint64_t capacity_Bps; /* C, the capacity handed out */
+	uint64_t over_Bps; /* e of a cloud; 0: use e of a link */
+	uint64_t step_Bps; /* clouds: upper bound of L - dequeue rate */
+	uint64_t y_Bps; /* y of the last interval */
+	int64_t f_Bps; /* F of the last interval */
+	int64_t granted_Bps; /* G of the last interval */
 	uint64_t intervals;
 };
 
@@ -221,7 +221,7 @@ XCP_INLINE bool xcp_router_interval_due(const struct xcp_router_state *s,
 	return xcp_excess(now_ns, s->interval_start_ns) >= s->interval_ns;
 }
 
-/* Is it time to see whether the interval is too long? */
+/* Whether it is time to check if the interval is too long. */
 XCP_INLINE bool xcp_router_check_due(const struct xcp_router_state *s,
 				     uint64_t now_ns)
 {
@@ -239,7 +239,7 @@ xcp_router_rtts(const struct xcp_router_sums *sums)
 	return rtts;
 }
 
-/* The average RTT since then, weighted by X, ticks; some X has arrived. */
+/* The average RTT since `from`, weighted by X, ticks; sum_x has grown. */
 XCP_INLINE struct xcp_num
 xcp_router_average_rtt(const struct xcp_router_sums *sums,
 		       const struct xcp_rtt_sums *from)
@@ -251,9 +251,10 @@ xcp_router_average_rtt(const struct xcp_router_sums *sums,
 }
 
 /*
- * Has the interval lasted twice the RTT of the packets since the last check,
- * by the totals of all CPUs so far? Then the packets before do not count for d:
- * where they waited long, they would hide that the path is short again.
+ * Whether the interval has lasted twice the average RTT of the packets since
+ * the last check; `sums` are the totals of all CPUs. If so, earlier packets do
+ * not count for d: if they waited long, they would hide that the path is short
+ * again.
  */
 XCP_INLINE bool xcp_router_too_long(struct xcp_router_state *s,
 				    const struct xcp_router_sums *sums,
@@ -280,13 +281,13 @@ XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,
 	return xcp_excess(now_ns, s->queue_start_ns) >= s->tq_ns;
 }
 
-/* Any packet, or a super-packet with the bytes of all its wire packets. */
+/* Counts any packet, or a GSO packet with the bytes of its wire packets. */
 XCP_INLINE void xcp_router_arrival(struct xcp_router_sums *s, uint64_t bytes)
 {
 	s->input_traffic_B += bytes;
 }
 
-/* A packet of `size_B` bytes says X and its RTT, in ticks. */
+/* Limits X and the RTT (ticks) in the header of a packet of size_B. */
 XCP_INLINE struct xcp_claim xcp_router_claim(const struct xcp_router_law *law,
 					     uint64_t size_B, uint64_t x,
 					     uint64_t rtt)
@@ -300,7 +301,7 @@ XCP_INLINE struct xcp_claim xcp_router_claim(const struct xcp_router_law *law,
 	return c;
 }
 
-/* A forward XCP packet whose RTT is known (not 0), standing for n. */
+/* Counts a forward XCP packet with a known RTT, for n wire packets. */
 XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s, uint32_t n,
 				       const struct xcp_claim *c)
 {
@@ -312,8 +313,8 @@ XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s, uint32_t n,
 }
 
 /*
- * How much of a delta can come of its packet: no flow more than doubles in an
- * RTT, and nobody gives back more than he sends in the average RTT.
+ * The possible effect of a delta: no flow more than doubles in an RTT, and no
+ * flow gives back more than it sends in the average RTT.
  */
 XCP_INLINE int64_t xcp_router_credible(const struct xcp_router_law *law,
 				       const struct xcp_claim *c, int32_t delta)
@@ -327,7 +328,7 @@ XCP_INLINE int64_t xcp_router_credible(const struct xcp_router_law *law,
 	return xcp_signed(size, delta < 0);
 }
 
-/* What counts of a delta, `want` in the law's unit, that is below fb. */
+/* The possible effect of a delta below fb; `want`: it in the law's unit. */
 XCP_INLINE int64_t xcp_router_gives(const struct xcp_router_law *law,
 				    const struct xcp_claim *c, int32_t delta,
 				    int64_t want, int64_t fb)
@@ -343,7 +344,7 @@ XCP_INLINE int64_t xcp_router_gives(const struct xcp_router_law *law,
 	return credible < fb ? credible : fb;
 }
 
-/* The delta that n packets leave with. */
+/* Counts the delta granted to each of n departing packets. */
 XCP_INLINE void xcp_router_granted(const struct xcp_router_law *law,
 				   struct xcp_router_sums *s, uint32_t n,
 				   const struct xcp_claim *c, int32_t delta)
@@ -353,8 +354,8 @@ XCP_INLINE void xcp_router_granted(const struct xcp_router_law *law,
 }
 
 /*
- * A forward XCP packet leaves: spends from the pool and returns the delta to
- * write.
+ * The departure of a forward XCP packet: spends from the pool and returns the
+ * delta to write.
  */
 XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 					struct xcp_router_pool *pool,
@@ -370,7 +371,7 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 	p = xcp_share_cut(&law->pos, c->x);
 	m = xcp_share_cut(&law->neg, c->size_B);
 	if (XCP_UNLIKELY(p * n > pool->pos)) {
-		/* all of it, so that it is empty: the rest goes to the carry */
+		/* spend all; the remainder of the division is carried */
 		p = n > 1 ? pool->pos / n : pool->pos;
 		pool->carry += pool->pos - p * n;
 		pool->pos = p * n;
@@ -391,7 +392,7 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 		}
 		delta = (int32_t)grant;
 	} else {
-		/* nothing below this makes a difference, or fits */
+		/* lower values make no difference, and do not fit */
 		int64_t least =
 			-(int64_t)((1ULL << XCP_POOL_BITS) >> law->shift);
 		int64_t want = (delta < least ? least : delta) *
@@ -399,7 +400,7 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 		uint64_t left = n > 1 ? pool->neg / n : pool->neg;
 
 		if (want > fb) {
-			/* no more than the share and what the carry adds */
+			/* at most the share plus the carry */
 			pool->carry -= (uint64_t)((want - fb) * n);
 			want = (int64_t)p;
 		} else if (law->carry_max) {
@@ -417,9 +418,10 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 			want += (int64_t)m;
 		}
 		if (XCP_UNLIKELY(want < 0)) {
-			/* p < 0: gives back more than the whole pool of
-			 * decreases, which others may have; but an empty pool
-			 * stays empty until the next interval */
+			/* p < 0: this packet gives back more than the whole
+			 * pool of decreases. Others may have the difference,
+			 * but an empty pool stays empty until the next
+			 * interval */
 			if (pool->pos)
 				pool->pos =
 					xcp_min(pool->pos + (uint64_t)-want * n,
@@ -434,15 +436,15 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 }
 
 /*
- * Limits how far the search for L exceeds the dequeued rate. It runs before the
- * law, which would count as granted what a router behind does not let pass, and
- * take it back.
+ * Limits by how much L exceeds the dequeue rate while it is searched. This runs
+ * before the law, which would otherwise count as granted what a downstream
+ * router does not grant, and take it back.
  */
 XCP_INLINE void xcp_router_limit_step(struct xcp_capacity *c, uint64_t step_Bps)
 {
 	if (c->state == XCP_LINK_KNOWN || c->link_Bps <= c->left_Bps + step_Bps)
 		return;
-	/* such steps as the first one, as long as they are carried */
+	/* go on with steps like the first one while they are carried */
 	c->state = XCP_LINK_TRIED;
 	c->tried_Bps = c->left_Bps;
 	c->step_Bps = step_Bps;
@@ -450,10 +452,10 @@ XCP_INLINE void xcp_router_limit_step(struct xcp_capacity *c, uint64_t step_Bps)
 }
 
 /*
- * What to hand out in the next control interval: called before the present one
- * ends, at `now_ns`; `sums` are the totals of all CPUs. `seen` is what the link
- * did, if its capacity is to be measured, `other` what other traffic did, if
- * that has a queue of its own.
+ * Sets C for the next control interval. Called at `now_ns`, before the present
+ * interval ends; `sums` are the totals of all CPUs. `seen` are samples of the
+ * link, if its capacity is to be measured; `other` is the queue of other
+ * traffic, if it has its own.
  */
 XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 				    const struct xcp_router_params *params,
@@ -490,8 +492,8 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 }
 
 /*
- * 1 for a part of the law that is not left out, else 0. What follows is
- * multiplied by it: the verifier looks at both ways of each branch.
+ * Returns 1 if a term of the law is in use, else 0. Callers multiply by it
+ * instead of branching: the verifier follows both sides of each branch.
  */
 XCP_INLINE uint64_t xcp_router_has(uint32_t without, enum xcp_law_term term)
 {
@@ -501,7 +503,7 @@ XCP_INLINE uint64_t xcp_router_has(uint32_t without, enum xcp_law_term term)
 	return has ^ 1;
 }
 
-/* a: no more than all of y can be taken back. */
+/* Returns a; at most all of y can be taken back. */
 XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
 				    uint32_t without, int64_t granted_Bps)
 {
@@ -516,9 +518,8 @@ XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
 
 /*
  * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.
- * Writes the next law and returns true; after an interval without XCP packets
- * it keeps d and the law and returns false, and what is left in the pools stays
- * good.
+ * Writes the next law and returns true. After an interval without XCP packets
+ * it keeps d and the law and returns false, and the pools keep what they have.
  */
 XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					const struct xcp_router_params *params,
@@ -557,7 +558,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 
 	law->max_rtt = xcp_router_max_rtt(params);
 
-	/* d, its fraction kept, at least min_interval */
+	/* d with its fraction, at least min_interval */
 	s->d = xcp_router_average_rtt(sums, &rtts_from);
 	d_ticks = xcp_num_fixed(s->d, 0, XCP_TICKS_MAX);
 	s->interval_ns = xcp_ticks_to_ns(d_ticks);
@@ -617,8 +618,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 }
 
 /*
- * Takes over the pools of a new law. What rounding left of a B/s is kept; what
- * nobody wanted is not: the new law has counted it as free.
+ * Fills a CPU's pool for a new law. The fraction of a B/s left by rounding is
+ * kept; unused shares are not, because the new law has counted them as free.
  */
 XCP_INLINE void xcp_router_pool_fill(struct xcp_router_pool *pool, uint64_t pos,
 				     uint64_t neg, uint32_t shift)
@@ -633,7 +634,7 @@ XCP_INLINE void xcp_router_pool_fill(struct xcp_router_pool *pool, uint64_t pos,
 	pool->shift = shift;
 }
 
-/* One CPU's cut of a pool, by its part in the interval's total. */
+/* One CPU's share of a pool: part / total of the interval's traffic. */
 XCP_INLINE uint64_t xcp_router_split(uint64_t pool, uint64_t part,
 				     uint64_t total)
 {
@@ -645,7 +646,7 @@ XCP_INLINE uint64_t xcp_router_split(uint64_t pool, uint64_t part,
 		0, pool);
 }
 
-/* The backlog as a packet finds it. Between packets it can only fall. */
+/* Adds the backlog that a packet finds; between packets it can only fall. */
 XCP_INLINE void xcp_router_backlog(struct xcp_router_state *s,
 				   uint64_t backlog_B)
 {
@@ -659,7 +660,7 @@ XCP_INLINE void xcp_router_queue_end(struct xcp_router_state *s,
 				     uint64_t backlog_B, uint64_t now_ns)
 {
 	uint64_t d_ns = xcp_ticks_to_ns(xcp_num_fixed(s->d, 0, XCP_TICKS_MAX));
-	/* 2^34 B * 10^9 fits in 64 bits; more backlog (17 GB) counts as that */
+	/* 2^34 B * 10^9 fits in 64 bits; a larger backlog counts as 17 GB */
 	uint64_t drain_ns = xcp_min(backlog_B, 1ULL << 34) * XCP_NSEC_PER_SEC /
 			    xcp_max(s->capacity_Bps ? s->capacity_Bps
 						    : params->capacity_Bps,

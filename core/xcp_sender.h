@@ -1,71 +1,71 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The sender: a window in bytes with its fraction, and what to ask for.
+ * The sender: a window in bytes with a fraction, and the delta to request.
  *
  *   throughput = window / RTT,  window = min(cwnd, limit)
  *   X          = RTT wire / window           time between two packets
  *   header     X and max(RTT, X)
- *   request    = (limit - window) / RTT * min(X / RTT, 1), at the end
+ *   request    = (limit - window) / RTT * min(X / RTT, 1); when the flow ends
  *                -window / RTT * min(X / RTT, 1)
  *   feedback:    cwnd = max(cwnd + feedback base, least)
  *   least      = wire min(RTT / 125 ms, 1)
  *   pacing     = 2 cwnd / (base + RTT), twice that at first
  *   aging:       used = max(used of this RTT, 3/4 used)
  *                cwnd = min(cwnd, max(used, 10 packets, limit)), without
- *                `limit` after an RTT in which the application had not always
- *                given enough to send
+ *                `limit` after an RTT in which the application at times did
+ *                not provide enough data
  *   restart:     cwnd = max(cwnd / 2^(idle / timeout), 10 packets)
  *
- * The RTT follows what the path does now: half of it is the last sample. Were
- * it as slow as TCP's, a link that slows down would be told of windows that it
- * has long let go. Feedback comes back a queue later than it was given; what
- * it changes in a window must not grow with that queue. So it is taken by the
- * path's base RTT, the least RTT since the path has become longer
- * (core/xcp_loss.h), plus 1/4096 of it per round.
+ * The RTT estimate follows the path quickly: half of it is the last sample.
+ * With an estimate as slow as TCP's, headers would describe windows of the past
+ * to a link that slows down. Feedback arrives later by the queueing delay, but
+ * the change that it makes to the window must not grow with the queue. So
+ * feedback is multiplied by the base RTT, the least RTT since the path became
+ * longer (core/xcp_loss.h), plus 1/4096 of it per round.
  *
- * A link that has stopped makes the RTT many times as long, and the first ACK
- * after that is of a path that is short again: a sample of less than half the
- * RTT is the RTT. Pacing keeps no packet back for longer than 125 ms: its rate
- * is of an RTT that may be over, and TCP's timer does not look again.
+ * A stalled link makes the RTT many times as long, and the first ACK after that
+ * is from a path that is short again: a sample below half of the RTT replaces
+ * the RTT. Pacing delays no packet for more than 125 ms: its rate is from an
+ * RTT that may be outdated, and TCP does not change its pacing timer once it is
+ * set.
  *
- * Pacing follows the RTT by half only. A rate of cwnd / RTT would swing, for it
- * falls when the queue of an RTT ago was long, and rises when that is gone
- * (seen: from 9 to 11 Mb/s, and 200 packets waiting, on a half-duplex link of
- * 10 Mb/s). What is paced too fast waits for ACKs. Until 200 packets have
- * arrived, a window is sent in half an RTT, as TCP's in slow start: its last
- * packets tell routers what is wanted half an RTT sooner, and a short file is
- * there as much sooner.
+ * Pacing takes only half of the queueing delay into account. A rate of cwnd /
+ * RTT would oscillate, for it falls if the queue was long an RTT ago, and rises
+ * when that queue is gone (seen: from 9 to 11 Mb/s, and 200 packets waiting, on
+ * a half-duplex link of 10 Mb/s). If pacing is too fast, the sender waits for
+ * ACKs. Until 200 packets have arrived, a window is sent in half an RTT, as in
+ * TCP's slow start: the requests of its last packets reach routers half an RTT
+ * earlier, and a short file arrives that much earlier.
  *
  * Short paths. One packet in 50 us is 240 Mb/s, and a control interval that
- * short holds so few packets that it measures their jitter. So an RTT below
- * 3.9 ms counts as 3.9 ms, and a window may be a fraction of a packet, which
- * pacing alone keeps: at least one packet is sent in 125 ms. Routers take for
- * granted that X is not above the RTT, so such a sender writes X for both. One
- * packet may then return what several intervals have decided: it halves or
- * doubles a window below one packet at most. A receiver may delay the ACK of a
- * packet that is alone in flight: from such a window that does not lift the
- * RTT.
+ * short has so few packets that it measures their jitter. So an RTT below 3.9
+ * ms counts as 3.9 ms, and a window may be a fraction of a packet, which only
+ * pacing can enforce: at least one packet is sent in 125 ms. Routers assume
+ * that X is not above the RTT, so such a sender writes X for both. One packet
+ * may then return the feedback of several intervals: it at most halves or
+ * doubles a window below one packet. A receiver may delay the ACK of the only
+ * packet in flight: with such a window, that sample does not raise the RTT.
  *
- * `limit` is what can be sent in one RTT: what the other end's receive window
- * lets pass, and of that no more beyond cwnd than TCP has been given to send.
- * What a sender is allowed and does not use, routers take for spare capacity
- * and hand out again, to this sender too, whose window would grow without end
- * and leave at once one day (Mosebekk 2005, 4.1 and 4.5; Zhang & Henderson
- * 2005, IV-A). So a window that is not used ages: not towards the use, as in
- * Mosebekk's formula 9, but down to it at once.
+ * `limit` is what can be sent in one RTT: the peer's receive window, but no
+ * more beyond cwnd than the data that the application has given to TCP. Routers
+ * see unused window as spare capacity and hand it out again, also to this
+ * sender. Its window would grow without end, and might then be sent in one
+ * burst (Mosebekk 2005, 4.1 and 4.5; Zhang & Henderson 2005, IV-A). So an
+ * unused window ages: it drops at once to the used part, not gradually as in
+ * Mosebekk's formula 9.
  *
- * The last window of a flow gives its rate back: each packet asks for less by
- * what it has been itself, so that others have it when the flow is gone, and
- * not an RTT later.
+ * The last window of a flow gives its rate back: each packet requests a
+ * decrease by its own part of the rate. So others have that rate when the flow
+ * ends, and not an RTT later.
  *
  * Bytes are those of whole packets: `wire` is the size of a full one, its IP
  * and TCP headers included, as routers see it. So the feedback, which a router
- * gives in bytes per second of its link, is neither inflated nor lost on
- * small segments.
+ * gives in bytes per second of its link, is neither inflated nor lost on small
+ * segments.
  *
  * X on the wire is a whole number of ticks, 32 of them at 100 Gb/s. The
- * remainder of RTT wire / window is carried from packet to packet, so that
- * the sum of X over a window is exact.
+ * remainder of RTT wire / window is carried from packet to packet, so that the
+ * sum of X over a window is exact.
  */
 #ifndef XCP_SENDER_H
 #define XCP_SENDER_H
@@ -75,42 +75,42 @@
 struct xcp_sender {
 	uint64_t cwnd_B;
 	uint32_t cwnd_frac; /* 2^-28 B */
-	uint32_t wire_B;
+	uint32_t wire_B; /* size of a full packet, with IP and TCP headers */
 	uint64_t limit_B; /* in wire bytes */
-	uint64_t used_B; /* in a recent RTT */
+	uint64_t used_B; /* used in a recent RTT */
 	uint64_t rtt; /* ticks, XCP_RTT_MIN or more, 0 = unknown */
-	uint64_t rtt_base; /* ticks */
+	uint64_t rtt_base; /* base RTT, ticks */
 	/* derived by xcp_sender_update */
 	uint64_t window_B;
 	uint64_t x; /* ticks */
-	uint64_t x_rem; /* of 1/window_B tick, added each packet */
-	uint64_t x_acc;
+	uint64_t x_rem; /* added per packet, in 1/window_B tick */
+	uint64_t x_acc; /* sum of x_rem, below window_B */
 	uint64_t pacing_Bps; /* wire bytes */
 	int32_t request_Bps;
-	uint32_t arrived; /* packets, in all */
-	uint32_t ends; /* nothing follows, and less than a window is left */
+	uint32_t arrived; /* packets that have arrived since start */
+	uint32_t ends; /* last data: less than a window remains */
 };
 
 #define XCP_CWND_FRAC_BITS XCP_TICK_SHIFT
 #define XCP_CWND_MAX_B (1ULL << 46)
-/* Linux's least timeout, beyond the RTT */
+/* Linux's minimum of the timeout, in addition to the RTT */
 #define XCP_TIMEOUT_NS 200000000
 /* ticks: 3.9 ms, in which a link of 20 Mb/s sends 6 packets (small-rtt) */
 #define XCP_RTT_MIN (XCP_TICKS_PER_SEC >> 8)
-/* one packet in 125 ms, as ticks: fewer would tell routers too little */
+/* one packet in 125 ms, as ticks: routers need at least this rate */
 #define XCP_X_MAX_SHIFT (XCP_TICK_SHIFT - 3)
 /* as bytes per second: one packet in 125 ms */
 #define XCP_PACED_MIN_SHIFT 3
-/* of the base RTT, a round: paths become longer */
+/* part of the base RTT that a round adds: paths become longer */
 #define XCP_RTT_BASE_PARTS 4096
 /* the initial window (RFC 6928) */
 #define XCP_INITIAL_PACKETS 10
-/* a window of half of them, of which half may wait at a bottleneck */
+/* a window of half of this, half of which may wait at a bottleneck */
 #define XCP_START_PACKETS 200
-/* of the use, that is forgotten in an RTT: pauses between bursts are short */
+/* part of used_B forgotten per RTT: pauses between bursts are short */
 #define XCP_FORGOTTEN_PARTS 4
 
-/* The least window: a packet, or one in 125 ms if that is less. */
+/* The least window: one packet, or one packet per 125 ms if that is less. */
 XCP_INLINE uint64_t xcp_sender_least(const struct xcp_sender *s)
 {
 	uint64_t in_x_max_B = (s->rtt * s->wire_B) >> XCP_X_MAX_SHIFT;
@@ -120,15 +120,13 @@ XCP_INLINE uint64_t xcp_sender_least(const struct xcp_sender *s)
 	return xcp_max(xcp_min(in_x_max_B, s->wire_B), 1);
 }
 
-/* A cut ends at a packet, and lifts no window that is below it. */
+/* Cuts the window to `to_B`, at least one packet; never raises it. */
 XCP_INLINE uint64_t xcp_sender_cut(const struct xcp_sender *s, uint64_t to_B)
 {
 	return xcp_min(xcp_max(to_B, s->wire_B), s->cwnd_B);
 }
 
-/*
- * A sample of the RTT; `alone`: of a packet that was alone in flight.
- */
+/* Adds a sample of the RTT; `alone`: from the only packet in flight. */
 XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 			       bool alone)
 {
@@ -140,7 +138,7 @@ XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 	s->rtt_base = s->rtt_base ? xcp_min(s->rtt_base, sample) : sample;
 }
 
-/* Derives X, the request and the pacing rate after any input has changed. */
+/* Updates X, the request and the pacing rate after any input has changed. */
 XCP_INLINE void xcp_sender_update(struct xcp_sender *s)
 {
 	uint64_t waited = xcp_excess(s->rtt, s->rtt_base), product, spare_B;
@@ -227,7 +225,7 @@ XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 	s->cwnd_frac = (uint32_t)frac;
 }
 
-/* Feedback came back: changes the throughput by fb. */
+/* Applies feedback: changes the throughput by fb_Bps. */
 XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 {
 	uint64_t size = xcp_size(fb_Bps), high, low;
@@ -241,7 +239,7 @@ XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 			low & ((1U << XCP_CWND_FRAC_BITS) - 1));
 }
 
-/* Sets the window, for a start or after a timeout. */
+/* Sets the window, at the start or after a timeout. */
 XCP_INLINE void xcp_sender_reset(struct xcp_sender *s, uint64_t packets)
 {
 	s->cwnd_B = packets * s->wire_B;
@@ -249,8 +247,8 @@ XCP_INLINE void xcp_sender_reset(struct xcp_sender *s, uint64_t packets)
 }
 
 /*
- * An RTT is over in which so much arrived; `starved`: at times the application
- * had given less to send than the window allowed.
+ * Ends an RTT in which `used_B` arrived; `starved`: at times the application
+ * provided less data than the window allowed.
  */
 XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B,
 			       bool starved)
@@ -267,10 +265,10 @@ XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B,
 }
 
 /*
- * The application sends again after a pause in which nothing was in flight:
- * what the window allowed before may be someone else's by now. It is halved
- * once per timeout of the pause, down to what a new connection may send, as
- * Linux does for other congestion controls (RFC 2861).
+ * The application sends again after a pause with nothing in flight. Other flows
+ * may use this flow's rate by now. So the window is halved once per timeout of
+ * the pause, down to that of a new connection, as Linux does for other
+ * congestion controls (RFC 2861).
  */
 XCP_INLINE void xcp_sender_restart(struct xcp_sender *s, uint64_t idle_us)
 {
@@ -282,7 +280,7 @@ XCP_INLINE void xcp_sender_restart(struct xcp_sender *s, uint64_t idle_us)
 			    xcp_min(s->cwnd_B, least_B));
 }
 
-/* The window in whole packets for a stack that counts those, rounded up. */
+/* The window in whole packets, rounded up, for a stack that counts packets. */
 XCP_INLINE uint64_t xcp_sender_packets(const struct xcp_sender *s)
 {
 	return (s->cwnd_B + s->wire_B - 1) / xcp_max(s->wire_B, 1);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * Service of two queues, A and B, by weight: start-time fair queueing (Goyal,
- * Vin & Cheng, SIGCOMM 1996), which for two queues needs one number.
+ * Serves two queues, A and B, by weight: start-time fair queueing (Goyal, Vin &
+ * Cheng, SIGCOMM 1996), which needs only one number for two queues.
  *
- *   w        weight of A, 2^-16; B has the rest; 0 means half
+ *   w        weight of A, 2^-16; B has the rest; 0 means one half
  *   deficit  what A may send before B, 2^-16 B; negative: B before A
  *   A sends n bytes:  deficit -= n (1 - w)
  *   B sends n bytes:  deficit += n w
  *   next is A while deficit >= 0, else B; the other if that one is empty
  *
- * While both have packets, neither is ever ahead by more than one packet. What
- * a queue without packets leaves to the other is gone, all but the packet that
- * began last: a queue without packets keeps no more of its deficit than
- * that packet gives it. What it is ahead by, it still pays. So A, coming with
- * no more than its weight, never waits for more than one packet of B's.
+ * While both have packets, neither is ever ahead by more than one packet. An
+ * empty queue loses the service that the other one gets in the meantime, except
+ * for the last packet begun: its deficit is at most what that packet gives it.
+ * But a queue that is ahead still pays for it. So if the arrivals of A are
+ * within its weight, A never waits for more than one packet of B.
  */
 #ifndef XCP_SERVICE_H
 #define XCP_SERVICE_H
@@ -23,13 +23,16 @@
 #define XCP_SERVICE_ALL (1 << 16)
 #define XCP_SERVICE_HALF (1 << 15)
 
-/* Whether the next packet is A's; one of them has one. */
+/* Whether the next packet is from A. At least one queue has a packet. */
 XCP_INLINE bool xcp_service_a_next(int64_t deficit, bool a_has, bool b_has)
 {
 	return a_has && (!b_has || deficit >= 0);
 }
 
-/* `deficit` after a packet of A's, or B's; `other_has` packets. */
+/*
+ * The deficit after a packet of A (`a`) or B; `other_has`: the other queue has
+ * packets.
+ */
 XCP_INLINE int64_t xcp_service_sent(int64_t deficit, uint32_t weight, bool a,
 				    bool other_has, uint64_t bytes)
 {

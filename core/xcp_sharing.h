@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * One link for XCP and for other traffic, each with a queue of its own.
+ * One link shared by XCP and other traffic, each with its own queue.
  *
  *   C    what the link carries                                 B/s
- *   o    what arrives at the other queue                       B/s
- *   N    flows of XCP
+ *   o    arrivals at the queue of other traffic                B/s
+ *   N    XCP flows
  *   M    flows of other traffic
- *   w    XCP's share, N / (N + M), or as it was set
+ *   w    XCP's share, N / (N + M), or as configured
  *   Cx   what XCP hands out                                    B/s
- *          w C             while the other queue never rests
- *          max(w C, C - o) otherwise: what it leaves
+ *          w C             while the other queue never empties
+ *          max(w C, C - o) otherwise: what other traffic does not use
  *
  * Katabi, Handley and Rohrs (SIGCOMM 2002, section 6) weigh the two queues
  * until the average rates of both kinds agree, and compute TCP's from its
- * losses. Here flows are counted, still with no state for any of them:
+ * losses. Here flows are counted, also without per-flow state:
  *
  *   N    core/xcp_flows.h
  *   M    Of two bytes taken at random, the chance p that one flow sent both is
- *        the sum of the squares of the flows' parts; 1 / p is their number if
- *        they are alike, and hardly counts those that send little, such as
- *        ACKs. A byte is looked at every C / 32; its flow's hash is compared
- *        with those of the last XCP_SAMPLES bytes. All CPUs compare with each
- *        other's, or a flow that several of them carry would count for
- *        several. Where less than a byte in C * 4 s is looked at, what was seen
- *        is forgotten.
+ *        the sum of the squares of the flows' shares. 1 / p is the number of
+ *        flows if they are alike; flows that send little, such as ACKs, hardly
+ *        count. One byte in C / 32 is sampled, and the hash of its flow is
+ *        compared with those of the last XCP_SAMPLES bytes. All CPUs share the
+ *        samples; otherwise a flow on several CPUs would count several times.
+ *        After 4 s without a sample, all samples are discarded.
  *
- * Without a flow of XCP its queue holds ACKs, which go first: w is a half, of
- * which they need little.
+ * Without XCP flows, the XCP queue holds only ACKs, which should go first: w is
+ * one half, and ACKs need little of that.
  *
- * Who sends from many ports at once is many flows. So w is held between 5 and
- * 95 %; a share that is set does not move.
+ * A host that sends from many ports counts as many flows. So w is limited to 5
+ * to 95 %. A configured share is not changed.
  */
 #ifndef XCP_SHARING_H
 #define XCP_SHARING_H
@@ -43,34 +42,34 @@
 #define XCP_SAMPLE_PAIRS_MAX 8192
 #define XCP_SAMPLE_MEMORY_NS (4 * XCP_NSEC_PER_SEC)
 
-/* Compares the flows of bytes of other traffic. */
+/* Estimates the number of flows of other traffic from sampled bytes. */
 struct xcp_sampler {
-	uint64_t last_ns; /* when it last looked at one */
-	uint32_t hash[XCP_SAMPLES];
-	uint32_t next;
-	uint32_t pairs; /* compared */
-	uint32_t same; /* of them, of one flow */
-	uint32_t busy; /* a CPU is at it */
+	uint64_t last_ns; /* time of the last sample */
+	uint32_t hash[XCP_SAMPLES]; /* flows of the last samples, 0: none */
+	uint32_t next; /* samples so far */
+	uint32_t pairs; /* compared pairs */
+	uint32_t same; /* pairs whose two bytes were of one flow */
+	uint32_t busy; /* a CPU is using the sampler */
 };
 
-/* The other queue in a control interval. */
+/* The queue of other traffic in a control interval. */
 struct xcp_sharing_interval {
-	uint64_t other_B; /* arrived since the beginning of time */
-	uint64_t other_min_backlog_B; /* that was found */
+	uint64_t other_B; /* bytes that arrived since start */
+	uint64_t other_min_backlog_B; /* least backlog found */
 	uint32_t other_flows; /* M, 2^-8 */
-	uint32_t share; /* as set, 2^-16; 0: by flow counts */
+	uint32_t share; /* configured, 2^-16; 0: by flow counts */
 };
 
 struct xcp_sharing {
-	uint64_t seen_other_B;
+	uint64_t seen_other_B; /* other_B of the last interval */
 	uint64_t other_Bps; /* o */
 	uint32_t share; /* w, 2^-16 */
 	uint32_t unused;
 };
 
 /*
- * Counts a packet of other traffic on one CPU, `left_B` before the next byte to
- * look at; true if its flow is to be looked at.
+ * Counts a packet of other traffic on one CPU; the next sample is due after
+ * `left_B` more bytes. Returns true if this packet's flow is to be sampled.
  */
 XCP_INLINE bool xcp_sampler_due(uint64_t *left_B, uint64_t bytes,
 				uint64_t every_B)
@@ -83,7 +82,7 @@ XCP_INLINE bool xcp_sampler_due(uint64_t *left_B, uint64_t bytes,
 	return true;
 }
 
-/* Is it too long ago that it looked at a flow? */
+/* Whether the last sample is too old. */
 XCP_INLINE bool xcp_sampler_stale(const struct xcp_sampler *s, uint64_t now_ns)
 {
 	return xcp_excess(now_ns, s->last_ns) > XCP_SAMPLE_MEMORY_NS;
@@ -100,7 +99,7 @@ XCP_INLINE void xcp_sampler_add(struct xcp_sampler *s, uint32_t hash,
 		s->same = 0;
 	}
 	s->last_ns = now_ns;
-	hash |= 1; /* 0: none yet */
+	hash |= 1; /* 0 means no sample */
 	for (i = 0; i < XCP_SAMPLES; i++) {
 		s->pairs += s->hash[i] != 0;
 		s->same += s->hash[i] == hash;
@@ -112,7 +111,7 @@ XCP_INLINE void xcp_sampler_add(struct xcp_sampler *s, uint32_t hash,
 	}
 }
 
-/* M, 2^-8; 0 before anything was compared, and after it was forgotten. */
+/* M, 2^-8; 0 before the first comparison, and while samples are too old. */
 XCP_INLINE uint32_t xcp_sampler_flows(const struct xcp_sampler *s,
 				      uint64_t now_ns)
 {
@@ -122,8 +121,8 @@ XCP_INLINE uint32_t xcp_sampler_flows(const struct xcp_sampler *s,
 }
 
 /*
- * Takes in an interval of `elapsed_ns` with N = `flows` (2^-8) on average.
- * Returns Cx, for a link that carries `c_Bps`.
+ * Ends an interval of `elapsed_ns` with N = `flows` (2^-8) on average. Returns
+ * Cx for a link that carries `c_Bps`.
  */
 XCP_INLINE uint64_t xcp_sharing_end(struct xcp_sharing *s,
 				    const struct xcp_sharing_interval *i,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * The wire formats, and finding them in a TCP header.
+ * The wire formats, and the search for their options in a TCP header.
  *
  *   option        xcp_option.h       TCP option 254 "XC", this project's own
  *   option-2005   xcp_option_2005.h  TCP options 14 and 15, Zhang & Henderson
  *   header        xcp_header.h       between IP and TCP, draft -03 of 2007
- *   header-2004   xcp_header.h       the same place, draft -00 and the thesis
+ *   header-2004   xcp_header.h       the same, draft -00 and the thesis
  */
 #ifndef XCP_WIRE_H
 #define XCP_WIRE_H
@@ -14,7 +14,7 @@
 #include "xcp_option.h"
 #include "xcp_option_2005.h"
 
-/* How a flow's packets carry the protocol. */
+/* The wire format of a flow's packets. */
 enum xcp_wire {
 	XCP_WIRE_OPTION,
 	XCP_WIRE_OPTION_2005,
@@ -23,10 +23,11 @@ enum xcp_wire {
 };
 
 /*
- * Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
- * wherever it stands; what routers change before what they leave alone.
- * `data_end` bounds what may be read. Sets `*offset` from the header's start.
- * XCP_MALFORMED if the options do not parse up to there.
+ * Finds an XCP option at any place in a TCP header of `header_len` bytes (20 to
+ * 60). An option that routers change is preferred to one that they do not
+ * change. `data_end` is the end of the readable bytes. Sets `*offset` from the
+ * start of the header. Returns XCP_MALFORMED if the options before it are
+ * invalid.
  */
 XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 					 uint32_t header_len,
@@ -39,7 +40,7 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 	*offset = XCP_TCP_HEADER_LEN;
 	XCP_FOR(i, XCP_TCP_HEADER_MAX - XCP_TCP_HEADER_LEN)
 	{
-		XCP_FORGET(*offset); /* one state an option, not one a path */
+		XCP_FORGET(*offset); /* one verifier state per option */
 		at = *offset;
 		if (at >= header_len || at >= XCP_TCP_HEADER_MAX)
 			break;
@@ -70,7 +71,7 @@ XCP_INLINE enum xcp_kind xcp_option_find(const uint8_t *tcp,
 						       p[XCP_OPT_FLAGS]);
 			}
 		}
-		/* other lengths are others' options */
+		/* options of other lengths are not XCP options */
 		if (p[0] == XCP_2005_FORWARD_KIND &&
 		    length == XCP_2005_FORWARD_LEN)
 			return XCP_FORWARD_2005;

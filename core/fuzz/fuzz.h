@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * What the checks of every format share. An input is NUMBERS numbers of 8
- * bytes, from which a check draws what it gives to core/, and then a packet: a
- * TCP header, or the draft's header. What is missing at its end is 0.
+ * Helpers shared by the checks of all formats. An input is NUMBERS numbers of 8
+ * bytes, from which the checks draw arguments for core/, and then a packet: a
+ * TCP header, or the draft's header. Missing bytes of the numbers are 0.
  *
  * Packets are copied to memory of exactly their size, so that the address
- * sanitizer sees any access beyond.
+ * sanitizer detects any access beyond the end.
  */
 #ifndef XCP_FUZZ_H
 #define XCP_FUZZ_H
@@ -19,7 +19,7 @@
 #include "../xcp_wire.h"
 
 #define NUMBERS 12
-#define TCP_CHECK 16 /* of the checksum in the TCP header */
+#define TCP_CHECK 16 /* offset of the checksum in the TCP header */
 
 struct input {
 	uint64_t numbers[NUMBERS];
@@ -31,8 +31,8 @@ struct input {
 #define CHECK(holds)                                                           \
 	do {                                                                   \
 		if (!(holds)) {                                                \
-			fprintf(stderr, "%s:%d: does not hold: %s\n",          \
-				__FILE__, __LINE__, #holds);                   \
+			fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, \
+				__LINE__, #holds);                             \
 			abort();                                               \
 		}                                                              \
 	} while (0)
@@ -42,7 +42,7 @@ static inline uint64_t draw(struct input *in)
 	return in->numbers[in->drawn++ % NUMBERS];
 }
 
-/* Any sign, any size, the small ones as likely as the large ones. */
+/* A number of any sign; small and large magnitudes are equally likely. */
 static inline int64_t draw_signed(struct input *in)
 {
 	uint64_t v = draw(in);
@@ -70,7 +70,7 @@ static inline uint8_t *copy_of(const uint8_t *bytes, uint32_t len)
 	return copy;
 }
 
-/* Drawn as a sender may be: the fields' bounds are those of xcp_sender.h. */
+/* Draws a valid sender: the fields are within the bounds of xcp_sender.h. */
 static inline struct xcp_sender draw_sender(struct input *in)
 {
 	struct xcp_sender s = {0};
@@ -89,14 +89,14 @@ void check_option_2005(struct input *in);
 void check_header(struct input *in);
 void check_router(struct input *in);
 
-/* Of an option found in whole in a TCP header: edits it and builds it again. */
+/* Edits an option that is complete in a TCP header, and builds it again. */
 void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset);
 void edit_option_2005(struct input *in, uint32_t offset);
 
 /*
- * Updates the checksum of a TCP header whose bytes `from` to `to` a router has
- * changed, by `sum`: nothing else may have changed, and the one's-complement
- * sum must be what it was.
+ * Updates by `sum` the checksum of a TCP header whose bytes `from` to `to` a
+ * router has changed. Checks that nothing else has changed, and that the
+ * one's-complement sum is the same as before.
  */
 void check_edited(const struct input *before, uint8_t *after, uint32_t sum,
 		  uint32_t from, uint32_t to);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* The formats `header` and `header-2004`. */
+/* Checks the formats `header` and `header-2004`. */
 #include "fuzz.h"
 
-/* Rounded up when built, down when read. */
+/* Values are rounded up when built, and down when read. */
 static void check_2004(struct xcp_forward got, struct xcp_forward said,
 		       uint32_t size_B)
 {
@@ -12,7 +12,7 @@ static void check_2004(struct xcp_forward got, struct xcp_forward said,
 	CHECK(got.rtt >= said.rtt);
 	CHECK(got.rtt - said.rtt <= XCP_TICKS_PER_SEC / 1000 + 1);
 	CHECK(!got.rtt == !said.rtt);
-	if (rate == UINT32_MAX) /* or more */
+	if (rate == UINT32_MAX) /* saturated */
 		return;
 	CHECK(!said.x || rate * 1000 * said.x >= size);
 	CHECK(!rate || (rate - 1) * 1000 * said.x < size);
@@ -20,7 +20,7 @@ static void check_2004(struct xcp_forward got, struct xcp_forward said,
 	CHECK(!rate || rate * 1000 * (got.x + 1ULL) > size);
 }
 
-/* A header as it was built, for whatever protocol. */
+/* A built header is read with the same fields, for any next protocol. */
 static void check_built(struct input *in)
 {
 	const struct xcp_forward f = {
@@ -59,7 +59,7 @@ static void check_built(struct input *in)
 	free(h);
 }
 
-/* A sender of version 1 or 3 would have built what was read. */
+/* Building what was read gives the same bytes, in versions 1 and 3. */
 static void check_rebuilt(const uint8_t *h, const struct xcp_header *head,
 			  uint32_t size_B)
 {
@@ -75,10 +75,10 @@ static void check_rebuilt(const uint8_t *h, const struct xcp_header *head,
 		CHECK(!memcmp(again, h, XCP_HEADER_LEN));
 	} else {
 		CHECK(!memcmp(again, h, 4) && !memcmp(again + 12, h + 12, 8));
-		/* ms come back, up to the 16 s that 32 bits of ticks have */
+		/* ms stay the same, up to 16 s, the limit of 32-bit ticks */
 		CHECK(xcp_get32(again + 4) == xcp_get32(h + 4) ||
 		      f.rtt == UINT32_MAX);
-		/* X is rounded down, so its throughput is no less */
+		/* X is rounded down, so its throughput is not lower */
 		CHECK(!f.x || xcp_get32(again + 8) >= xcp_get32(h + 8));
 	}
 	free(again);
@@ -135,7 +135,7 @@ static void check_hops(struct input *in)
 	}
 }
 
-/* Of any length that is appended, and not read beyond. */
+/* Any length may be appended; nothing beyond it is read. */
 static void check_last_router(struct input *in)
 {
 	uint8_t *h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* The format `option`. */
+/* Checks the format `option`. */
 #include "fuzz.h"
 
 static bool forward_equal(struct xcp_forward a, struct xcp_forward b)
@@ -15,7 +15,7 @@ static bool return_equal(struct xcp_return a, struct xcp_return b)
 	       a.other_hops == b.other_hops && a.version == b.version;
 }
 
-/* What was read is built as it was. */
+/* Building what was read gives the same bytes. */
 static void check_rebuilt(const uint8_t *o, enum xcp_kind kind)
 {
 	uint32_t length = o[1];
@@ -40,7 +40,7 @@ static void check_rebuilt(const uint8_t *o, enum xcp_kind kind)
 	free(again);
 }
 
-/* What the router made of a forward option, by `sum`; `want` is in it now. */
+/* Checks a router's edit of a forward option: its fields are now `want`. */
 static void check_edit(const struct input *in, enum xcp_kind kind,
 		       uint32_t offset, uint8_t *tcp, uint32_t sum,
 		       struct xcp_forward want)
@@ -71,7 +71,7 @@ static void edit_forward(struct input *in, enum xcp_kind kind, uint32_t offset)
 	sum = xcp_edit_forward(o, offset, delta, ip_ttl);
 	CHECK(xcp_parse_forward(o).last_xcp_router == router);
 	if (draw(in) & 1) {
-		/* the edge of a cloud: both in one checksum */
+		/* the edge of a cloud: one checksum update for both */
 		want.last_xcp_router = (uint32_t)draw(in);
 		sum += xcp_edit_last_router(o, offset, want.last_xcp_router);
 	}
@@ -108,8 +108,7 @@ void edit_option(struct input *in, enum xcp_kind kind, uint32_t offset)
 	edit_cloud(in, kind, offset);
 }
 
-/* What is built is read as it was, but for hops that 4 bits have no room for.
- */
+/* Built fields are read unchanged, except that hops saturate at 15. */
 void check_option(struct input *in)
 {
 	const struct xcp_forward f = {

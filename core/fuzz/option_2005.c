@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* The format `option-2005`: its numbers, and who carries what they cannot say.
- */
+/* Checks the format `option-2005`: its numbers, and who carries rounding. */
 #include "fuzz.h"
 
 static void check_code(uint16_t code, int64_t value)
@@ -9,7 +8,7 @@ static void check_code(uint16_t code, int64_t value)
 	int64_t again = xcp_2005_value(xcp_2005_code(coded, false));
 	uint64_t size = size_of(value), kept;
 
-	/* one value more down than up: nobody writes it */
+	/* the lowest code has no positive counterpart and is not written */
 	CHECK(again == between(coded, -XCP_2005_VALUE_MAX, XCP_2005_VALUE_MAX));
 
 	coded = xcp_2005_value(xcp_2005_code(value, false));
@@ -26,8 +25,8 @@ static void check_code(uint16_t code, int64_t value)
 }
 
 /*
- * What the router writes is never more than was asked for, and what it was to
- * grant and does not write is carried.
+ * The router never writes more than the requested delta, and it carries the
+ * part of the grant that it does not write.
  */
 static uint16_t check_grant(struct input *in, const struct xcp_2005 *h)
 {
@@ -39,7 +38,7 @@ static uint16_t check_grant(struct input *in, const struct xcp_2005 *h)
 
 	asked = xcp_2005_forward(h, size_B).delta;
 	CHECK(asked == xcp_2005_to_Bps(h, size_B));
-	/* as xcp_router_departure does */
+	/* limit the grant as xcp_router_departure does */
 	if (!h->rtt_ms)
 		grant = asked > 0 ? 0 : asked;
 	else if (grant > asked)
@@ -79,7 +78,7 @@ void edit_option_2005(struct input *in, uint32_t offset)
 	free(tcp);
 }
 
-/* The receiver returns what came in, to the last unit. */
+/* The receiver returns everything that arrived, to the last unit. */
 static void check_receiver(struct input *in)
 {
 	struct xcp_receiver r = {0};
@@ -115,7 +114,7 @@ static void check_receiver(struct input *in)
 	CHECK(seen == r.total && r.pending >> XCP_TOTAL_SHIFT == 0);
 }
 
-/* What a wish cannot say is in the next one, up to the most that one says. */
+/* The rest of a request is added to the next one, up to the largest value. */
 static void check_ask(struct input *in)
 {
 	const int64_t most = XCP_2005_VALUE_MAX;
@@ -147,7 +146,7 @@ static void check_ask(struct input *in)
 }
 
 /*
- * The window moves by value * RTT / H_rtt packets; one that is below a packet
+ * The window changes by value * RTT / H_rtt packets; a window below one packet
  * is at most doubled.
  */
 static void check_feedback(struct input *in)
@@ -177,7 +176,7 @@ static void check_feedback(struct input *in)
 	if (s.rtt)
 		want = want * s.rtt / told;
 	error = moved < want ? want - moved : moved - want;
-	/* 2^-12 packets, and 2^-28 of the stated value */
+	/* 2^-12 packets, and 2^-28 of the value */
 	CHECK(error <= unit + unit * size_of(value) / byte);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
- * A router fed any sequence of packets, clocks and counters: its state stays
- * within its bounds, whatever came before. The sequence is drawn from the
- * numbers of the input; where they repeat, a generator that they start changes
+ * Checks that a router's state stays within its bounds for any sequence of
+ * packets, clocks and counters. The sequence is drawn from the numbers of the
+ * input. When the numbers are used again, a generator seeded by them changes
  * them.
  */
 #include "fuzz.h"
@@ -15,7 +15,7 @@ struct sequence {
 	uint64_t state;
 };
 
-/* Of any size, and the extremes often. */
+/* A number of any magnitude; extremes are frequent. */
 static uint64_t any(struct sequence *q)
 {
 	uint64_t v = draw(q->in);
@@ -65,7 +65,7 @@ static void check_state(const struct router *r)
 	CHECK(r->law.shift <= 34 && r->law.d <= UINT32_MAX);
 }
 
-/* A packet as the data path would hand it over, whatever its header says. */
+/* A packet with any header, passed in as the data path would. */
 static void packet(struct router *r, struct sequence *q)
 {
 	uint32_t n = (uint32_t)(any(q) & 0xffff);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
 /*
  * The fuzz target (libFuzzer): every wire format reads, edits and builds any
- * bytes and any numbers, and a router goes through any sequence of them
- * (router.c), with the address and undefined-behaviour sanitizers.
- * Here: finding an option in a TCP header, of which any part may be missing.
+ * bytes and any numbers, and a router processes any sequence of them
+ * (router.c), with the address and undefined-behaviour sanitizers. This file
+ * checks the search for an option in a TCP header, of which any part may be
+ * missing.
  */
 #include "fuzz.h"
 
@@ -33,7 +34,7 @@ void check_edited(const struct input *before, uint8_t *after, uint32_t sum,
 	      ones_sum(before->packet, before->packet_len));
 }
 
-/* The option's length, if what was found is one that has fields. */
+/* The length of an option that has fields; else 0. */
 static uint32_t length_of(enum xcp_kind kind)
 {
 	switch (kind) {
@@ -52,7 +53,7 @@ static uint32_t length_of(enum xcp_kind kind)
 	}
 }
 
-/* As long as the header says, or of any length at all. */
+/* The length in the header, or any other length. */
 static uint32_t draw_header_len(struct input *in)
 {
 	uint64_t v = draw(in);
@@ -62,7 +63,7 @@ static uint32_t draw_header_len(struct input *in)
 	return (in->packet[12] >> 4) * 4;
 }
 
-/* Both ways to an option find the same. */
+/* The fast check at byte 32 and the search find the same option. */
 static void check_at_32(const uint8_t *tcp, uint32_t header_len,
 			enum xcp_kind kind, uint32_t offset)
 {
@@ -87,7 +88,7 @@ static void check_find(struct input *in)
 	if (length) {
 		CHECK(offset + length <= header_len);
 		CHECK(tcp[offset + 1] == length);
-		/* the option itself may be cut: its reader looks */
+		/* the option may be cut off; its reader checks that */
 		if (offset + length <= in->packet_len) {
 			if (kind == XCP_FORWARD_2005)
 				edit_option_2005(in, offset);
@@ -107,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		in.packet = data + sizeof(in.numbers);
 		in.packet_len = (uint32_t)(size - sizeof(in.numbers));
 	}
-	/* what is cut off at the end: sizes are tried sooner as a number */
+	/* cut off the end: a number varies the size sooner than the fuzzer */
 	in.packet_len -= xcp_min(in.packet_len, draw(&in) & 63);
 	check_find(&in);
 	check_option(&in);

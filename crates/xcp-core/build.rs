@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Compiles csrc/core.c: core/ with C linkage, optimised in every profile. A
-//! debug build, that of the tests, stops at undefined behaviour (signed
-//! overflow, bad shifts, misaligned or null access) instead of going on, if
-//! the compiler can do that.
+//! Compiles csrc/core.c: core/ with C linkage, optimised in every profile. If the
+//! compiler supports it, a debug build, as used by the tests, traps on undefined
+//! behaviour (signed overflow, bad shifts, misaligned or null access).
 
 use std::env;
 use std::path::Path;

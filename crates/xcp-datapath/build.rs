@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. Some are not for this crate:
-//! xcp-testbed gets their folder.
+//! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. xcp-testbed needs some of the
+//! objects, so it gets the path of that folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,8 +43,8 @@ fn main() {
             command
         };
         run(from_source().args(WARNINGS).arg("-fsyntax-only"));
-        // BTF names folders and lines: with the text alone they change when the
-        // code does, and so does the object
+        // BTF contains paths and line numbers. Compiling the preprocessed text without
+        // line markers makes the object change only when the code changes.
         run(from_source().args(["-E", "-P", "-o", &text]));
         run(clang()
             .args(["-g", "-O2", "-w", "-fdebug-compilation-dir=/"])
@@ -53,11 +53,11 @@ fn main() {
 }
 
 fn run(command: &mut Command) {
-    let status = command.status().expect("clang starts: it did a moment ago");
+    let status = command.status().expect("clang starts: find_clang ran it");
     assert!(status.success(), "{command:?} failed");
 }
 
-/// $CLANG, or the newest clang there is.
+/// Returns $CLANG, `clang` or the newest `clang-N`: the first that is new enough.
 fn find_clang() -> String {
     let mut names: Vec<String> = env::var("CLANG").into_iter().collect();
     names.push("clang".into());

@@ -134,6 +134,7 @@ pub const XCP_HOPS_UNKNOWN: u8 = 255;
 pub struct xcp_num {
     /// 2^31 <= m < 2^32, or 0
     pub m: u64,
+    /// exponent: the value is m * 2^e
     pub e: i32,
     pub __bindgen_padding_0: [u8; 4usize],
 }
@@ -147,50 +148,51 @@ pub struct xcp_share {
     pub shift: u32,
     pub __bindgen_padding_0: [u8; 4usize],
 }
-/// An output link in a control interval.
+/// Samples of an output link in a control interval.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_capacity_interval {
-    /// when this was seen
+    /// time of the last sample
     pub now_ns: u64,
-    /// since the beginning of time
+    /// dequeued since start
     pub sent_B: u64,
+    /// at the last sample
     pub backlog_B: u64,
-    /// that a packet found
+    /// least backlog that a packet found
     pub min_backlog_B: u64,
-    /// when a packet last found none
+    /// when a packet last found no backlog
     pub free_ns: u64,
-    /// what had been sent then
+    /// dequeued until then
     pub free_sent_B: u64,
 }
-/// A moment from which on a link is measured.
+/// The start of a measurement of a link.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_link_mark {
-    /// 0: not yet
+    /// 0: not started
     pub ns: u64,
-    /// until then
+    /// dequeued until then
     pub sent_B: u64,
 }
-/// L was dequeued while it was busy, or was reached
+/// L was measured on a busy link, or L reached P
 pub const XCP_LINK_KNOWN: xcp_link_state = 0;
-/// it is free, and L was raised by a little
+/// the link is free, and L was raised by s
 pub const XCP_LINK_TRIED: xcp_link_state = 1;
-/// it carried that, and L was doubled
+/// the link carried that, and L was doubled
 pub const XCP_LINK_GROWING: xcp_link_state = 2;
 pub type xcp_link_state = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_capacity {
-    /// when L was last looked at
+    /// the last update of L
     pub seen: xcp_link_mark,
-    /// since then
+    /// least backlog since the last update
     pub min_backlog_B: u64,
     /// L
     pub link_Bps: u64,
-    /// in the last interval
+    /// dequeue rate of the last interval
     pub left_Bps: u64,
-    /// dequeued at the last step of L
+    /// dequeue rate at the last step of L
     pub tried_Bps: u64,
     /// s
     pub step_Bps: u64,
@@ -205,11 +207,11 @@ pub struct xcp_capacity {
 pub struct xcp_cubic {
     /// W_max
     pub max_B: u64,
-    /// the window after the cut
+    /// W_epoch, the window after the cut
     pub epoch_B: u64,
-    /// since then
+    /// time since the cut
     pub epoch_us: u64,
-    /// since then
+    /// RTTs since the cut
     pub rounds: u64,
 }
 #[repr(C)]
@@ -219,7 +221,7 @@ pub struct xcp_flows {
     pub now: u32,
     /// 2^-8
     pub mean: u32,
-    /// intervals that much is shuffled for, still
+    /// remaining intervals with the larger gamma
     pub changed: u32,
     pub unused: u32,
 }
@@ -231,45 +233,48 @@ pub const XCP_FORWARD: xcp_kind = 4;
 pub const XCP_BOTH: xcp_kind = 5;
 pub const XCP_FORWARD_2005: xcp_kind = 6;
 pub const XCP_RETURN_2005: xcp_kind = 7;
-/// What a packet's header or option is.
+/// The kind of a packet's XCP header or option.
 pub type xcp_kind = ::core::ffi::c_uint;
-/// since the last one, B/s
+/// change since the last return header, B/s
 pub const XCP_RETURN_CHANGE: xcp_return_version = 1;
-/// of all, 8 B/s, and wraps: xcp_receiver.h
+/// running total, 8 B/s, wraps: xcp_receiver.h
 pub const XCP_RETURN_TOTAL: xcp_return_version = 2;
-/// What the feedback of a return header is.
+/// The meaning of the feedback in a return header.
 pub type xcp_return_version = ::core::ffi::c_uint;
-/// Compares the flows of bytes of other traffic.
+/// Estimates the number of flows of other traffic from sampled bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_sampler {
-    /// when it last looked at one
+    /// time of the last sample
     pub last_ns: u64,
+    /// flows of the last samples, 0: none
     pub hash: [u32; 32usize],
+    /// samples so far
     pub next: u32,
-    /// compared
+    /// compared pairs
     pub pairs: u32,
-    /// of them, of one flow
+    /// pairs whose two bytes were of one flow
     pub same: u32,
-    /// a CPU is at it
+    /// a CPU is using the sampler
     pub busy: u32,
 }
-/// The other queue in a control interval.
+/// The queue of other traffic in a control interval.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_sharing_interval {
-    /// arrived since the beginning of time
+    /// bytes that arrived since start
     pub other_B: u64,
-    /// that was found
+    /// least backlog found
     pub other_min_backlog_B: u64,
     /// M, 2^-8
     pub other_flows: u32,
-    /// as set, 2^-16; 0: by flow counts
+    /// configured, 2^-16; 0: by flow counts
     pub share: u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_sharing {
+    /// other_B of the last interval
     pub seen_other_B: u64,
     /// o
     pub other_Bps: u64,
@@ -277,7 +282,7 @@ pub struct xcp_sharing {
     pub share: u32,
     pub unused: u32,
 }
-/// alpha and beta; else 0.4 and 0.226
+/// alpha = 0.6, beta = 0.4; else 0.4 and 0.226
 pub const XCP_LAW_GAINS: xcp_law_term = 1;
 /// G in a
 pub const XCP_LAW_GRANTED: xcp_law_term = 2;
@@ -287,24 +292,24 @@ pub const XCP_LAW_BEFORE: xcp_law_term = 4;
 pub const XCP_LAW_EXPECT: xcp_law_term = 8;
 /// the second case of a departure
 pub const XCP_LAW_PASS_ON: xcp_law_term = 16;
-/// gamma by the flows; else 0.1
+/// gamma depends on changes of flows; else 0.1
 pub const XCP_LAW_SHUFFLE: xcp_law_term = 32;
-/// What this law has beyond the published one; each can be left out, or all.
+/// Additions to the published law; each can be switched off.
 pub type xcp_law_term = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_params {
     pub capacity_Bps: u64,
-    /// that the link can carry; 0: not known
+    /// highest possible rate of the link; 0: unknown
     pub most_Bps: u64,
     pub min_interval_ns: u64,
-    /// enum xcp_law_term
+    /// enum xcp_law_term: terms that are off
     pub without: u32,
-    /** ticks that an RTT counts at most;
+    /** upper bound of RTTs, ticks;
 0: XCP_MAX_RTT_TICKS*/
     pub max_rtt: u32,
 }
-/// What arrived since the beginning of time. One per CPU; only grows.
+/// Sums of arrivals since start. One per CPU; they only grow.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_sums {
@@ -315,10 +320,10 @@ pub struct xcp_router_sums {
     pub sum_rtt_x_lo: u64,
     /// the rest, in units of 2^32 ticks^2
     pub sum_rtt_x_hi: u64,
-    /// sum of the deltas that left
+    /// sum of the granted deltas
     pub granted_Bps: i64,
 }
-/// Of all CPUs, from which on RTTs are averaged.
+/// Sums of all CPUs at the start of an average of RTTs.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_rtt_sums {
@@ -326,13 +331,13 @@ pub struct xcp_rtt_sums {
     pub sum_rtt_x_lo: u64,
     pub sum_rtt_x_hi: u64,
 }
-/// What one interval decided; constant during the next.
+/// The result of one interval; constant during the next.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_law {
-    /// by X, in ticks
+    /// divided by X, in ticks
     pub pos: xcp_share,
-    /// by size, in bytes
+    /// divided by size, in bytes
     pub neg: xcp_share,
     /// 2^-shift B/s
     pub pos_pool: u64,
@@ -342,15 +347,16 @@ pub struct xcp_router_law {
     /// ticks
     pub max_rtt: u32,
     pub shift: u32,
-    /// 2^-shift B/s to pass on, 0 in a cut
+    /// most to carry to later packets, 0 in a cut
     pub carry_max: u64,
 }
-/// What is left to hand out. One per CPU.
+/// What remains to hand out. One per CPU.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_pool {
     /// 2^-shift B/s
     pub pos: u64,
+    /// 2^-shift B/s
     pub neg: u64,
     /// granted but not yet written
     pub carry: u64,
@@ -364,13 +370,13 @@ pub struct xcp_router_state {
     pub last: xcp_router_sums,
     /// d is the average since then
     pub rtts_from: xcp_rtt_sums,
-    /// at the last check
+    /// sums at the last check of the RTTs
     pub checked: xcp_rtt_sums,
     pub interval_start_ns: u64,
     pub interval_ns: u64,
     pub queue_start_ns: u64,
     pub tq_ns: u64,
-    /// whether the interval is too long
+    /// time of the last check of the RTTs
     pub checked_ns: u64,
     pub min_backlog_B: u64,
     /// Q
@@ -380,59 +386,61 @@ pub struct xcp_router_state {
     pub capacity: xcp_capacity,
     pub sharing: xcp_sharing,
     pub flows: xcp_flows,
-    /// C, as it is handed out
+    /// C, the capacity handed out
     pub capacity_Bps: u64,
-    /// e of a cloud; 0: that of a link
+    /// e of a cloud; 0: use e of a link
     pub over_Bps: u64,
-    /// clouds: L minus what was dequeued, at most
+    /// clouds: upper bound of L - dequeue rate
     pub step_Bps: u64,
-    /// the last interval's
+    /// y of the last interval
     pub y_Bps: u64,
+    /// F of the last interval
     pub f_Bps: i64,
-    /// G
+    /// G of the last interval
     pub granted_Bps: i64,
     pub intervals: u64,
 }
-/// for experiments: aside, lower nothing
+/// for experiments: do not limit deltas while suspended
 pub const XCP_CLOUD_NOT_HELD_BACK: xcp_cloud_flag = 1;
 /// Bits of xcp_cloud.flags.
 pub type xcp_cloud_flag = ::core::ffi::c_uint;
-/// What is known of a cloud; the daemon that measures writes it.
+/// Measurements of a cloud, written by the measuring daemon.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_cloud {
-    /// when a probe last came, 0: none
+    /// when the last probe arrived, 0: none
     pub last_probe_ns: u64,
     /// w
     pub wait_ns: u64,
     /// A, 0: not known
     pub free_Bps: u64,
-    /// its standard error, for people
+    /// standard error of A, only for display
     pub error_Bps: u64,
-    /// when a train last told it, for people
+    /// when A was last measured, only for display
     pub free_ns: u64,
-    /** a probe that met no queue, by its sender's clock and by ours: for who
- measures after a restart, and else would take a queue for the path*/
+    /** when a probe that met no queue was sent, by its sender's clock: a
+ restarted daemon would otherwise take a queue for path delay*/
     pub base_sent_ns: u64,
+    /// when it arrived, by the local clock
     pub base_received_ns: u64,
-    /// in it, that are not XCP
+    /// routers in the cloud, none of them XCP
     pub routers: u32,
     /// enum xcp_cloud_flag
     pub flags: u32,
 }
-/// Whose queue it is.
+/// Decides whether the queue in the cloud belongs to other traffic.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_cloud_backoff {
-    /// of the present d
+    /// start of the present interval d
     pub start_ns: u64,
-    /// w, the least in it
+    /// least w in the present interval d
     pub min_wait_ns: u64,
-    /// it is suspended until then
+    /// the virtual router is suspended until then
     pub aside_ns: u64,
-    /// times d with a queue, less those without
+    /// intervals with a queue, minus those without
     pub full: u32,
-    /// that have ended in standing aside
+    /// tries that have ended in a suspension
     pub tries: u32,
 }
 #[repr(C)]
@@ -441,68 +449,72 @@ pub struct xcp_sender {
     pub cwnd_B: u64,
     /// 2^-28 B
     pub cwnd_frac: u32,
+    /// size of a full packet, with IP and TCP headers
     pub wire_B: u32,
     /// in wire bytes
     pub limit_B: u64,
-    /// in a recent RTT
+    /// used in a recent RTT
     pub used_B: u64,
     /// ticks, XCP_RTT_MIN or more, 0 = unknown
     pub rtt: u64,
-    /// ticks
+    /// base RTT, ticks
     pub rtt_base: u64,
     /// derived by xcp_sender_update
     pub window_B: u64,
     /// ticks
     pub x: u64,
-    /// of 1/window_B tick, added each packet
+    /// added per packet, in 1/window_B tick
     pub x_rem: u64,
+    /// sum of x_rem, below window_B
     pub x_acc: u64,
     /// wire bytes
     pub pacing_Bps: u64,
     pub request_Bps: i32,
-    /// packets, in all
+    /// packets that have arrived since start
     pub arrived: u32,
-    /// nothing follows, and less than a window is left
+    /// last data: less than a window remains
     pub ends: u32,
     pub __bindgen_padding_0: [u8; 4usize],
 }
 /// feedback alone moves the window
 pub const XCP_LOSS_TRUSTED: xcp_loss_state = 0;
-/// cut; what is lost now was sent before that
+/// cut; losses found now are from before the cut
 pub const XCP_LOSS_ANSWERED: xcp_loss_state = 1;
-/// any loss cuts, growth is CUBIC's
+/// any loss cuts the window, growth is CUBIC's
 pub const XCP_LOSS_DISTRUSTED: xcp_loss_state = 2;
-/// as trusted, but grows slowly, breaks easily
+/// as trusted, but slow growth, cut easily
 pub const XCP_LOSS_PROBATION: xcp_loss_state = 3;
 pub type xcp_loss_state = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_loss {
     pub cubic: xcp_cubic,
-    /// of cwnd in this round, unless trusted
+    /// bound of cwnd in this round, unless trusted
     pub ceiling_B: u64,
     /** below it the window may double; in probation,
-the window that it began with*/
+the window at its start*/
     pub threshold_B: u64,
-    /// ticks, least of this round; 0 = none yet
+    /// least RTT of this round, ticks; 0 = none yet
     pub rtt: u64,
-    /// ticks, 0 = unknown
+    /// base RTT, ticks; 0 = unknown
     pub base: u64,
-    /// by feedback off the window in this round
+    /// decreases by feedback in this round
     pub taken_B: u64,
+    /// increases by feedback in this round
     pub given_B: u64,
-    /// packets, in the lossy rounds in a row
+    /// packets lost in the lossy rounds in a row
     pub run_lost: u32,
+    /// packets sent in these rounds
     pub run_sent: u32,
-    /// lossy rounds in a row
+    /// number of lossy rounds in a row
     pub run: u16,
-    /// rounds in a row, while not trusted
+    /// clean rounds in a row, while not trusted
     pub clean: u16,
     /// clean rounds until probation, and then until trust
     pub wait: u16,
     /// rounds since the cut
     pub answered: u8,
-    /// rounds in a row with a wait that is not explained
+    /// rounds in a row with an unexplained wait
     pub lifted: u8,
     /// enum xcp_loss_state
     pub state: u8,
@@ -515,10 +527,11 @@ pub struct xcp_receiver {
     pub pending: i64,
     /// returned so far, 8 B/s
     pub total: u32,
-    /// as the last forward header told
+    /// from the last forward header
     pub xcp_hops: u8,
+    /// from the last forward header
     pub other_hops: u8,
-    /// the other end understands them
+    /// the peer understands running totals
     pub totals: u8,
     pub __bindgen_padding_0: u8,
 }
@@ -526,7 +539,7 @@ pub const XCP_WIRE_OPTION: xcp_wire = 0;
 pub const XCP_WIRE_OPTION_2005: xcp_wire = 1;
 pub const XCP_WIRE_HEADER: xcp_wire = 2;
 pub const XCP_WIRE_HEADER_2004: xcp_wire = 3;
-/// How a flow's packets carry the protocol.
+/// The wire format of a flow's packets.
 pub type xcp_wire = ::core::ffi::c_uint;
 pub const XCP_CELLS_NONE: xcp_cells = 0;
 pub const XCP_CELLS_ATM: xcp_cells = 1;
@@ -537,11 +550,12 @@ pub type xcp_cells = ::core::ffi::c_uint;
 pub struct xcp_frame {
     /// -64 to 4096
     pub overhead_B: i32,
+    /// minimum packet size on the link
     pub mpu_B: u32,
     /// enum xcp_cells
     pub cells: u32,
 }
-/// Of a router's or virtual router's program; set before loading.
+/// Options of the program of a router or virtual router, set before loading.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_options {
@@ -550,77 +564,78 @@ pub struct xcp_router_options {
     pub cpus: u32,
     /// the kernel segments merged chains correctly
     pub merge_chains: u32,
-    /** of a virtual router: whose packets, as in
-last_xcp_router*/
+    /** virtual routers only: the ID of the upstream
+router, as in last_xcp_router*/
     pub upstream: u32,
 }
-/// What `xcp router add` sets; may change while traffic flows.
+/// The configuration of a router (`xcp router add`); may change at any time.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_config {
-    /// capacity 0: only measured
+    /// capacity 0: measure it only
     pub params: xcp_router_params,
     pub frame: xcp_frame,
-    /// the capacity, where the link has a backlog
+    /// 1: measure the capacity while the link is busy
     pub measure: u16,
     pub unused: u16,
-    /// 1 + index in the map `queues`, 0 for none
+    /// 1 + index in the map `queues`; 0: none
     pub queue: u32,
-    /// XCP's, 2^-16 of the link; 0: by flow counts
+    /// XCP's share of the link, 2^-16; 0: by flow counts
     pub share: u32,
-    /// of the wire format `header`
+    /// IP protocol of the wire format `header`
     pub ip_proto: u16,
-    /// `option-2005` without fractions
+    /// `option-2005`: whole packets only
     pub whole_feedback: u16,
-    /// what to write into last_xcp_router; 0: nothing
+    /// ID to write into last_xcp_router; 0: do not write it
     pub edge: u32,
-    /// where there is room for it
+    /// written if there is room
     pub edge_address: [u8; 16usize],
-    /// of the capacity, from a modem; 0: none
+    /// capacity hint from a modem; 0: none
     pub hint_Bps: u64,
-    /// when it expires
+    /// when the hint expires
     pub hint_until_ns: u64,
 }
-/// What one CPU saw on one link.
+/// Counters of one CPU on one link.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_counters {
     /// wire packets with a forward header
     pub xcp_packets: u64,
-    /// wire packets without
+    /// wire packets without one
     pub other_packets: u64,
-    /// passed untouched
+    /// wire packets with a malformed header
     pub malformed: u64,
-    /// sum of the deltas that left, per wire packet
+    /// sum of granted deltas, per wire packet
     pub granted_Bps: i64,
-    /** wire packets that fraglist GRO had chained: merged and edited, or
- passed untouched*/
+    /// wire packets of fraglist GRO, merged and edited
     pub chained: u64,
+    /// the same, passed on unchanged
     pub chained_unedited: u64,
 }
+/// The state of one CPU on one link.
 #[repr(C)]
 #[repr(align(128))]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_cpu {
     pub sums: xcp_router_sums,
     pub pool: xcp_router_pool,
-    /// of the law that filled the pool
+    /// epoch of the law that filled the pool
     pub epoch: u32,
     pub unused: u32,
     pub counters: xcp_router_counters,
-    /// B/s that `option-2005` could not say
+    /// remainder of rounding in `option-2005`, B/s
     pub carry_2005: i64,
-    /// arrived at the other queue
+    /// bytes that arrived for the other queue
     pub other_B: u64,
-    /// of it, before the next sample
+    /// bytes of these until the next sample
     pub other_left_B: u64,
-    /** the claimer's: what it saw until the last end, and of that in the
- last interval; what comes next*/
+    /// total when the last interval ended
     pub seen_traffic_B: u64,
     pub seen_sum_x: u64,
+    /// increase in the last interval
     pub last_traffic_B: u64,
     pub last_sum_x: u64,
-    /// for the law of an epoch: [epoch & 1]
+    /// this CPU's pool for an epoch: [epoch & 1]
     pub next_pos: [u64; 2usize],
     pub next_neg: [u64; 2usize],
     pub __bindgen_padding_0: __BindgenOpaqueArray<[u8; 40usize]>,
@@ -634,50 +649,53 @@ impl Default for xcp_router_cpu {
         }
     }
 }
+/// The state of one link, which all CPUs share.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_link {
     pub state: xcp_router_state,
-    /// the one in force: [epoch & 1]
+    /// the law in force is [epoch & 1]
     pub law: [xcp_router_law; 2usize],
-    /// of all CPUs, as an interval ended
+    /// all CPUs, at the interval's end
     pub sums: xcp_router_sums,
+    /// number of the law in force
     pub epoch: u32,
+    /// 1 while a CPU writes this record
     pub claimed: u32,
-    /// 0 until the first packet
+    /// time of the first packet; 0: none yet
     pub started: u64,
-    /// when the link is looked at again
+    /// time of the next sample of the link
     pub look_ns: u64,
-    /// sent until the last look, as Linux counts
+    /// bytes sent until the last sample, as Linux counts
     pub seen_B: u64,
     pub seen_packets: u64,
-    /// which they were counted by
+    /// hash of the queue disciplines counted
     pub seen_queues: u64,
     pub seen: xcp_capacity_interval,
     pub other: xcp_sharing_interval,
     pub sampler: xcp_sampler,
-    /// of other traffic, from one sample to the next
+    /// bytes of other traffic between two samples
     pub sample_B: u64,
-    /// what it carries, or d: the interval ends now
+    /// capacity, hint or d changed: end the interval now
     pub fell: u32,
-    /// the queue discipline with queues by class
+    /// 1: the link uses the qdisc `xcp`
     pub has_classes: u32,
-    /// as of the last interval's end
+    /// values at the end of the last interval
     pub configured_Bps: u64,
     pub hint_Bps: u64,
 }
-/// One control interval, for people: the ring buffer `trace`.
+/// One control interval, as reported in the ring buffer `trace`.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_record {
-    /// its end, on the monotonic clock
+    /// end of the interval, monotonic clock
     pub time_ns: u64,
     pub interval_ns: u64,
     /// average RTT
     pub d_ns: u64,
-    /// that XCP may hand out
+    /// capacity that XCP may hand out
     pub capacity_Bps: u64,
-    /// that the link was found to carry; 0 if unknown
+    /// measured capacity of the link; 0: unknown
     pub link_Bps: u64,
     /// input traffic that counts against the capacity
     pub y_Bps: u64,
@@ -688,42 +706,46 @@ pub struct xcp_router_record {
     pub backlog_B: u64,
     /// F
     pub f_Bps: i64,
-    /// pools
+    /// pool of positive feedback
     pub pos_Bps: u64,
+    /// pool of negative feedback
     pub neg_Bps: u64,
-    /// XCP's, 2^-16 of the link
+    /// XCP's share of the link, 2^-16
     pub share: u32,
-    /// N, 2^-8
+    /// number of XCP flows N, 2^-8
     pub flows: u32,
 }
-/// all packets with a header, both ways
+/// packets with an XCP header
 pub const XCP_CLASS_XCP: xcp_class = 0;
+/// all other packets
 pub const XCP_CLASS_OTHER: xcp_class = 1;
 pub const XCP_CLASSES: xcp_class = 2;
-/** The queue discipline `xcp` of a device: two queues, a shaper. Records are
- found by index; the map `queue_index` gives it for a device.*/
+/** The two classes, and queues, of the queue discipline `xcp`. Its records are
+ found by an index, which the map `queue_index` has for each device.*/
 pub type xcp_class = ::core::ffi::c_uint;
+/// A device.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_queue_key {
-    /// inode number
+    /// inode number of its network namespace
     pub netns: u32,
     pub ifindex: u32,
 }
-/// What is set for it; may change while traffic flows.
+/// The configuration of a queue discipline; may change at any time.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_queue_config {
     /// 0: as fast as the device takes packets
     pub rate_Bps: u64,
-    /// of each queue
+    /// limit of each queue; 0: no limit in bytes
     pub limit_B: u32,
     pub limit_packets: u32,
     pub frame: xcp_frame,
-    /// queues of one medium share its time; 0: its own
+    /// ID of a medium shared with other queues; 0: none
     pub medium: u32,
 }
-/// Bytes as they are on the link; packets as Linux hands them over.
+/** Counters of one class: bytes as on the link, packets as Linux hands them
+ over (a GSO packet is one).*/
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_queue_class {
@@ -733,59 +755,62 @@ pub struct xcp_queue_class {
     pub sent_packets: u64,
     pub dropped_packets: u64,
 }
+/// The state of a device's queue discipline.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_queue {
     pub class: [xcp_queue_class; 2usize],
-    /// XCP's weight, 2^-16; the router sets it
+    /// weight of XCP, 2^-16, set by the router
     pub share: u32,
-    /// queue disciplines that use this record
+    /// number of queue disciplines using this record
     pub present: u32,
 }
-/// core/xcp_loss.h
+/// reacts to losses: core/xcp_loss.h
 pub const XCP_FEATURE_LOSSES: xcp_sender_feature = 1;
-/// a timeout of a pause halves the window
+/// halves the window per timeout of idle time
 pub const XCP_FEATURE_IDLE: xcp_sender_feature = 2;
-/// windows and requests follow the data to send
+/// window and requests follow the data to send
 pub const XCP_FEATURE_USE: xcp_sender_feature = 4;
 /// `option` returns running totals
 pub const XCP_FEATURE_TOTALS: xcp_sender_feature = 8;
-/// What a sender does beyond the drafts, unless it is switched off.
+/// Features of a sender that the drafts do not have; each can be disabled.
 pub type xcp_sender_feature = ::core::ffi::c_uint;
-/// What `xcp host on` sets.
+/// The configuration of a host, set by `xcp host on`.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_host_config {
-    /// new sockets that did not choose use xcp
+    /// 1: xcp is the default of new sockets
     pub make_default: u32,
-    /// `option-2005` without fractions
+    /// `option-2005`: whole packets only
     pub whole_feedback: u32,
-    /// enum xcp_sender_feature, disabled ones
+    /// disabled features, enum xcp_sender_feature
     pub without: u32,
     pub unused: u32,
-    /// cookie of the only one that speaks; 0: all do
+    /// cookie of the only namespace with XCP; 0: all
     pub netns: u64,
 }
-/// Addresses in 16 bytes, IPv4 as ::ffff:a.b.c.d.
+/// An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_address {
     pub bytes: [u8; 16usize],
 }
-/** Which wire format is spoken to whom, in a network namespace: the longest
- prefix that fits decides. Counted in bits after prefix_len.*/
+/** The key of the map that has the wire format for each peer. The longest prefix
+ that matches a network namespace and an address decides.*/
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_peer_key {
+    /// bits of the fields below that count
     pub prefix_len: u32,
-    /// its cookie: LPM keys know no 64-bit words
+    /// cookie; LPM keys have no 64-bit words
     pub netns: [u32; 2usize],
     pub address: xcp_address,
 }
-/// A connection whose handshake came with a header.
+/// Addresses and ports of a connection.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_flow_key {
+    /// cookie
     pub netns: u64,
     pub local: xcp_address,
     pub remote: xcp_address,
@@ -793,40 +818,41 @@ pub struct xcp_flow_key {
     pub remote_port: u16,
     pub unused: u32,
 }
+/// A handshake in which the peer sent an XCP header.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_cached_handshake {
     /// enum xcp_wire
     pub wire: u8,
-    /// a packet after the SYN came with one, too
+    /// a packet after the SYN had a header, too
     pub acked: u8,
-    /// SYN-ACKs with a header so far
+    /// number of SYN-ACKs sent with a header
     pub answers: u8,
     pub unused: u8,
 }
-/// Sums of feedback.
+/// Sums of feedback on a host, as receiver and as sender.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_host_sums {
-    /// of the deltas that arrived
+    /// deltas that arrived in forward headers
     pub received: i64,
-    /// sent back
+    /// part of these that was sent back to the peer
     pub returned: i64,
-    /// still pending when its socket closed
+    /// part that was pending when its socket closed
     pub unreturned: i64,
-    /// came back
+    /// feedback that arrived in return headers
     pub feedback: i64,
-    /// of it, applied to a window
+    /// part of it that was applied to a window
     pub applied: i64,
 }
-/// Of the programs of a host's device; set before loading.
+/// Options of the programs on a host's device, set before loading.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_device_options {
-    /// cookie of the device's
+    /// cookie of the device's network namespace
     pub netns: u64,
     pub l2_len: u32,
-    /// of the wire formats with a header
+    /// IP protocol of the wire formats with a header
     pub ip_proto: u32,
 }
 /// A device that `xcp host on --dev` has attached to.
@@ -838,17 +864,17 @@ pub struct xcp_device_key {
     pub ifindex: u32,
     pub unused: u32,
 }
-/// What the device was before.
+/// The settings of a device before XCP changed them.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_device_record {
     pub gso_max_segs: u32,
     pub tx_checksums: u32,
     pub ip_proto: u32,
-    /// all was done
+    /// 1: all changes are done
     pub complete: u32,
 }
-/// What `xcp host on --socket-protocol` sets.
+/// The configuration set by `xcp host on --socket-protocol`.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_protocol_config {
@@ -858,7 +884,7 @@ pub struct xcp_protocol_config {
 }
 /// the peer did not answer the handshake
 pub const XCP_FALLBACK_PEER: xcp_fallback = 0;
-/// a listener under load remembers no SYN
+/// a listener under load used SYN cookies
 pub const XCP_FALLBACK_SYN_COOKIE: xcp_fallback = 1;
 /// TCP-MD5 or TCP-AO: options must not be added
 pub const XCP_FALLBACK_SIGNED: xcp_fallback = 2;
@@ -866,20 +892,20 @@ pub const XCP_FALLBACK_SIGNED: xcp_fallback = 2;
 pub const XCP_FALLBACK_NO_ROOM: xcp_fallback = 3;
 /// the path has no XCP router
 pub const XCP_FALLBACK_NO_ROUTER: xcp_fallback = 4;
-/// feedback, or any answer, stopped coming back
+/// the peer stopped returning feedback or ACKs
 pub const XCP_FALLBACK_SILENT: xcp_fallback = 5;
-/// the device does not carry headers any more
+/// the device no longer adds headers
 pub const XCP_FALLBACK_STOPPED: xcp_fallback = 6;
 /// the kernel had no memory for the state
 pub const XCP_FALLBACK_MEMORY: xcp_fallback = 7;
 pub const XCP_FALLBACKS: xcp_fallback = 8;
 /// Why a connection uses the default congestion control.
 pub type xcp_fallback = ::core::ffi::c_uint;
-/// What the hosts' programs did, per CPU.
+/// Counters of a host's programs, per CPU.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_host_counters {
-    /// connections that speak XCP, since `host on`
+    /// connections that used XCP since `host on`
     pub sockets: u64,
     /// by reason
     pub fallbacks: [u64; 8usize],
@@ -887,14 +913,14 @@ pub struct xcp_host_counters {
     pub forward_received: u64,
     pub return_sent: u64,
     pub return_received: u64,
-    /// ACKs seen without room for the option
+    /// ACKs without room for the option
     pub return_crowded: u64,
     /// SACK blocks left out to make room
     pub sacks_trimmed: u64,
-    /// too long a packet, or IP options
+    /// packets too long, or with IP options
     pub header_left_out: u64,
     pub malformed: u64,
-    /// headers that TCP's windows do not fit
+    /// headers on packets outside TCP's windows
     pub implausible: u64,
     /// B/s
     pub sums: xcp_host_sums,
@@ -907,63 +933,67 @@ pub struct xcp_host_counters {
 pub struct xcp_socket {
     /// enum xcp_wire
     pub wire: u8,
-    /// the handshake said so
+    /// the handshake agreed on XCP
     pub speaks: u8,
-    /// and looks for a router, unless it has no room
+    /// default congestion control, probes for routers
     pub fell_back: u8,
-    /// as the other end reports of our direction
+    /// XCP routers on the path, as the peer reports
     pub xcp_hops: u8,
+    /// other routers on the path, as it reports
     pub other_hops: u8,
     /// data segments in a row without room for a header
     pub crowded: u8,
-    /// its congestion control has its first window
+    /// the congestion control has set the first window
     pub started: u8,
-    /// that our packets begin with
+    /// initial TTL of our packets
     pub ttl: u8,
     pub sender: xcp_sender,
     pub receiver: xcp_receiver,
     pub loss: xcp_loss,
-    /// to be applied with this ACK; as receiver.pending
+    /// to apply with this ACK; unit: receiver.pending
     pub feedback: i64,
-    /// of what `option-2005` asks for
+    /// remainder of rounding requests, `option-2005`
     pub rest_2005: i64,
-    /// in this round and in the one before
+    /// sum of requests in this round
     pub asked: i64,
+    /// sum of requests in the round before
     pub asked_before: i64,
-    /// of feedback, in this round
+    /// sum of feedback received in this round
     pub came: i64,
     pub round_start_us: u64,
-    /// when the last ACK came
+    /// time of the last ACK
     pub acked_us: u64,
-    /// when it last looked for a router
+    /// time of the last probe for a router
     pub probed_us: u64,
+    /// packets delivered when the round began
     pub round_delivered: u32,
-    /// in all, as the round began
+    /// packets lost when the round began
     pub round_lost: u32,
-    /// packets that arrived with a mark, in all
+    /// packets delivered with an ECN mark
     pub marked: u32,
-    /// the last running total that came back
+    /// last running total that was returned
     pub total_seen: u32,
-    /// since feedback last came back
+    /// ACKs since the last feedback
     pub silent_acks: u32,
     /// enum xcp_kind of the packet being built
     pub writing: u8,
+    /// xcp switched on TCP's pacing
     pub paced: u8,
-    /// sent so far, with a header
+    /// number of SYNs sent with a header
     pub syns: u8,
     /// xcp_header_hop_report of received data
     pub hop_report: u8,
-    /// in which all that was asked for came
+    /// rounds in a row that granted all requests
     pub granted_rounds: u8,
-    /// answers without a wish, when all were wishes
+    /// answers in a row whose probe a router set to 0
     pub zeroes: u8,
-    /// its first retransmission is to go
+    /// fast recovery: first retransmission not yet sent
     pub recovers: u8,
-    /// in this round there was too little to send
+    /// too little data to send in this round
     pub starved: u8,
-    /// a router has moved its window
+    /// feedback has changed the window
     pub routed: u8,
-    /// a return header has come back
+    /// a return header has arrived
     pub answered: u8,
     pub __bindgen_padding_0: [u8; 2usize],
 }
@@ -971,7 +1001,7 @@ pub struct xcp_socket {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_medium {
     pub rate_Bps: u64,
-    /// of the queue at each end
+    /// limit of each device's queue
     pub limit_packets: u32,
     pub frame: xcp_frame,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The records, enums and constants of bpf/abi.h and core/, by their names in C.
-//! `generated.rs` is made of the headers; tests/current.rs says how.
+//! The records, enums and constants of bpf/abi.h and core/, under their C names.
+//! `generated.rs` is generated from these headers; see tests/current.rs.
 
 #[allow(non_camel_case_types, non_snake_case)] // C's names; B and Bps are bytes
 #[rustfmt::skip]
@@ -10,12 +10,12 @@ pub use generated::*;
 
 use std::mem::size_of;
 
-/// A record whose bytes are its value: integers only, its padding included.
+/// A record that is valid for any bytes: all its fields are integers, also its padding.
 ///
 /// # Safety
 /// Implementors are `repr(C)`, have no hidden padding, and are valid for any bytes.
 pub unsafe trait Record: Copy + Default {
-    /// The record in these bytes, if they are as many.
+    /// Reads the record from these bytes; None if their number is not its size.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != size_of::<Self>() {
             return None;

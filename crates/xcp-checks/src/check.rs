@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a check has found.
+//! The result of a check.
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that must hold.
+/// A checked property and its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
     pub name: String,
     pub ok: bool,
-    /// What was seen.
+    /// The observed values.
     pub seen: String,
 }

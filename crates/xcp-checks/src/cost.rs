@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the data path costs, counted in the machine: its clock counts
-//! instructions, so the figures are the same on any host, however busy.
+//! Counts the cost of the data path in the machine. The machine's clock counts
+//! instructions, so the results do not depend on the host or its load.
 
 mod connections;
 mod figure;
@@ -13,7 +13,7 @@ pub use figure::{Cost, Subject};
 
 use crate::Result;
 
-/// Counts, in the machine.
+/// Counts the cost of a part of the data path. Runs in the machine.
 pub fn count(what: Subject, progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     match what {
         Subject::Router => router::count(progress),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A program of the user's in the machine: starts it, passes on what it writes,
-//! and waits for its end. As the machine's init, it also waits for orphans.
+//! Runs a user program in the machine: starts it, forwards its output, and waits for
+//! its end. As the machine's init process, it also reaps orphans.
 
 use std::io::{Error as IoError, Read};
 use std::process::{Command, Stdio};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 const HOST_NAME: &str = "xcp-lab";
-/// Processes that a program leaves behind may still write when it ends: their
-/// output is read until there was none for so long,
+/// Child processes may still write after the program's end: their output is read until
+/// there was none for this time.
 const QUIET: Duration = Duration::from_millis(100);
-/// but not for longer than this.
+/// Longest time that output is read after the program's end.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// What to run.
+/// A program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
     /// The absolute path in the machine.
@@ -31,19 +31,19 @@ pub struct Program {
     pub directory: String,
 }
 
-/// Where a program writes to.
+/// The standard stream that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
     Output,
     Error,
 }
 
-/// Any bytes as the text of a message: each byte is a character.
+/// Encodes any bytes as the text of a message: one character per byte.
 pub fn text_of(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// The bytes that [`text_of`] was given.
+/// Decodes the result of [`text_of`].
 pub fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
@@ -103,21 +103,21 @@ pub fn run(program: &Program, write: &mut dyn FnMut(Stream, String)) -> Result<u
 fn not_started(program: &str, e: &IoError) -> Error {
     Error::new(
         program,
-        format!("does not start in the machine: {e}"),
-        "give it what it needs, such as the interpreter of a script, with --file",
+        format!("cannot start in the machine: {e}"),
+        "add the files that it needs, such as a script's interpreter, with --file",
     )
 }
 
-/// Gives the machine a name and a loopback device.
+/// Sets the machine's host name and sets its loopback device up.
 fn prepare() -> Result<()> {
-    // SAFETY: the name is as long as said.
+    // SAFETY: the length is that of the name.
     if unsafe { libc::sethostname(HOST_NAME.as_ptr().cast(), HOST_NAME.len()) } != 0 {
         return Err(Error::io("host name", &IoError::last_os_error()));
     }
     xcp_player::topology::tool("ip", &["link", "set", "lo", "up"], "").map(drop)
 }
 
-/// Reads in a thread of its own until all writers have gone.
+/// Reads in a separate thread until all writers have closed the stream.
 fn read(mut from: impl Read + Send + 'static, stream: Stream, to: Sender<Event>) {
     thread::spawn(move || {
         let mut buffer = [0; 1 << 14];
@@ -130,8 +130,8 @@ fn read(mut from: impl Read + Send + 'static, stream: Stream, to: Sender<Event>)
     });
 }
 
-/// Waits for all processes that end, until there are none. The kernel gives
-/// orphans to the first process.
+/// Waits for all processes until none is left. The kernel makes the init process the
+/// parent of orphans.
 fn wait(child: libc::pid_t, to: &Sender<Event>) {
     loop {
         let mut status = 0;
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_byte_passes_as_text() {
+    fn all_bytes_survive_encoding_as_text() {
         let bytes: Vec<u8> = (0..=255).collect();
         let json = serde_json::to_string(&text_of(&bytes)).expect("is text");
         let text: String = serde_json::from_str(&json).expect("is JSON");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_killed_program_tells_the_signal() {
+    fn exit_code_of_killed_program_contains_signal() {
         assert_eq!(code(3 << 8), 3);
         assert_eq!(code(libc::SIGKILL), 137);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the lab's machine does besides experiments: it checks the data path,
-//! counts its costs, and runs programs of the user's. In a guest of its own, so
-//! that results of experiments stay valid while this changes.
+//! The tasks of the lab's machine other than experiments: check the data path,
+//! count its costs, and run user programs. They have a separate guest program, so that
+//! changes here do not invalidate the results of experiments.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
@@ -20,36 +20,37 @@ use cost::{Cost, Subject};
 use exec::{Program, Stream};
 use programs::Loaded;
 
-/// What the machine is asked to do.
+/// A task for the machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
-    /// Replaces, changes and deletes the queue discipline so often.
+    /// Check the queue discipline: among other checks, install, change and delete it
+    /// `cycles` times under load.
     CheckQdisc { cycles: u32 },
-    /// Loads every program for several numbers of processors, and sends traffic
-    /// through them.
+    /// Load every program for several numbers of processors, and send traffic through
+    /// them.
     CheckPrograms,
-    /// Counts what a part of the data path costs.
+    /// Count the cost of a part of the data path.
     Bench(Subject),
-    /// Runs a program of the user's.
+    /// Run a user program.
     Exec(Program),
 }
 
-/// What the machine answers.
+/// A message from the machine about its task.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     Loaded(Vec<Loaded>),
     Checks(Vec<Check>),
     Costs(Vec<Cost>),
-    /// What the program of [`Task::Exec`] wrote, see [`exec::text_of`].
+    /// Output of the program of [`Task::Exec`], see [`exec::text_of`].
     Output(Stream, String),
-    /// Its exit status, or 128 + the number of the signal that ended it.
+    /// The exit status of this program, or 128 + the number of the signal that ended it.
     Exited(u8),
 }
 
-/// Does a task in the machine.
+/// Runs a task in the machine.
 ///
 /// # Errors
-/// What the task needs is missing, or it cannot be done.
+/// A requirement of the task is missing, or the task fails.
 pub fn run(task: Task, channel: &Channel) -> Result<()> {
     let mut progress = |done| channel.progress(done);
     match task {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Whether a kernel takes the programs: each is loaded, the router's as on
-//! machines of one to many processors; then real connections go through them in every wire
-//! format.
+//! Checks that a kernel accepts the programs: loads each of them, the router's for several
+//! numbers of processors, then sends a TCP connection through them in every wire format.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,8 +18,8 @@ use xcp_player::play::HostOn;
 use xcp_player::topology::{address, Topology};
 use xcp_player::traffic::{self, socket_address};
 
-/// Of the machines that the router is loaded for: it loops over processors,
-/// which must not cost the verifier more with each.
+/// Numbers of processors that the router is loaded for. It loops over processors, and the
+/// verifier's cost must not grow with their number.
 pub const PROCESSORS: [u32; 5] = [1, 2, 31, 64, 1024];
 const PORT: u16 = 5001;
 const TRANSFER_BYTES: usize = 2_000_000;
@@ -39,16 +38,16 @@ flow = [{ name = "1", from = "s", to = "d" }]
 variant = [{ name = "xcp", control = "xcp", queue = "xcp" }]
 "#;
 
-/// A program that was loaded.
+/// A loaded program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Loaded {
     pub name: String,
-    /// Instructions that the verifier looked at, for the number of processors
-    /// for which they were most.
+    /// Number of instructions that the verifier processed: the highest over all numbers of
+    /// processors.
     pub verified: u32,
 }
 
-/// Loads all programs; the router's for every number of processors.
+/// Loads all programs, the router's for each of [`PROCESSORS`].
 pub fn load() -> Result<Vec<Loaded>> {
     let mut most: BTreeMap<String, u32> = BTreeMap::new();
     for program in xcp_testbed::load_all(&PROCESSORS)? {
@@ -107,16 +106,12 @@ fn transfer(wire: Wire) -> Result<Check> {
     .map_err(failed)?;
     let router = stage.within("r", || router::show("r-d"))??;
     let exact = came == sent;
-    let what = if exact {
-        "as they were sent"
-    } else {
-        "changed"
-    };
+    let what = if exact { "unchanged" } else { "changed" };
     Ok(Check {
         name: format!("transfer in {}", wire.name()),
         ok: exact && router.counters.xcp_packets > 1000 && router.counters.malformed == 0,
         seen: format!(
-            "{} bytes arrived {what}, the router saw {} packets of XCP and {} malformed",
+            "{} bytes arrived {what}; the router counted {} XCP packets and {} malformed ones",
             came.len(),
             router.counters.xcp_packets,
             router.counters.malformed
@@ -124,7 +119,7 @@ fn transfer(wire: Wire) -> Result<Check> {
     })
 }
 
-/// Bytes that differ from place to place, the same every time.
+/// Pseudo-random bytes, the same every time.
 fn pattern() -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Checks of the queue discipline `xcp` in the machine.
+//! Checks of the `xcp` queue discipline in the machine.
 
 mod check;
 mod cycles;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Nanoseconds per packet, arrival and departure, of core/ and of the f64
-//! model, on 1024 packets in turn (hot caches): for people, since another
-//! machine has other times. ns-2's router in double precision takes 6.0 ns.
+//! Measures the time per packet, arrival and departure, of core/ and of the f64
+//! model, over 1024 packets (hot caches). The times depend on the machine, so
+//! no test checks them. ns-2's router in double precision takes 6.0 ns.
 
 #![allow(non_snake_case)] // units in names
 
@@ -16,7 +16,7 @@ const PACKETS: usize = 1024;
 const CAPACITY_BPS: u64 = 1_250_000_000;
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// Flows of a few rates and sizes; each asks for all it can get.
+/// Packets of several rates and sizes; each requests the maximum.
 fn packets() -> Vec<xcp_bench_packet> {
     (0..PACKETS as u64)
         .map(|i| xcp_bench_packet {
@@ -40,8 +40,8 @@ fn of_model(p: &xcp_bench_packet) -> model::Packet {
     }
 }
 
-/// Times about `count` packets in rounds; `end` ends an interval in between,
-/// so that the pools are never empty, and is not timed.
+/// Times about `count` packets in rounds. Between rounds `end` ends a control interval,
+/// so that the pools are never empty; that is not timed.
 fn time<S>(
     count: u64,
     subject: &mut S,
@@ -94,14 +94,14 @@ fn in_f64(count: u64) -> Duration {
     )
 }
 
-/// Runs one bench; its best and its median run, ns per packet. None if it was
-/// filtered out, or only tried.
+/// Runs one benchmark. Returns its best and its median run, ns per packet, or None if it was
+/// filtered out or not measured.
 fn bench(criterion: &mut Criterion, name: &str, run: fn(u64) -> Duration) -> Option<(f64, f64)> {
     let mut runs_ns = Vec::new();
     criterion.bench_function(name, |b| {
         b.iter_custom(|count| {
             let time = run(count);
-            // shorter ones warm up
+            // shorter runs are warm-up
             if time > Duration::from_millis(1) {
                 runs_ns.push(time.as_secs_f64() * 1e9 / count as f64);
             }
@@ -121,13 +121,13 @@ fn main() {
     let in_core = bench(&mut criterion, "router in core/, per packet", core);
     let reference = bench(&mut criterion, "router in f64, per packet", in_f64);
     criterion.final_summary();
-    // the best run is what the code costs, the others what the machine adds
+    // the best run shows the cost of the code; the others include noise of the machine
     for (name, times) in [("core/", in_core), ("f64", reference)] {
         if let Some((best, median)) = times {
             println!("{name}: {best:.2} ns per packet (median {median:.2})");
         }
     }
     if let (Some((core, _)), Some((f64, _))) = (in_core, reference) {
-        println!("core/ to f64: {:.2}", core / f64);
+        println!("core/ relative to f64: {:.2}", core / f64);
     }
 }

@@ -18,13 +18,13 @@ struct xcp_bench_packet {
 	uint64_t size_B;
 	uint64_t x; /* ticks */
 	uint64_t rtt; /* ticks */
-	uint32_t n; /* wire packets that it stands for */
+	uint32_t n; /* number of wire packets that it stands for */
 	int32_t delta; /* B/s, requested */
 	int32_t granted; /* B/s: the result */
 	uint32_t unused;
 };
 
-/* Takes packets through a router: what one costs without the call. */
+/* Passes packets through a router; measures the cost without Rust calls. */
 void xcp_bench_packets(const struct xcp_router_law *law,
 		       struct xcp_router_pool *pool,
 		       struct xcp_router_sums *sums,

@@ -9,14 +9,15 @@ unsafe extern "C" {
     pub safe fn xcp_max(a: u64, b: u64) -> u64;
 }
 unsafe extern "C" {
-    /// |v|, and back with a sign: BPF divides without one
+    /// |v|: BPF has no signed division
     pub safe fn xcp_size(v: i64) -> u64;
 }
 unsafe extern "C" {
+    /// The inverse of xcp_size: `size`, negative if `down`.
     pub safe fn xcp_signed(size: u64, down: bool) -> i64;
 }
 unsafe extern "C" {
-    /// v / n towards 0
+    /// v / n, rounded towards 0
     pub safe fn xcp_part(v: i64, n: u32) -> i64;
 }
 unsafe extern "C" {
@@ -32,7 +33,7 @@ unsafe extern "C" {
     pub safe fn xcp_ticks_to_ns(ticks: u64) -> u64;
 }
 unsafe extern "C" {
-    /// 1 if any of the bits of v from `bit` on is set (of at most 2 * bit), else 0
+    /// 1 if any bit of v from `bit` on is set, else 0; v has up to 2 * bit bits
     pub safe fn xcp_any_from(v: u64, bit: u32) -> u64;
 }
 unsafe extern "C" {
@@ -69,19 +70,19 @@ unsafe extern "C" {
     pub safe fn xcp_num_fixed(n: xcp_num, shift: u32, max: u64) -> u64;
 }
 unsafe extern "C" {
-    /// Bytes in a time as bytes per second.
+    /// The rate of `bytes` in `ns`, in bytes per second.
     pub safe fn xcp_rate(bytes: u64, ns: u64) -> u64;
 }
 unsafe extern "C" {
-    /// A pool of less than 2^XCP_POOL_BITS; nothing of it if the total is 0.
+    /// Divides a pool (below 2^XCP_POOL_BITS); a total of 0 makes every cut 0.
     pub safe fn xcp_share_make(pool: u64, total: xcp_num) -> xcp_share;
 }
 unsafe extern "C" {
-    /// The cut of `part` (< 2^36), not yet limited to what is left of the pool.
+    /// The cut of `part` (< 2^36), not yet limited to what remains in the pool.
     pub safe fn xcp_share_cut(s: &xcp_share, part: u64) -> u64;
 }
 unsafe extern "C" {
-    /// The link as a packet finds it.
+    /// Adds the sample that an arriving packet takes.
     pub safe fn xcp_link_look(
         i: &mut xcp_capacity_interval,
         now_ns: u64,
@@ -90,8 +91,8 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /** What a link carries, if that is far less than L, since `from` or since it was
- last free; else 0, as long as nothing was measured too.*/
+    /** The rate of a link since `from`, or since the link was last free, if that
+ rate is far below L; else 0. Also 0 while there is no measurement.*/
     pub safe fn xcp_link_fell(
         i: &xcp_capacity_interval,
         from: &xcp_link_mark,
@@ -100,7 +101,7 @@ unsafe extern "C" {
     ) -> u64;
 }
 unsafe extern "C" {
-    /// Has a link carried far more than L?
+    /// Whether a link has carried far more than L.
     pub safe fn xcp_link_rose(
         i: &xcp_capacity_interval,
         from: &xcp_link_mark,
@@ -109,7 +110,7 @@ unsafe extern "C" {
     ) -> bool;
 }
 unsafe extern "C" {
-    /// Is L proved wrong?
+    /// Whether the samples since the last update prove that L is wrong.
     pub safe fn xcp_capacity_changed(
         c: &xcp_capacity,
         i: &xcp_capacity_interval,
@@ -117,7 +118,7 @@ unsafe extern "C" {
     ) -> bool;
 }
 unsafe extern "C" {
-    /// L of a link that is free, if it carried what L had been raised to.
+    /// Raises L of a free link, if the link carried the last raise.
     pub safe fn xcp_capacity_raise(
         c: &mut xcp_capacity,
         most_Bps: u64,
@@ -126,8 +127,8 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /** Takes in an interval of a link configured to carry `configured_Bps`, 0 if
- nobody knows; it cannot carry more than `most_Bps`, 0 if nobody knows.*/
+    /** Updates L after a control interval of a link. `configured_Bps` is its
+ configured capacity and `most_Bps` its highest possible rate; 0: unknown.*/
     pub safe fn xcp_capacity_measure(
         c: &mut xcp_capacity,
         i: &xcp_capacity_interval,
@@ -137,15 +138,15 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// The hint of the capacity has changed; 0: there is none.
+    /// Applies a change of the capacity hint; 0: no hint.
     pub safe fn xcp_capacity_hint(c: &mut xcp_capacity, before_Bps: u64, hint_Bps: u64);
 }
 unsafe extern "C" {
-    /// e of a link.
+    /// Returns e of a link.
     pub safe fn xcp_capacity_over(c: &xcp_capacity, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
-    /// C: what the link carries and e, at most what is configured.
+    /// Returns C = L + e, at most the configured capacity.
     pub safe fn xcp_capacity_use(
         c: &xcp_capacity,
         configured_Bps: u64,
@@ -153,16 +154,16 @@ unsafe extern "C" {
     ) -> u64;
 }
 unsafe extern "C" {
-    /** The integer cube root, 22 binary digits. Without branches: verifiers follow
- each.*/
+    /** The integer cube root, 22 binary digits. It has no branches, because the BPF
+ verifier follows each one.*/
     pub safe fn xcp_cbrt(v: u64) -> u64;
 }
 unsafe extern "C" {
-    /// What a cut leaves of a window.
+    /// The window after a cut.
     pub safe fn xcp_cubic_part(cwnd_B: u64) -> u64;
 }
 unsafe extern "C" {
-    /// A window is cut: returns what it is then.
+    /// Records a cut of the window and returns the window after it.
     pub safe fn xcp_cubic_cut(c: &mut xcp_cubic, cwnd_B: u64) -> u64;
 }
 unsafe extern "C" {
@@ -170,19 +171,19 @@ unsafe extern "C" {
     pub safe fn xcp_cubic_round(c: &mut xcp_cubic, elapsed_us: u64);
 }
 unsafe extern "C" {
-    /// What Reno would have now.
+    /// W_est, the window that Reno would have now.
     pub safe fn xcp_cubic_friendly(c: &xcp_cubic, wire_B: u64) -> u64;
 }
 unsafe extern "C" {
-    /// What the window may be an RTT from now.
+    /// The allowed window one RTT from now.
     pub safe fn xcp_cubic_window(c: &xcp_cubic, wire_B: u64, rtt_us: u64) -> u64;
 }
 unsafe extern "C" {
-    /// Takes in an interval of `elapsed_ns`, in which X added up to `sum_x` ticks.
+    /// Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
     pub safe fn xcp_flows_end(f: &mut xcp_flows, sum_x: u64, elapsed_ns: u64);
 }
 unsafe extern "C" {
-    /// gamma in the interval that begins.
+    /// gamma for the next interval.
     pub safe fn xcp_flows_gamma(f: &xcp_flows, published: bool) -> u32;
 }
 #[repr(C)]
@@ -204,7 +205,7 @@ pub struct xcp_return {
     pub feedback: i32,
     pub xcp_hops: u8,
     pub other_hops: u8,
-    /// enum xcp_return_version, or one that is unknown
+    /// enum xcp_return_version, or an unknown version
     pub version: u8,
 }
 unsafe extern "C" {
@@ -227,53 +228,55 @@ unsafe extern "C" {
     pub safe fn xcp_saturate4(v: u32) -> u8;
 }
 unsafe extern "C" {
-    /** The routers that were not XCP, as what only they lower tells. A TTL above
- what the sender said is ignored, and unknown counts as one.*/
+    /** The number of routers without XCP: they lower the IP TTL but not xcp_ttl. An
+ IP TTL above xcp_ttl is invalid; the unknown number counts as 1.*/
     pub safe fn xcp_other_hops(xcp_ttl: u8, ip_ttl: u8) -> u8;
 }
 unsafe extern "C" {
-    /// xcp_ttl behind so many XCP routers: lowered towards the packet's own TTL.
+    /// xcp_ttl after `routers` XCP routers, but not below the packet's TTL.
     pub safe fn xcp_ttl_after(xcp_ttl: u8, ip_ttl: u8, routers: u8) -> u8;
 }
 unsafe extern "C" {
-    /** What a router is known by in last_xcp_router, which has four bytes in most
+    /** The identifier of a router in last_xcp_router, which has four bytes in most
  formats: its IPv4 address, or the exclusive or of the words of its IPv6
- address, 1 where that is 0: 0 is no router. Of no address, it is 0.*/
+ address, 1 where that is 0. 0 means no router, and is returned for an address
+ of zeros.*/
     pub fn xcp_router_id(address: *const u8) -> u32;
 }
 unsafe extern "C" {
-    /// Updates a checksum field, as the machine loads it, by a sum of differences.
+    /** Updates a checksum field by a sum of differences, both in the byte order in
+ which the machine loads words.*/
     pub safe fn xcp_mend_checksum(check: u16, sum: u32) -> u16;
 }
 unsafe extern "C" {
-    /// What replacing one 16-bit word by another adds to the sum of its packet.
+    /// The change of a packet's sum if one 16-bit word replaces another.
     pub safe fn xcp_sum_change(before: u32, after: u32) -> u32;
 }
 unsafe extern "C" {
     /** Folds a sum of changes to big-endian words that begin `offset` bytes from
- the start of what is summed, into the byte order in which the machine loads
- words. At an odd offset every byte changes its half.*/
+ the start of the summed bytes, into the byte order in which the machine loads
+ words. At an odd offset, the two bytes of each word are swapped.*/
     pub safe fn xcp_sum_at(sum: u32, offset: u32) -> u32;
 }
 unsafe extern "C" {
-    /** Counts a packet of other traffic on one CPU, `left_B` before the next byte to
- look at; true if its flow is to be looked at.*/
+    /** Counts a packet of other traffic on one CPU; the next sample is due after
+ `left_B` more bytes. Returns true if this packet's flow is to be sampled.*/
     pub safe fn xcp_sampler_due(left_B: &mut u64, bytes: u64, every_B: u64) -> bool;
 }
 unsafe extern "C" {
-    /// Is it too long ago that it looked at a flow?
+    /// Whether the last sample is too old.
     pub safe fn xcp_sampler_stale(s: &xcp_sampler, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
     pub safe fn xcp_sampler_add(s: &mut xcp_sampler, hash: u32, now_ns: u64);
 }
 unsafe extern "C" {
-    /// M, 2^-8; 0 before anything was compared, and after it was forgotten.
+    /// M, 2^-8; 0 before the first comparison, and while samples are too old.
     pub safe fn xcp_sampler_flows(s: &xcp_sampler, now_ns: u64) -> u32;
 }
 unsafe extern "C" {
-    /** Takes in an interval of `elapsed_ns` with N = `flows` (2^-8) on average.
- Returns Cx, for a link that carries `c_Bps`.*/
+    /** Ends an interval of `elapsed_ns` with N = `flows` (2^-8) on average. Returns
+ Cx for a link that carries `c_Bps`.*/
     pub safe fn xcp_sharing_end(
         s: &mut xcp_sharing,
         i: &xcp_sharing_interval,
@@ -282,11 +285,11 @@ unsafe extern "C" {
         c_Bps: u64,
     ) -> u64;
 }
-/// What is believed of a forward header.
+/// The values of a forward header, limited to what is possible.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_claim {
-    /// of one wire packet
+    /// size of one wire packet
     pub size_B: u64,
     /// ticks
     pub x: u64,
@@ -310,23 +313,24 @@ unsafe extern "C" {
     pub safe fn xcp_router_interval_due(s: &xcp_router_state, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
-    /// Is it time to see whether the interval is too long?
+    /// Whether it is time to check if the interval is too long.
     pub safe fn xcp_router_check_due(s: &xcp_router_state, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
     pub safe fn xcp_router_rtts(sums: &xcp_router_sums) -> xcp_rtt_sums;
 }
 unsafe extern "C" {
-    /// The average RTT since then, weighted by X, ticks; some X has arrived.
+    /// The average RTT since `from`, weighted by X, ticks; sum_x has grown.
     pub safe fn xcp_router_average_rtt(
         sums: &xcp_router_sums,
         from: &xcp_rtt_sums,
     ) -> xcp_num;
 }
 unsafe extern "C" {
-    /** Has the interval lasted twice the RTT of the packets since the last check,
- by the totals of all CPUs so far? Then the packets before do not count for d:
- where they waited long, they would hide that the path is short again.*/
+    /** Whether the interval has lasted twice the average RTT of the packets since
+ the last check; `sums` are the totals of all CPUs. If so, earlier packets do
+ not count for d: if they waited long, they would hide that the path is short
+ again.*/
     pub safe fn xcp_router_too_long(
         s: &mut xcp_router_state,
         sums: &xcp_router_sums,
@@ -337,11 +341,11 @@ unsafe extern "C" {
     pub safe fn xcp_router_queue_due(s: &xcp_router_state, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
-    /// Any packet, or a super-packet with the bytes of all its wire packets.
+    /// Counts any packet, or a GSO packet with the bytes of its wire packets.
     pub safe fn xcp_router_arrival(s: &mut xcp_router_sums, bytes: u64);
 }
 unsafe extern "C" {
-    /// A packet of `size_B` bytes says X and its RTT, in ticks.
+    /// Limits X and the RTT (ticks) in the header of a packet of size_B.
     pub safe fn xcp_router_claim(
         law: &xcp_router_law,
         size_B: u64,
@@ -350,12 +354,12 @@ unsafe extern "C" {
     ) -> xcp_claim;
 }
 unsafe extern "C" {
-    /// A forward XCP packet whose RTT is known (not 0), standing for n.
+    /// Counts a forward XCP packet with a known RTT, for n wire packets.
     pub safe fn xcp_router_arrival_xcp(s: &mut xcp_router_sums, n: u32, c: &xcp_claim);
 }
 unsafe extern "C" {
-    /** How much of a delta can come of its packet: no flow more than doubles in an
- RTT, and nobody gives back more than he sends in the average RTT.*/
+    /** The possible effect of a delta: no flow more than doubles in an RTT, and no
+ flow gives back more than it sends in the average RTT.*/
     pub safe fn xcp_router_credible(
         law: &xcp_router_law,
         c: &xcp_claim,
@@ -363,7 +367,7 @@ unsafe extern "C" {
     ) -> i64;
 }
 unsafe extern "C" {
-    /// What counts of a delta, `want` in the law's unit, that is below fb.
+    /// The possible effect of a delta below fb; `want`: it in the law's unit.
     pub safe fn xcp_router_gives(
         law: &xcp_router_law,
         c: &xcp_claim,
@@ -373,7 +377,7 @@ unsafe extern "C" {
     ) -> i64;
 }
 unsafe extern "C" {
-    /// The delta that n packets leave with.
+    /// Counts the delta granted to each of n departing packets.
     pub safe fn xcp_router_granted(
         law: &xcp_router_law,
         s: &mut xcp_router_sums,
@@ -383,8 +387,8 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /** A forward XCP packet leaves: spends from the pool and returns the delta to
- write.*/
+    /** The departure of a forward XCP packet: spends from the pool and returns the
+ delta to write.*/
     pub safe fn xcp_router_departure(
         law: &xcp_router_law,
         pool: &mut xcp_router_pool,
@@ -394,16 +398,16 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
-    /** Limits how far the search for L exceeds the dequeued rate. It runs before the
- law, which would count as granted what a router behind does not let pass, and
- take it back.*/
+    /** Limits by how much L exceeds the dequeue rate while it is searched. This runs
+ before the law, which would otherwise count as granted what a downstream
+ router does not grant, and take it back.*/
     pub safe fn xcp_router_limit_step(c: &mut xcp_capacity, step_Bps: u64);
 }
 unsafe extern "C" {
-    /** What to hand out in the next control interval: called before the present one
- ends, at `now_ns`; `sums` are the totals of all CPUs. `seen` is what the link
- did, if its capacity is to be measured, `other` what other traffic did, if
- that has a queue of its own.*/
+    /** Sets C for the next control interval. Called at `now_ns`, before the present
+ interval ends; `sums` are the totals of all CPUs. `seen` are samples of the
+ link, if its capacity is to be measured; `other` is the queue of other
+ traffic, if it has its own.*/
     pub safe fn xcp_router_capacity(
         s: &mut xcp_router_state,
         params: &xcp_router_params,
@@ -414,12 +418,12 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /** 1 for a part of the law that is not left out, else 0. What follows is
- multiplied by it: the verifier looks at both ways of each branch.*/
+    /** Returns 1 if a term of the law is in use, else 0. Callers multiply by it
+ instead of branching: the verifier follows both sides of each branch.*/
     pub safe fn xcp_router_has(without: u32, term: xcp_law_term) -> u64;
 }
 unsafe extern "C" {
-    /// a: no more than all of y can be taken back.
+    /// Returns a; at most all of y can be taken back.
     pub safe fn xcp_router_ahead(
         s: &xcp_router_state,
         without: u32,
@@ -428,9 +432,8 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /** Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.
- Writes the next law and returns true; after an interval without XCP packets
- it keeps d and the law and returns false, and what is left in the pools stays
- good.*/
+ Writes the next law and returns true. After an interval without XCP packets
+ it keeps d and the law and returns false, and the pools keep what they have.*/
     pub safe fn xcp_router_interval_end(
         s: &mut xcp_router_state,
         params: &xcp_router_params,
@@ -440,8 +443,8 @@ unsafe extern "C" {
     ) -> bool;
 }
 unsafe extern "C" {
-    /** Takes over the pools of a new law. What rounding left of a B/s is kept; what
- nobody wanted is not: the new law has counted it as free.*/
+    /** Fills a CPU's pool for a new law. The fraction of a B/s left by rounding is
+ kept; unused shares are not, because the new law has counted them as free.*/
     pub safe fn xcp_router_pool_fill(
         pool: &mut xcp_router_pool,
         pos: u64,
@@ -450,11 +453,11 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// One CPU's cut of a pool, by its part in the interval's total.
+    /// One CPU's share of a pool: part / total of the interval's traffic.
     pub safe fn xcp_router_split(pool: u64, part: u64, total: u64) -> u64;
 }
 unsafe extern "C" {
-    /// The backlog as a packet finds it. Between packets it can only fall.
+    /// Adds the backlog that a packet finds; between packets it can only fall.
     pub safe fn xcp_router_backlog(s: &mut xcp_router_state, backlog_B: u64);
 }
 unsafe extern "C" {
@@ -467,7 +470,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// Takes in w as it is at now_ns; d is the control interval.
+    /// Updates with w at now_ns; d is the control interval.
     pub safe fn xcp_cloud_backoff_update(
         c: &mut xcp_cloud_backoff,
         wait_ns: u64,
@@ -476,7 +479,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// The delta that a packet of this size leaves with while it is suspended.
+    /// The delta of a departing packet of this size during a suspension.
     pub safe fn xcp_cloud_backoff_delta(
         c: &xcp_cloud,
         h: &xcp_forward,
@@ -484,46 +487,47 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
-    /// Is it suspended?
+    /// Whether the virtual router is suspended.
     pub safe fn xcp_cloud_backoff_active(c: &xcp_cloud_backoff, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
-    /// e, of N = `flows` (2^-8); at least 1.
+    /// Returns e for N = `flows` (2^-8); at least 1.
     pub safe fn xcp_cloud_over(c: &xcp_cloud, flows: u32, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
-    /** The most that L may exceed what came, while the cloud seems free: trains tell
- how much more it carries. Others may be raising theirs too.*/
+    /** By how much L may exceed the rate of `came` while the cloud seems free.
+ Trains measure how much more it carries; other virtual routers may raise L
+ too.*/
     pub safe fn xcp_cloud_step(c: &xcp_cloud, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
-    /// Is it known well enough to speak for its routers?
+    /// Whether probes are recent enough to act for the cloud's routers.
     pub safe fn xcp_cloud_known(c: &xcp_cloud, now_ns: u64, d_ns: u64) -> bool;
 }
 unsafe extern "C" {
-    /** L at the beginning; and later the least, eight packets in a time d: an
- interval in which hardly anything came says nothing, and L can grow from
+    /** The initial L; later its lower bound, eight packets per control interval. An
+ interval with hardly any packets is no measurement of L, and L can grow from
  there.*/
     pub safe fn xcp_cloud_least(c: &xcp_cloud, link_Bps: u64, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
-    /// The backlog in it, where it carries link_Bps (below 2^44).
+    /// The backlog in a cloud that carries link_Bps (below 2^44).
     pub safe fn xcp_cloud_backlog(c: &xcp_cloud, link_Bps: u64) -> u64;
 }
 unsafe extern "C" {
-    /// The least window: a packet, or one in 125 ms if that is less.
+    /// The least window: one packet, or one packet per 125 ms if that is less.
     pub safe fn xcp_sender_least(s: &xcp_sender) -> u64;
 }
 unsafe extern "C" {
-    /// A cut ends at a packet, and lifts no window that is below it.
+    /// Cuts the window to `to_B`, at least one packet; never raises it.
     pub safe fn xcp_sender_cut(s: &xcp_sender, to_B: u64) -> u64;
 }
 unsafe extern "C" {
-    /// A sample of the RTT; `alone`: of a packet that was alone in flight.
+    /// Adds a sample of the RTT; `alone`: from the only packet in flight.
     pub safe fn xcp_sender_rtt(s: &mut xcp_sender, sample: u64, alone: bool);
 }
 unsafe extern "C" {
-    /// Derives X, the request and the pacing rate after any input has changed.
+    /// Updates X, the request and the pacing rate after any input has changed.
     pub safe fn xcp_sender_update(s: &mut xcp_sender);
 }
 unsafe extern "C" {
@@ -539,103 +543,104 @@ unsafe extern "C" {
     pub safe fn xcp_sender_move(s: &mut xcp_sender, down: bool, bytes: u64, frac: u64);
 }
 unsafe extern "C" {
-    /// Feedback came back: changes the throughput by fb.
+    /// Applies feedback: changes the throughput by fb_Bps.
     pub safe fn xcp_sender_feedback(s: &mut xcp_sender, fb_Bps: i64);
 }
 unsafe extern "C" {
-    /// Sets the window, for a start or after a timeout.
+    /// Sets the window, at the start or after a timeout.
     pub safe fn xcp_sender_reset(s: &mut xcp_sender, packets: u64);
 }
 unsafe extern "C" {
-    /** An RTT is over in which so much arrived; `starved`: at times the application
- had given less to send than the window allowed.*/
+    /** Ends an RTT in which `used_B` arrived; `starved`: at times the application
+ provided less data than the window allowed.*/
     pub safe fn xcp_sender_age(s: &mut xcp_sender, used_B: u64, starved: bool);
 }
 unsafe extern "C" {
-    /** The application sends again after a pause in which nothing was in flight:
- what the window allowed before may be someone else's by now. It is halved
- once per timeout of the pause, down to what a new connection may send, as
- Linux does for other congestion controls (RFC 2861).*/
+    /** The application sends again after a pause with nothing in flight. Other flows
+ may use this flow's rate by now. So the window is halved once per timeout of
+ the pause, down to that of a new connection, as Linux does for other
+ congestion controls (RFC 2861).*/
     pub safe fn xcp_sender_restart(s: &mut xcp_sender, idle_us: u64);
 }
 unsafe extern "C" {
-    /// The window in whole packets for a stack that counts those, rounded up.
+    /// The window in whole packets, rounded up, for a stack that counts packets.
     pub safe fn xcp_sender_packets(s: &xcp_sender) -> u64;
 }
 unsafe extern "C" {
     pub safe fn xcp_loss_trusts(l: &xcp_loss) -> bool;
 }
 unsafe extern "C" {
-    /** Does the window follow TCP's rules? Then it is not paced either: a queue that
- is full has no room for the packet that an ACK brings beyond its own, and a
- flow whose packets come one by one never loses that one (seen: 2 losses, and
- CUBIC beside it 22).*/
+    /** Whether the window follows TCP's rules. Then it is not paced: an unpaced flow
+ at a full queue loses the extra packet that an ACK releases as the window
+ grows. A flow with evenly spaced packets never loses that packet
+ (seen: 2 losses, while a CUBIC flow had 22).*/
     pub safe fn xcp_loss_is_tcp(l: &xcp_loss) -> bool;
 }
 unsafe extern "C" {
     pub safe fn xcp_loss_enter(l: &mut xcp_loss, state: xcp_loss_state);
 }
 unsafe extern "C" {
-    /// Does it double, after a timeout?
+    /// Whether the window doubles per round, after a timeout.
     pub safe fn xcp_loss_restarts(l: &xcp_loss, s: &xcp_sender) -> bool;
 }
 unsafe extern "C" {
-    /// What the window may be at the end of the round that begins.
+    /// Sets the bound of the window for the round that begins.
     pub safe fn xcp_loss_allow(l: &mut xcp_loss, s: &xcp_sender);
 }
 unsafe extern "C" {
-    /// How long distrust lasts this time.
+    /// Sets how long distrust will last.
     pub safe fn xcp_loss_distrust(l: &mut xcp_loss);
 }
 unsafe extern "C" {
-    /// The window is cut as CUBIC's.
+    /// Cuts the window as CUBIC does.
     pub safe fn xcp_loss_answer(l: &mut xcp_loss, s: &mut xcp_sender);
 }
 unsafe extern "C" {
-    /// The most that may be asked for.
+    /// The upper bound of requests.
     pub safe fn xcp_loss_limit(l: &xcp_loss, limit_B: u64) -> u64;
 }
 unsafe extern "C" {
-    /// A sample of the RTT, ticks.
+    /// Adds a sample of the RTT, ticks.
     pub safe fn xcp_loss_on_rtt(l: &mut xcp_loss, sample: u64);
 }
 unsafe extern "C" {
-    /// Feedback has moved a window of `before_B`.
+    /// Called after feedback has changed a window of `before_B`.
     pub safe fn xcp_loss_on_feedback(l: &mut xcp_loss, s: &mut xcp_sender, before_B: u64);
 }
 unsafe extern "C" {
-    /// How long the least of the round's packets waited, beyond jitter; else 0.
+    /// The round's least waiting time, if it is more than jitter; else 0.
     pub safe fn xcp_loss_waited(l: &xcp_loss, s: &xcp_sender) -> u64;
 }
 unsafe extern "C" {
-    /// Did they wait in a queue that XCP's routers do not see?
+    /// Whether packets waited in a queue that XCP's routers do not see.
     pub safe fn xcp_loss_queued(l: &xcp_loss, s: &xcp_sender) -> bool;
 }
 unsafe extern "C" {
+    /// Whether the losses so far are congestion.
     pub safe fn xcp_loss_congested(l: &xcp_loss, s: &xcp_sender) -> bool;
 }
 unsafe extern "C" {
-    /** TCP begins to repair losses. With routers without XCP on the path one is
- enough for a cut, if not for distrust.*/
+    /** TCP begins to repair losses. On a path with other routers (`other_hops`), one
+ loss is enough for a cut, but not for distrust.*/
     pub safe fn xcp_loss_on_recovery(l: &mut xcp_loss, s: &mut xcp_sender, other_hops: bool);
 }
 unsafe extern "C" {
-    /** TCP saw a mark (ECN). XCP's queues mark nothing, so some other queue
- is too long: no second hint is needed.*/
+    /** TCP received a mark (ECN). XCP's queues do not mark, so another queue is too
+ long, and the mark alone is enough.*/
     pub safe fn xcp_loss_on_mark(l: &mut xcp_loss, s: &mut xcp_sender);
 }
 unsafe extern "C" {
-    /** A retransmission timed out. A trusted path gives the window back within a
- few RTTs; any other doubles it up to where CUBIC would.*/
+    /** A retransmission timed out. On a trusted path, feedback restores the window
+ within a few RTTs; otherwise it doubles up to the window of CUBIC.*/
     pub safe fn xcp_loss_on_timeout(l: &mut xcp_loss, s: &mut xcp_sender);
 }
 unsafe extern "C" {
-    /// One round more; there is no need to count beyond 16 bits.
+    /// Adds a round to a count that saturates at 16 bits.
     pub safe fn xcp_loss_next(rounds: u16) -> u16;
 }
 unsafe extern "C" {
-    /** A round is over that took so long, and in which so many packets were found
- lost, and arrived.*/
+    /** Ends a round that lasted `elapsed_us`, with the numbers of packets that were
+ found lost and that arrived.*/
     pub safe fn xcp_loss_on_round(
         l: &mut xcp_loss,
         s: &mut xcp_sender,
@@ -647,7 +652,7 @@ unsafe extern "C" {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_2005 {
-    /// as on the wire
+    /// encoded as on the wire
     pub feedback: u16,
     pub rtt_ms: u16,
     pub cwnd: u16,
@@ -657,7 +662,7 @@ unsafe extern "C" {
     pub safe fn xcp_2005_value(feedback: u16) -> i64;
 }
 unsafe extern "C" {
-    /// H_feedback for a value in 2^-12 packets: cut towards 0, saturated.
+    /// H_feedback for a value in 2^-12 packets, rounded towards 0, saturated.
     pub safe fn xcp_2005_code(value: i64, whole: bool) -> u16;
 }
 unsafe extern "C" {
@@ -665,11 +670,11 @@ unsafe extern "C" {
     pub safe fn xcp_2005_x(h: &xcp_2005) -> u32;
 }
 unsafe extern "C" {
-    /// Packets of 2^-12 in H_rtt, of size_B each, as B/s, cut towards 0.
+    /// H_feedback in B/s, for packets of size_B, rounded towards 0.
     pub safe fn xcp_2005_to_Bps(h: &xcp_2005, size_B: u32) -> i32;
 }
 unsafe extern "C" {
-    /// B/s as packets of 2^-12 in rtt_ms, of size_B each, cut towards 0.
+    /// B/s as 2^-12 packets of size_B per rtt_ms, rounded towards 0.
     pub safe fn xcp_2005_of_Bps(rate_Bps: i64, rtt_ms: u32, size_B: u32) -> i64;
 }
 unsafe extern "C" {
@@ -682,18 +687,18 @@ unsafe extern "C" {
     pub fn xcp_2005_build_return(o: *mut u8, feedback: u16);
 }
 unsafe extern "C" {
-    /// The usual place: at byte 32 of a TCP header of which 40 bytes are there.
+    /// Whether a forward option is in the usual place, byte 32 of a TCP header.
     pub fn xcp_2005_at_32(tcp: *const u8, header_len: u32) -> bool;
 }
 unsafe extern "C" {
-    /// What routers read in a forward option of a packet of size_B.
+    /// The forward fields of an option on a packet of size_B, for routers.
     pub safe fn xcp_2005_forward(h: &xcp_2005, size_B: u32) -> xcp_forward;
 }
 unsafe extern "C" {
-    /** The router's answer: H_feedback for `granted` B/s, of at most what the
- packet asks for, and the rest in `*carry` (B/s), for each of the `n` packets
- that the option stands for. A packet that asked for no more than it may get
- keeps what it has. Sets `*granted` to what is written.*/
+    /** The router's answer: H_feedback for `*granted` B/s, at most the requested
+ delta, for each of the `n` packets that the option stands for. The rest goes
+ to `*carry` (B/s). A request of at most the granted delta is not changed.
+ Sets `*granted` to the delta that is written.*/
     pub safe fn xcp_2005_grant(
         h: &xcp_2005,
         size_B: u32,
@@ -704,17 +709,17 @@ unsafe extern "C" {
     ) -> u16;
 }
 unsafe extern "C" {
-    /** The router's edit at `offset` of a TCP header. Returns what to add to the
+    /** The router's edit at `offset` in a TCP header. Returns what to add to the
  checksum, as xcp_edit_forward does.*/
     pub fn xcp_2005_edit(o: *mut u8, offset: u32, feedback: u16) -> u32;
 }
 unsafe extern "C" {
-    /// A flow's stated RTT, ms; 0 if it is unknown.
+    /// H_rtt of a flow, ms; 0 if its RTT is unknown.
     pub safe fn xcp_2005_rtt_ms(rtt: u64) -> u32;
 }
 unsafe extern "C" {
-    /** What a sender writes on a segment that is size_B long. `*rest` is what the
- wishes so far could not say (2^-12 packets).*/
+    /** The forward option that a sender writes on a segment of size_B. `*rest` is
+ the part of earlier requests that rounding left out (2^-12 packets).*/
     pub safe fn xcp_2005_ask(
         s: &xcp_sender,
         size_B: u32,
@@ -723,42 +728,44 @@ unsafe extern "C" {
     ) -> xcp_2005;
 }
 unsafe extern "C" {
-    /// Feedback of so many 2^-12 packets in H_rtt came back.
+    /// Applies feedback of `value` 2^-12 packets per H_rtt.
     pub safe fn xcp_2005_feedback(s: &mut xcp_sender, value: i64);
 }
 unsafe extern "C" {
-    /// A forward header arrived that stands for n wire packets.
+    /// Adds a received forward header that stands for n wire packets.
     pub safe fn xcp_receiver_add(r: &mut xcp_receiver, delta: i32, n: u32);
 }
 unsafe extern "C" {
-    /// What to write on a packet that will be copied n times.
+    /// The feedback to write on a packet that will be copied n times.
     pub safe fn xcp_receiver_take(r: &mut xcp_receiver, n: u32) -> i32;
 }
 unsafe extern "C" {
-    /// What it adds to the total, in B/s; what is less than a unit waits.
+    /// Moves whole units from pending to the total; returns them in B/s.
     pub safe fn xcp_receiver_total(r: &mut xcp_receiver) -> i64;
 }
 unsafe extern "C" {
-    /// Is there anything to return?
+    /// Whether there is feedback to return.
     pub safe fn xcp_receiver_owes(r: &xcp_receiver) -> bool;
 }
 unsafe extern "C" {
-    /// The sender's side: what a total says beyond the last one seen, in B/s.
+    /// At the sender: the change from the last total to this one, in B/s.
     pub safe fn xcp_total_change(seen: &mut u32, total: i32) -> i64;
 }
 unsafe extern "C" {
-    /// The same in the format `option-2005`: what H_feedback cannot say waits.
+    /** xcp_receiver_add in the format `option-2005`; the part that rounding leaves
+ out of H_feedback stays pending.*/
     pub safe fn xcp_receiver_add_2005(r: &mut xcp_receiver, feedback: u16, n: u32);
 }
 unsafe extern "C" {
     pub safe fn xcp_receiver_take_2005(r: &mut xcp_receiver, n: u32) -> u16;
 }
 unsafe extern "C" {
-    /// Whether the next packet is A's; one of them has one.
+    /// Whether the next packet is from A. At least one queue has a packet.
     pub safe fn xcp_service_a_next(deficit: i64, a_has: bool, b_has: bool) -> bool;
 }
 unsafe extern "C" {
-    /// `deficit` after a packet of A's, or B's; `other_has` packets.
+    /** The deficit after a packet of A (`a`) or B; `other_has`: the other queue has
+ packets.*/
     pub safe fn xcp_service_sent(
         deficit: i64,
         weight: u32,
@@ -767,26 +774,28 @@ unsafe extern "C" {
         bytes: u64,
     ) -> i64;
 }
-/// A queue's part; the clock `free` is where all queues of a medium see it.
+/// The state of one queue; the clock `free` is shared by the medium's queues.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_shaper {
     pub slot_ns: u64,
-    /// for the slot
+    /// time paid for the slot
     pub paid_ns: u64,
+    /// paid for longer packets than were sent
     pub credit_ns: u64,
-    /// of B / C, in units of 1 / C ns
+    /// remainder of B / C, in units of 1 / C ns
     pub rest: u64,
     pub has_slot: u32,
-    /// that began
+    /// size of the last packet begun
     pub last_B: u32,
 }
 unsafe extern "C" {
-    /// How long `bytes` (below 2^32) take; rate_Bps is not 0.
+    /// The time to send `bytes` (below 2^32); rate_Bps is not 0.
     pub safe fn xcp_shaper_time(rate_Bps: u64, bytes: u64) -> u64;
 }
 unsafe extern "C" {
-    /// Takes the next slot and pays pay_ns; `waited` since the last one began.
+    /** Takes the next slot and pays pay_ns; `waited`: the queue has had packets
+ since its last one began.*/
     pub safe fn xcp_shaper_take(
         s: &mut xcp_shaper,
         free_ns: &mut u64,
@@ -796,7 +805,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// A packet of so many bytes (below 2^32) begins in the slot.
+    /// A packet of `bytes` (below 2^32) begins in the slot.
     pub safe fn xcp_shaper_begin(
         s: &mut xcp_shaper,
         free_ns: &mut u64,
@@ -805,7 +814,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// When to look at the slot, which no other queue's packet is in front of.
+    /// When to check the slot; no packet of another queue is before it.
     pub safe fn xcp_shaper_next_look(
         s: &mut xcp_shaper,
         free_ns: &mut u64,
@@ -827,19 +836,19 @@ unsafe extern "C" {
     pub safe fn xcp_header_length_ok(length: u8) -> bool;
 }
 unsafe extern "C" {
-    /** Reads the first word of 20 bytes. No first word of version 1 is one of the
- others: their third byte is its length.*/
+    /** Reads the first word of a header of 20 bytes. The first word of version 1
+ cannot be mistaken: its third byte, the length, is no version and format.*/
     pub fn xcp_header_read(h: *const u8, r: &mut xcp_header) -> xcp_kind;
 }
 unsafe extern "C" {
-    /// Where the words are.
+    /// The offsets of the words delta and back.
     pub safe fn xcp_header_delta(version: u8) -> u32;
 }
 unsafe extern "C" {
     pub safe fn xcp_header_back(version: u8) -> u32;
 }
 unsafe extern "C" {
-    /// size / T or size / X: B/ms and ticks, the one rounded up, the other down.
+    /// X = size / T in ticks, rounded down, and T = size / X in B/ms, rounded up.
     pub safe fn xcp_header_x_of(throughput: u32, size_B: u32) -> u32;
 }
 unsafe extern "C" {
@@ -867,7 +876,7 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// A minimal header; `hop_report` is what xcp_header_hop_report gives.
+    /// A minimal header; `hop_report` is from xcp_header_hop_report.
     pub fn xcp_build_header_return(
         h: *mut u8,
         version: u8,
@@ -877,40 +886,42 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
-    /// What a receiver reports of the path that a packet has come.
+    /// The receiver's report of the hops that a packet has passed.
     pub safe fn xcp_header_hop_report(xcp_ttl: u8, ip_ttl: u8) -> u8;
 }
 unsafe extern "C" {
-    /** The XCP routers passed, from what the receiver tells of packets that began
- with `ttl`; -1 if it does not.*/
+    /** The number of XCP routers passed by packets with the initial TTL `ttl`, from
+ the receiver's report; -1 if the report is empty.*/
     pub safe fn xcp_header_hops(hop_report: u8, ttl: u8) -> i32;
 }
 unsafe extern "C" {
-    /** The edit of a standard header by a router, or by one that speaks for so many
- `routers` of a cloud. No checksum covers it.*/
+    /** The edit of a standard header by a router, or by a virtual router that acts
+ for the `routers` of a cloud. No checksum covers the header.*/
     pub fn xcp_edit_header(h: *mut u8, version: u8, delta: i32, ip_ttl: u8, routers: u8);
 }
 unsafe extern "C" {
-    /** The length of a sender's header on data, with room for last_xcp_router: the
- four bytes that the format `option` has, in IPv6 too. TCP leaves no more.*/
+    /** The length of a sender's header on data packets, with room for
+ last_xcp_router: four bytes as in the format `option`, in IPv6 too. TCP has
+ no room for more.*/
     pub safe fn xcp_header_data_len(version: u8) -> u32;
 }
 unsafe extern "C" {
-    /// Tells of `length` bytes, the fields and what is appended.
+    /// Sets the length field; `length` includes what is appended.
     pub fn xcp_header_lengthen(h: *mut u8, version: u8, length: u32);
 }
 unsafe extern "C" {
-    /** last_xcp_router, in the form that all formats have in common; `h` is a header
- of `length` bytes with all that is appended. 0: none, or no room for it.*/
+    /** Returns last_xcp_router in the form common to all formats. `h` is a header of
+ `length` bytes, appended bytes included. 0: no router, or no such field.*/
     pub fn xcp_header_last_router(h: *const u8, length: u8) -> u32;
 }
 unsafe extern "C" {
-    /// The kind that an option of this length and flags byte has.
+    /// The kind of an option with this length and flags byte.
     pub safe fn xcp_option_kind(length: u32, flags: u8) -> xcp_kind;
 }
 unsafe extern "C" {
-    /** The usual place: behind timestamps, at byte 32 of a TCP header that has at
- least `header_len` bytes, all of them readable. XCP_NONE if it is not there.*/
+    /** Checks the usual place of the option: after timestamps, at byte 32 of a TCP
+ header with at least `header_len` bytes, all readable. Returns XCP_NONE if
+ there is no option.*/
     pub fn xcp_option_at_32(tcp: *const u8, header_len: u32) -> xcp_kind;
 }
 unsafe extern "C" {
@@ -943,9 +954,9 @@ unsafe extern "C" {
     pub fn xcp_parse_return(o: *const u8, kind: xcp_kind) -> xcp_return;
 }
 unsafe extern "C" {
-    /** Writes the fields of a forward option at `offset` of a TCP header that
+    /** Writes those fields of a forward option, at `offset` in a TCP header, that
  routers change. Returns what to add to the one's-complement checksum (RFC
- 1624), in the byte order of the packet's words as the machine loads them.*/
+ 1624), in the byte order in which the machine loads the packet's words.*/
     pub fn xcp_rewrite_forward(
         o: *mut u8,
         offset: u32,
@@ -955,14 +966,14 @@ unsafe extern "C" {
     ) -> u32;
 }
 unsafe extern "C" {
-    /** The router's edit: the new delta, one XCP hop more, and xcp_ttl lowered
- towards the packet's TTL.*/
+    /** The router's edit: sets delta, counts one more XCP hop, and lowers xcp_ttl
+ towards the packet's TTL. Returns as xcp_rewrite_forward.*/
     pub fn xcp_edit_forward(o: *mut u8, offset: u32, delta: i32, ip_ttl: u8) -> u32;
 }
 unsafe extern "C" {
-    /** The edit of a virtual router, for a cloud that the packet has crossed: the
- cloud's routers count as XCP routers do, since it speaks for them. It is no
- XCP hop of its own.*/
+    /** The edit of a virtual router, for a cloud that the packet has crossed. The
+ cloud's routers count as XCP routers, because the virtual router acts for
+ them. It does not count as an XCP hop itself.*/
     pub fn xcp_edit_forward_cloud(
         o: *mut u8,
         offset: u32,
@@ -972,14 +983,15 @@ unsafe extern "C" {
     ) -> u32;
 }
 unsafe extern "C" {
-    /// Writes last_xcp_router; the sum as above.
+    /// Writes last_xcp_router. Returns as xcp_rewrite_forward.
     pub fn xcp_edit_last_router(o: *mut u8, offset: u32, router: u32) -> u32;
 }
 unsafe extern "C" {
-    /** Finds a format's option in a TCP header of `header_len` bytes (20 to 60),
- wherever it stands; what routers change before what they leave alone.
- `data_end` bounds what may be read. Sets `*offset` from the header's start.
- XCP_MALFORMED if the options do not parse up to there.*/
+    /** Finds an XCP option at any place in a TCP header of `header_len` bytes (20 to
+ 60). An option that routers change is preferred to one that they do not
+ change. `data_end` is the end of the readable bytes. Sets `*offset` from the
+ start of the header. Returns XCP_MALFORMED if the options before it are
+ invalid.*/
     pub fn xcp_option_find(
         tcp: *const u8,
         header_len: u32,
@@ -996,7 +1008,7 @@ pub struct xcp_bench_packet {
     pub x: u64,
     /// ticks
     pub rtt: u64,
-    /// wire packets that it stands for
+    /// number of wire packets that it stands for
     pub n: u32,
     /// B/s, requested
     pub delta: i32,
@@ -1005,7 +1017,7 @@ pub struct xcp_bench_packet {
     pub unused: u32,
 }
 unsafe extern "C" {
-    /// Takes packets through a router: what one costs without the call.
+    /// Passes packets through a router; measures the cost without Rust calls.
     pub fn xcp_bench_packets(
         law: &xcp_router_law,
         pool: &mut xcp_router_pool,

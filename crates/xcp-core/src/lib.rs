@@ -2,11 +2,11 @@
 //! core/ compiled natively, and the f64 model that it must follow.
 //!
 //! core/ is the protocol in freestanding C11; the kernel data path runs it as
-//! BPF. Here tests and benches call the same source: records are those of
-//! `xcp_abi`, functions those of core/, both by their names in C. [`model`] is the
-//! router's control laws a second time, in floating point, as the reference.
+//! BPF. This crate lets tests and benches call the same source: records are those of
+//! `xcp_abi`, functions those of core/, both under their C names. [`model`] implements
+//! the router's control laws a second time, in floating point, as the reference.
 //!
-//! Time is an argument everywhere: nothing here has a clock. Times on the wire
+//! Time is always an argument: nothing here reads a clock. Times on the wire
 //! are in ticks of 2^-28 s, clocks in ns, rates in bytes per second.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits

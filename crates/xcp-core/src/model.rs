@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router's control laws in floating point: the reference for core/.
+//! The router's control laws in floating point, the reference for core/.
 //! Source: Katabi, Handley, Rohrs (SIGCOMM 2002), draft-falk-xcp-spec-03.
 //! Symbols and formulas are those of core/xcp_router.h; here times are in
 //! seconds, sizes in bytes, rates in B/s, and nothing is rounded.
 
-/// Constants, and what the drafts leave open.
+/// Constants, and choices that the drafts leave open.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
     /// C, B/s.
     pub capacity_Bps: f64,
-    /// Part of the spare bandwidth handed out per interval.
+    /// The part of the spare bandwidth that is handed out per interval.
     pub alpha: f64,
-    /// Part of the persistent queue drained per interval.
+    /// The part of the persistent queue that is drained per interval.
     pub beta: f64,
-    /// Part of the traffic shuffled per interval.
+    /// The part of the traffic that is shuffled per interval.
     pub gamma: f64,
-    /// d before the first XCP packet, s. core/ 0.2, ns-2 0.05.
+    /// d before the first XCP packet, s: 0.2 in core/, 0.05 in ns-2.
     pub initial_interval_s: f64,
-    /// Least d, s. core/ and ns-2 0.001 (but ns-2 bounds the timer only).
+    /// The least d, s: 0.001 in core/ and ns-2 (but ns-2 bounds only the timer).
     pub min_interval_s: f64,
-    /// Least Tq, s.
+    /// The least Tq, s.
     pub min_tq_s: f64,
-    /// RTTs count at most this, s.
+    /// Larger RTTs count as this, s.
     pub max_rtt_s: f64,
-    /// Headers count for no more than their packets can mean (core/; not ns-2).
+    /// Whether header values are limited to what is possible (in core/, not in ns-2).
     pub doubts: bool,
-    /// What is left out of core/'s law, `enum xcp_law_term`; ns-2 has none of it.
+    /// Terms of core/'s law that are off, `enum xcp_law_term`; ns-2 has none of them.
     pub without: u32,
 }
 
 impl Params {
-    /// As core/ has them.
+    /// The parameters of core/, with the published law.
     #[must_use]
     pub fn core(capacity_Bps: f64) -> Self {
         Params {
@@ -47,7 +47,7 @@ impl Params {
         }
     }
 
-    /// As core/ has them, with some parts of its law left out.
+    /// The parameters of core/, with some terms of its law switched off.
     #[must_use]
     pub fn without(capacity_Bps: f64, without: u32) -> Self {
         let published = Params::core(capacity_Bps);
@@ -63,7 +63,7 @@ impl Params {
         }
     }
 
-    /// As ns-2.35 has them.
+    /// The parameters of ns-2.35.
     #[must_use]
     pub fn ns2(capacity_Bps: f64) -> Self {
         Params {
@@ -75,24 +75,24 @@ impl Params {
 }
 
 const PUBLISHED: u32 = crate::PUBLISHED;
-/// `enum xcp_law_term`.
+/// These are from `enum xcp_law_term`.
 const GAINS: u32 = 1;
 const GRANTED: u32 = 2;
 const BEFORE: u32 = 4;
 const EXPECT: u32 = 8;
 const PASS_ON: u32 = 16;
 
-/// The part of the pool that may be carried over, at most.
+/// The largest part of the pool that may be carried over.
 const PASSED_ON: f64 = 1.0 / 16.0;
 /// The smallest full packet.
 const FULL_PACKET_B: f64 = 512.0;
 
-/// A forward XCP packet, or `n` of them under one header.
+/// A forward XCP packet, or `n` of them with one header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Wire packets.
+    /// Number of wire packets.
     pub n: f64,
-    /// Size of one, B.
+    /// Size of one wire packet, B.
     pub size_B: f64,
     /// X, s.
     pub x_s: f64,
@@ -105,9 +105,9 @@ pub struct Packet {
 /// The router's answer to a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
-    /// The change that the packet leaves with, B/s.
+    /// The change in the departing packet, B/s.
     pub delta_Bps: f64,
-    /// Is it this router's, rather than what the packet came with?
+    /// Whether this router has changed the packet's delta.
     pub rewritten: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Grant {
 pub struct Model {
     /// Constants.
     pub params: Params,
-    /// B since the interval's start.
+    /// Bytes that arrived since the start of the interval.
     pub input_traffic_B: f64,
     /// Sum of X, s.
     pub sum_x: f64,
@@ -124,17 +124,17 @@ pub struct Model {
     pub sum_rtt_x: f64,
     /// d, s.
     pub d_s: f64,
-    /// Length of the interval that has begun, s.
+    /// Length of the present interval, s.
     pub interval_s: f64,
     /// Q, B.
     pub queue_B: f64,
     /// Least backlog since the last queue estimate, B.
     pub min_backlog_B: f64,
-    /// Length of the queue-estimation interval that has begun, s.
+    /// Length of the present queue-estimation interval, s.
     pub tq_s: f64,
-    /// Increases left, B/s.
+    /// Increases that remain, B/s.
     pub pos_Bps: f64,
-    /// Decreases left, B/s.
+    /// Decreases that remain, B/s.
     pub neg_Bps: f64,
     /// Cp, B/s per s of X.
     pub cp: f64,
@@ -146,10 +146,10 @@ pub struct Model {
     pub f_Bps: f64,
     /// Granted in the present interval, B/s.
     pub granted_Bps: f64,
-    /// Given to no packet yet of what others did not want, B/s.
+    /// Shares that packets did not request, not yet given to others, B/s.
     pub spare_Bps: f64,
     granted_before_Bps: f64,
-    /// The most of that, B/s; 0 in a cut.
+    /// Upper bound of `spare_Bps`; 0 in a cut.
     pub carry_max_Bps: f64,
     interval_start_s: f64,
 }
@@ -160,7 +160,7 @@ fn whole_ticks(time_s: f64) -> f64 {
 }
 
 impl Model {
-    /// A router that has seen nothing yet.
+    /// A router before its first packet.
     #[must_use]
     pub fn new(params: Params, now_s: f64) -> Self {
         Model {
@@ -187,12 +187,12 @@ impl Model {
         }
     }
 
-    /// A packet of any kind arrives, B.
+    /// Counts an arriving packet of any kind, B.
     pub fn arrival(&mut self, bytes: f64) {
         self.input_traffic_B += bytes;
     }
 
-    /// A forward XCP packet arrives; nothing happens if its RTT is unknown.
+    /// Counts an arriving forward XCP packet; ignores it if its RTT is unknown.
     /// Its bytes go to [`Model::arrival`].
     pub fn arrival_xcp(&mut self, p: &Packet) {
         if p.rtt_s == 0.0 {
@@ -203,7 +203,7 @@ impl Model {
         self.sum_rtt_x += p.n * x_s * rtt_s;
     }
 
-    /// What counts of a packet's X and RTT, s; whole ticks, as headers have them.
+    /// A packet's X and RTT, limited to what is possible, s; X in whole ticks, as in headers.
     #[must_use]
     pub fn believed(&self, p: &Packet) -> (f64, f64) {
         let rtt_s = p.rtt_s.min(self.params.max_rtt_s);
@@ -216,7 +216,7 @@ impl Model {
         (x_s, rtt_s)
     }
 
-    /// How much of a delta can come of its packet, B/s.
+    /// The possible effect of a packet's delta, B/s.
     fn credible(&self, p: &Packet, delta_Bps: f64) -> f64 {
         let (_, rtt_s) = self.believed(p);
         let down_s = match self.params.doubts {
@@ -226,8 +226,8 @@ impl Model {
         delta_Bps.clamp(-p.size_B / down_s, p.size_B / rtt_s)
     }
 
-    /// A forward XCP packet leaves. All `n` get the same grant, each from its
-    /// part of what is left.
+    /// The departure of a forward XCP packet. All `n` get the same grant, each from its
+    /// part of what remains.
     pub fn departure(&mut self, packet: &Packet) -> Grant {
         let delta = packet.delta_Bps;
         if packet.rtt_s == 0.0 {
@@ -243,7 +243,7 @@ impl Model {
         let grant = fb + self.spare_Bps / packet.n;
         let rewritten = delta >= grant;
         let least = match self.params.doubts {
-            // whole B/s, as headers have them
+            // whole B/s, as in headers
             true => self.credible(packet, f64::NEG_INFINITY).ceil(),
             false => f64::NEG_INFINITY,
         };
@@ -264,7 +264,7 @@ impl Model {
         }
         let granted = if rewritten { grant } else { delta };
         self.granted_Bps += self.credible(packet, granted) * packet.n;
-        // the last of a pool leaves nothing, in floating point too
+        // the last part of a pool leaves exactly 0, in floating point too
         let rest = |all: f64, part: f64| if part < all { all - part } else { 0.0 };
         self.pos_Bps = rest(pos, p) * packet.n;
         self.neg_Bps = rest(neg, n) * packet.n;
@@ -280,8 +280,8 @@ impl Model {
         }
     }
 
-    /// Ends the control interval at `now_s`. False if it had no XCP packet:
-    /// then d and what is left of the pools stay.
+    /// Ends the control interval at `now_s`. Returns false if it had no XCP packet:
+    /// then d and the rest of the pools are kept.
     pub fn interval_end(&mut self, now_s: f64) -> bool {
         let Params {
             capacity_Bps,
@@ -302,7 +302,7 @@ impl Model {
             ahead_Bps = self.granted_Bps;
         }
         if has(BEFORE) {
-            // whole B/s, as headers have them
+            // whole B/s, as in headers
             ahead_Bps += (self.granted_before_Bps / 2.0).floor();
         }
         (self.granted_before_Bps, self.granted_Bps) = (self.granted_Bps, 0.0);
@@ -328,13 +328,13 @@ impl Model {
         true
     }
 
-    /// The backlog at some moment, B. ns-2 looks just before each packet leaves
-    /// and when the link falls idle, core/ when a packet arrives.
+    /// Adds a sample of the backlog, B. ns-2 samples just before each packet departs and
+    /// when the link becomes idle, core/ when a packet arrives.
     pub fn backlog(&mut self, backlog_B: f64) {
         self.min_backlog_B = self.min_backlog_B.min(backlog_B);
     }
 
-    /// Ends a queue-estimation interval: Q is the least backlog that was seen.
+    /// Ends a queue-estimation interval: Q is the least backlog sampled.
     /// The present one counts for the next (core/ counts it for both: call
     /// [`Model::backlog`] with it first).
     pub fn queue_end(&mut self, backlog_B: f64) {

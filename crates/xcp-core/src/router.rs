@@ -3,7 +3,7 @@
 
 use crate::*;
 
-/// Leaves out all that the published law does not have.
+/// Switches off all additions to the published law.
 pub const PUBLISHED: u32 = XCP_LAW_GAINS
     | XCP_LAW_GRANTED
     | XCP_LAW_BEFORE
@@ -11,7 +11,7 @@ pub const PUBLISHED: u32 = XCP_LAW_GAINS
     | XCP_LAW_PASS_ON
     | XCP_LAW_SHUFFLE;
 
-/// An amount in 2^-shift B/s, the unit of pools, in B/s.
+/// Converts an amount in 2^-shift B/s, the unit of pools, to B/s.
 #[must_use]
 pub fn pool_Bps(amount: u64, shift: u32) -> f64 {
     amount as f64 * (-f64::from(shift)).exp2()
@@ -32,7 +32,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router that has seen nothing yet.
+    /// A router before its first packet.
     #[must_use]
     pub fn new(params: xcp_router_params, now_ns: u64) -> Self {
         let mut state = xcp_router_state::default();
@@ -47,20 +47,20 @@ impl Router {
         }
     }
 
-    /// A packet of any kind arrives, or a super-packet with all its bytes.
+    /// Counts an arriving packet of any kind, or a GSO packet with all its bytes.
     pub fn arrival(&mut self, bytes: u64) {
         xcp_router_arrival(&mut self.sums, bytes);
     }
 
-    /// A forward XCP packet arrives that stands for `n` of `size_B`; `x` and
-    /// `rtt` (not 0) in ticks. Its bytes go to [`Router::arrival`].
+    /// Counts an arriving forward XCP packet that stands for `n` packets of `size_B`;
+    /// `x` and `rtt` (not 0) are in ticks. Its bytes go to [`Router::arrival`].
     pub fn arrival_xcp(&mut self, n: u32, size_B: u64, x: u64, rtt: u64) {
         let claim = xcp_router_claim(&self.law, size_B, x, rtt);
         xcp_router_arrival_xcp(&mut self.sums, n, &claim);
     }
 
-    /// A forward XCP packet leaves: returns the delta to write, B/s. `n` is at
-    /// least 1, `size_B` that of one wire packet, `x` and `rtt` in ticks.
+    /// The departure of a forward XCP packet: returns the delta to write, B/s. `n` is at
+    /// least 1, `size_B` the size of one wire packet, `x` and `rtt` are in ticks.
     pub fn departure(&mut self, n: u32, size_B: u64, x: u64, rtt: u64, delta: i32) -> i32 {
         let (n, claim) = (n.max(1), xcp_router_claim(&self.law, size_B, x, rtt));
         let delta = xcp_router_departure(&self.law, &mut self.pool, n, &claim, delta);
@@ -68,56 +68,55 @@ impl Router {
         delta
     }
 
-    /// Arrival and departure of each packet, in one call.
+    /// Handles arrival and departure of each packet, in one call.
     pub fn batch(&mut self, packets: &mut [xcp_bench_packet]) {
         let (law, pool, sums) = (&self.law, &mut self.pool, &mut self.sums);
         // SAFETY: a slice of so many records, borrowed for the call.
         unsafe { xcp_bench_packets(law, pool, sums, packets.as_mut_ptr(), packets.len()) }
     }
 
-    /// Is the control interval over?
+    /// Whether the control interval is over.
     #[must_use]
     pub fn interval_due(&self, now_ns: u64) -> bool {
         xcp_router_interval_due(&self.state, now_ns)
     }
 
-    /// Has the control interval lasted 8 times the average RTT of its packets?
-    /// True 8 times in an interval at most.
+    /// Whether the control interval has lasted twice the average RTT of the packets since
+    /// the last check. Checks at most 8 times per interval.
     pub fn too_long(&mut self, now_ns: u64) -> bool {
         xcp_router_check_due(&self.state, now_ns)
             && xcp_router_too_long(&mut self.state, &self.sums, now_ns)
     }
 
-    /// Is the queue-estimation interval over?
+    /// Whether the queue-estimation interval is over.
     #[must_use]
     pub fn queue_due(&self, now_ns: u64) -> bool {
         xcp_router_queue_due(&self.state, now_ns)
     }
 
-    /// Ends the control interval. False if it had no XCP packet: then d and
-    /// what is left of the pools stay.
+    /// Ends the control interval. Returns false if it had no XCP packet: then d and the
+    /// rest of the pools are kept.
     pub fn interval_end(&mut self, now_ns: u64) -> bool {
         self.end(now_ns, None, None)
     }
 
-    /// Whether the link carries far less or far more than it did: then the interval ends.
+    /// Whether the link carries far less or far more than before: then the interval ends.
     #[must_use]
     pub fn link_changed(&self, seen: &xcp_capacity_interval) -> bool {
         xcp_capacity_changed(&self.state.capacity, seen, self.state.interval_ns)
     }
 
-    /// Somebody who knows the link says that it carries `hint_Bps` now, and
-    /// `before_Bps` until now; 0 where nothing is said.
+    /// Changes the hint of the link's capacity from `before_Bps` to `hint_Bps`; 0: no hint.
     pub fn capacity_hint(&mut self, before_Bps: u64, hint_Bps: u64) {
         xcp_capacity_hint(&mut self.state.capacity, before_Bps, hint_Bps);
     }
 
-    /// The same on a link whose capacity is measured.
+    /// As [`Router::interval_end`], on a link whose capacity is measured.
     pub fn interval_end_seen(&mut self, now_ns: u64, seen: &xcp_capacity_interval) -> bool {
         self.end(now_ns, Some(seen), None)
     }
 
-    /// The same on a link that other traffic shares, in a queue of its own.
+    /// As [`Router::interval_end`], on a link shared with other traffic in its own queue.
     pub fn interval_end_shared(
         &mut self,
         now_ns: u64,
@@ -127,7 +126,7 @@ impl Router {
         self.end(now_ns, Some(seen), Some(other))
     }
 
-    /// The same of a virtual router, by what is known of its cloud.
+    /// As [`Router::interval_end`], for a virtual router, with measurements of its cloud.
     pub fn interval_end_cloud(
         &mut self,
         now_ns: u64,
@@ -153,13 +152,13 @@ impl Router {
         renewed
     }
 
-    /// Fills the pools again as the present law says.
+    /// Fills the pools again from the present law.
     pub fn refill(&mut self) {
         let law = &self.law;
         xcp_router_pool_fill(&mut self.pool, law.pos_pool, law.neg_pool, law.shift);
     }
 
-    /// The backlog as a packet finds it, B.
+    /// Adds the backlog that a packet finds, B.
     pub fn backlog(&mut self, backlog_B: u64) {
         xcp_router_backlog(&mut self.state, backlog_B)
     }
@@ -169,19 +168,19 @@ impl Router {
         xcp_router_queue_end(&mut self.state, &self.params, backlog_B, now_ns);
     }
 
-    /// What is left of the pools.
+    /// What remains of the pools.
     #[must_use]
     pub fn pool(&self) -> &xcp_router_pool {
         &self.pool
     }
 
-    /// The pool of increases as the interval began, B/s.
+    /// The pool of increases at the start of the interval, B/s.
     #[must_use]
     pub fn pos_Bps(&self) -> f64 {
         pool_Bps(self.law.pos_pool, self.law.shift)
     }
 
-    /// The pool of decreases as the interval began, B/s.
+    /// The pool of decreases at the start of the interval, B/s.
     #[must_use]
     pub fn neg_Bps(&self) -> f64 {
         pool_Bps(self.law.neg_pool, self.law.shift)
@@ -211,13 +210,13 @@ impl Router {
         self.state.capacity_Bps
     }
 
-    /// L, what the link was found to carry, B/s; 0 = not known.
+    /// L, the measured capacity of the link, B/s; 0 = unknown.
     #[must_use]
     pub fn link_Bps(&self) -> u64 {
         self.state.capacity.link_Bps
     }
 
-    /// N, the flows of the last interval.
+    /// N, the number of flows in the last interval.
     #[must_use]
     pub fn flows(&self) -> f64 {
         f64::from(self.state.flows.now) / f64::from(1 << XCP_FLOW_BITS)
@@ -237,7 +236,7 @@ impl Router {
         f64::from(self.state.sharing.share) / f64::from(XCP_SHARE_ONE)
     }
 
-    /// o, what arrived at the other queue in the last interval, B/s.
+    /// o, arrivals at the queue of other traffic in the last interval, B/s.
     #[must_use]
     pub fn other_Bps(&self) -> u64 {
         self.state.sharing.other_Bps
@@ -249,7 +248,7 @@ impl Router {
         self.state.f_Bps
     }
 
-    /// What was granted in the present interval, B/s.
+    /// The sum of grants in the present interval, B/s.
     #[must_use]
     pub fn granted_Bps(&self) -> i64 {
         self.sums.granted_Bps - self.state.last.granted_Bps
@@ -261,7 +260,7 @@ impl Router {
         self.state.queue_B
     }
 
-    /// Sets Q, for tests and for routers that measure it otherwise, B.
+    /// Sets Q (B), for tests and for routers that measure it in another way.
     pub fn set_queue(&mut self, queue_B: u64) {
         self.state.queue_B = queue_B;
     }

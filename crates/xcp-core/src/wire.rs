@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_wire.h: the TCP option, parsed, built and edited; the other wire
-//! formats are in modules of their own.
+//! core/xcp_wire.h: parses, builds and edits the TCP option; the header of the
+//! drafts is in its own module.
 
 pub mod header;
 
 use crate::*;
 
-/// Lengths of the option's forms, B.
+/// Length of the handshake option, B.
 pub const HANDSHAKE_LEN: usize = 4;
-/// A pure ACK's option, B.
+/// Length of a pure ACK's option, B.
 pub const RETURN_LEN: usize = 10;
-/// A data segment's option, B.
+/// Length of a data segment's option, B.
 pub const FORWARD_LEN: usize = 22;
-/// The option of data that also returns feedback, B.
+/// Length of the option of a data segment that also returns feedback, B.
 pub const BOTH_LEN: usize = 28;
 
 const HEADER_MIN: usize = 20;
@@ -33,7 +33,7 @@ pub fn option_len(kind: xcp_kind) -> usize {
     }
 }
 
-/// Looks for the option where it usually stands, behind timestamps, in a whole
+/// Looks for the option in its usual place, after timestamps, in a complete
 /// TCP header (20 to 60 bytes).
 #[must_use]
 pub fn at_32(header: &[u8]) -> xcp_kind {
@@ -46,8 +46,8 @@ pub fn at_32(header: &[u8]) -> xcp_kind {
 }
 
 /// Finds the option in a TCP header of `header_len` bytes, of which only
-/// `readable` is there. The offset is from the header's start. The option
-/// itself may be cut off: the parsers below check.
+/// `readable` is available. The offset is from the header's start. The option
+/// itself may be truncated: the parsers below check that.
 #[must_use]
 pub fn find(readable: &[u8], header_len: usize) -> (xcp_kind, usize) {
     let len = header_len.min(HEADER_MAX) as u32;
@@ -76,7 +76,7 @@ pub fn build_return(r: &xcp_return) -> [u8; RETURN_LEN] {
     o
 }
 
-/// Reads an option of kind return or both; None if it is another, or cut.
+/// Reads an option of kind return or both; None for another kind or a truncated option.
 #[must_use]
 pub fn parse_return(option: &[u8], kind: xcp_kind) -> Option<xcp_return> {
     if !matches!(kind, XCP_RETURN | XCP_BOTH) || option.len() < option_len(kind) {
@@ -104,7 +104,7 @@ pub fn build_both(f: &xcp_forward, r: &xcp_return) -> [u8; BOTH_LEN] {
     o
 }
 
-/// Reads an option of kind forward or both; None if it is cut.
+/// Reads an option of kind forward or both; None if it is truncated.
 #[must_use]
 pub fn parse_forward(option: &[u8]) -> Option<xcp_forward> {
     if option.len() < FORWARD_LEN {
@@ -114,9 +114,9 @@ pub fn parse_forward(option: &[u8]) -> Option<xcp_forward> {
     Some(unsafe { xcp_parse_forward(option.as_ptr()) })
 }
 
-/// A router's edit of the forward option at `offset` of a TCP segment: writes
-/// `delta` (B/s), counts the hop, and updates the TCP checksum. False, and
-/// nothing done, if the option is cut or overlaps the fixed header.
+/// A router's edit of the forward option at `offset` in a TCP segment: writes
+/// `delta` (B/s), counts the hop, and updates the TCP checksum. Returns false
+/// and changes nothing if the option is truncated or overlaps the fixed header.
 pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
     edit_by(segment, offset, |option, offset| {
         // SAFETY: changes FORWARD_LEN bytes, as many as there are.
@@ -124,8 +124,8 @@ pub fn edit(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8) -> bool {
     })
 }
 
-/// The same of a virtual router, for a cloud of so many routers: they count as
-/// XCP routers in xcp_ttl, and no XCP hop is counted.
+/// The edit by a virtual router, for a cloud of `routers` routers: they count as
+/// XCP routers in xcp_ttl, but no XCP hop is counted.
 pub fn edit_cloud(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8, routers: u8) -> bool {
     edit_by(segment, offset, |option, offset| {
         let o = option.as_mut_ptr();
@@ -134,8 +134,8 @@ pub fn edit_cloud(segment: &mut [u8], offset: usize, delta: i32, ip_ttl: u8, rou
     })
 }
 
-/// Writes last_xcp_router of the forward option at `offset` of a TCP segment,
-/// in the same way.
+/// Writes last_xcp_router of the forward option at `offset` in a TCP segment,
+/// and updates the TCP checksum.
 pub fn edit_last_router(segment: &mut [u8], offset: usize, router: u32) -> bool {
     edit_by(segment, offset, |option, offset| {
         // SAFETY: changes FORWARD_LEN bytes, as many as there are.
@@ -143,7 +143,7 @@ pub fn edit_last_router(segment: &mut [u8], offset: usize, router: u32) -> bool 
     })
 }
 
-/// Changes the option at `offset`, and the TCP checksum by what that returns.
+/// Changes the option at `offset`, and the TCP checksum by the sum that `change` returns.
 fn edit_by(
     segment: &mut [u8],
     offset: usize,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Nanoseconds per packet of the router program, against an empty program in
-//! the same run (BPF_PROG_TEST_RUN), and of two CPUs on one link against one
-//! alone: for people, since another machine has other times. What the program
-//! may cost is counted: `xcp lab bench router`.
+//! Measures the time per packet of the router program, compared with an empty program in
+//! the same run (BPF_PROG_TEST_RUN), and of two CPUs on one link, compared with one CPU.
+//! The times depend on the machine, so no test checks them; `xcp lab bench router` measures
+//! the cost in a reproducible way and compares it with bpf/limits.toml.
 //!
-//! The kernel repeats a run on one packet, which keeps the edit: from the
-//! second on it asks for what it was granted before, as behind another router.
+//! The kernel repeats a run on one packet, which keeps its edits: from the second run on the
+//! packet requests what it was granted before, as behind another router.
 
 #[path = "../tests/all/support/pin.rs"]
 mod pin;
-#[allow(dead_code)] // the tests use the rest
+#[allow(dead_code)] // only the tests use the rest
 #[path = "../tests/all/wire/mod.rs"]
 mod wire;
 
@@ -24,10 +24,10 @@ const REPEATS: u32 = 1_000_000;
 const ROUNDS: usize = 9;
 const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000; // 100 Gb/s
 
-/// Golden packets; the first is the usual one.
+/// Golden packets; the first is the most common one.
 const SHAPES: [(&str, &str); 5] = [
     ("forward", "option behind timestamps, 1500 B"),
-    ("forward-ipv6", "the same in IPv6"),
+    ("forward-ipv6", "the same over IPv6"),
     ("none-timestamps", "no XCP (slow path)"),
     ("forward-first", "option without timestamps (slow path)"),
     ("forward-vlan", "802.1Q tag (slow path)"),
@@ -38,7 +38,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Medians, in ns, of the empty program and of the router, run in turns.
+/// Returns the medians, in ns, of the empty program and of the router, run alternately.
 fn compare(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64), Error> {
     let bench = Bench::new(Options {
         capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
@@ -57,7 +57,7 @@ fn compare(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64), Erro
     Ok((median(empty), median(router)))
 }
 
-/// Medians, in ns, of one CPU alone and of two on the same link, in turns.
+/// Returns the medians, in ns, of one CPU alone and of two on the same link, run alternately.
 fn compare_cpus(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64), Error> {
     let bench = Bench::new(Options {
         capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
@@ -78,7 +78,7 @@ fn compare_cpus(frame: &[u8], repeats: u32, rounds: usize) -> Result<(f64, f64),
 
 fn print_two(repeats: u32, rounds: usize) -> Result<(), Error> {
     if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
-        eprintln!("SKIPPED two CPUs on one link: there is only one here");
+        eprintln!("SKIPPED two CPUs on one link: this machine has only one CPU");
         return Ok(());
     }
     let (name, what) = SHAPES[0];
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     if !xcp_testbed::can_run("router bench") {
         return ExitCode::SUCCESS;
     }
-    // cargo gives --bench to benches, and nothing when it only tests them
+    // cargo passes --bench to benchmarks, and nothing when it only tests them
     let measure = std::env::args().any(|a| a == "--bench");
     let (repeats, rounds) = if measure {
         (REPEATS, ROUNDS)

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 /*
- * The router's clocks on several CPUs at once: bpf/control_interval.h itself,
- * each thread being a CPU. What must hold:
+ * Tests the router's clocks (bpf/control_interval.h itself) on several CPUs at
+ * once; each thread stands for a CPU. It checks:
  *
  *   - each interval is ended by one CPU: its epoch is traced once, and begins
- *     where the one before ended
- *   - a CPU fills its pool with what the claimer gave it for that epoch
- *   - the CPUs' parts are the whole pool, no byte counted twice or left out
- *   - the deltas of an epoch are no more than its pool
- *   - in the end the sums of all CPUs are what all threads have sent
+ *     where the previous one ended
+ *   - a CPU fills its pool with the part that the claimer gave it for the epoch
+ *   - the CPUs' parts add up to the whole pool: no byte is counted twice or
+ *     omitted
+ *   - the granted deltas of an epoch do not exceed its pool
+ *   - at the end, the sums of all CPUs equal what all threads have sent
  *
- * Time is counted in steps of an interval. It goes on when the interval has
- * ended and every CPU has handled a packet since: no packet takes longer than a
- * control interval, which the kernel's programs rely on as well. With
- * -fsanitize=thread, the order of all accesses is checked too, also where this
- * machine's processor would keep it anyway.
+ * Time advances in steps of one interval: when the interval has ended and every
+ * CPU has handled MIN_PACKETS packets since. So no packet takes longer than a
+ * control interval, and the kernel's programs rely on that, too. With
+ * -fsanitize=thread, the order of all memory accesses is checked, even where
+ * this machine's CPU would keep the order anyway.
  */
 #include <linux/bpf.h>
 #include <pthread.h>
@@ -28,9 +29,9 @@
 #define CPUS 4
 #define STEPS 10000
 #define STEP_NS 1000000ULL
-#define MIN_PACKETS 8 /* of each CPU in a step */
+#define MIN_PACKETS 8 /* per CPU and step */
 
-/* In place of bpf/kernel.h. */
+/* Replaces bpf/kernel.h. */
 #define XCP_BPF_KERNEL_H
 #define SEC(name)
 #define __noinline __attribute__((noinline))
@@ -43,16 +44,16 @@
 #define bpf_ringbuf_submit(record, flags) note(record)
 #define XCP_MAP(name) struct name##_map name
 #define XCP_DATA(type, name) struct type name
-/* In BPF a full barrier. */
+/* A full barrier, as in BPF. */
 #define __sync_lock_test_and_set(at, value)                                    \
 	__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST)
-/* What is found by a number that was read is read behind it. */
+/* Data that is found by an index is read after the index. */
 #define READ_ONCE(v) __atomic_load_n(&(v), __ATOMIC_ACQUIRE)
 
 static void *lookup(const void *map, const __u32 *key);
 static void note(const void *record);
 
-#define link router_link /* unistd.h has another */
+#define link router_link /* unistd.h declares link() */
 #include "../../../bpf/abi.h"
 
 static struct xcp_router_record told;
@@ -69,7 +70,7 @@ XCP_MAP(trace);
 
 static struct xcp_router_cpu records[CPUS];
 
-/* What the claimer published for an epoch, and what CPUs made of it. */
+/* What the claimer published for an epoch, and what the CPUs used of it. */
 struct published {
 	struct xcp_router_law law;
 	uint64_t pos[CPUS], neg[CPUS];
@@ -91,7 +92,7 @@ static uint64_t packets[CPUS]; /* handled so far */
 #define CHECK(holds, ...)                                                      \
 	do {                                                                   \
 		if (!(holds)) {                                                \
-			printf("does not hold: %s: ", #holds);                 \
+			printf("check failed: %s: ", #holds);                  \
 			printf(__VA_ARGS__);                                   \
 			printf("\n");                                          \
 			exit(1);                                               \
@@ -105,7 +106,7 @@ static void *lookup(const void *map, const __u32 *key)
 	return map == &cpus && *key < CPUS ? &records[*key] : NULL;
 }
 
-/* As in the programs, of a link that sends, and has no queue. */
+/* As in the BPF programs, for a link that sends and has no queue. */
 static __u64 sample_link(__u64 now)
 {
 	link.seen.sent_B += 1000;
@@ -125,7 +126,7 @@ static void poll_link(uint64_t now)
 	release(&link.claimed);
 }
 
-/* The claimer traces an interval's end after its publication. */
+/* The claimer traces the end of an interval after publishing the epoch. */
 static void note(const void *record)
 {
 	const struct xcp_router_record *r = record;
@@ -142,7 +143,7 @@ static void note(const void *record)
 	p->times++;
 }
 
-/* As the program asks before it claims: what it reads may be old. */
+/* The program checks this before it claims, so the data may be outdated. */
 static __noinline bool interval_is_due(uint64_t now)
 {
 	return link.fell || xcp_router_interval_due(&link.state, now);
@@ -153,7 +154,7 @@ static __noinline bool look_is_due(uint64_t now)
 	return now >= link.look_ns;
 }
 
-/* Deliberate races: numbers that one CPU counts and others read at any time. */
+/* Deliberate races: one CPU writes counters that others read at any time. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -161,7 +162,7 @@ const char *__tsan_default_suppressions(void)
 	       "race:^check$\nrace:_is_due$\n";
 }
 
-/* A packet, with a header or without; of 1,500 bytes or less. */
+/* Handles a packet of 100 to 1,499 bytes, with or without an XCP header. */
 static void packet(unsigned int cpu, unsigned int *seed, bool xcp)
 {
 	struct xcp_router_cpu *c = &records[cpu];
@@ -192,10 +193,10 @@ static void packet(unsigned int cpu, unsigned int *seed, bool xcp)
 	xcp_router_arrival(&c->sums, bytes);
 }
 
-/* A step of time: until the interval is over, and then some packets of all. */
+/* A step lasts until the interval has ended and all CPUs sent some packets. */
 struct step {
 	bool ended;
-	uint64_t packets[CPUS]; /* handled when it had ended */
+	uint64_t packets[CPUS]; /* handled until the interval ended */
 };
 
 static bool interval_has_ended(uint64_t now)
@@ -238,7 +239,7 @@ static void *run(void *argument)
 			poll_link(now);
 		if (interval_is_due(now))
 			interval_end(now);
-		/* now and then, no XCP for some intervals */
+		/* no XCP packets in 4 of 16 intervals */
 		packet(cpu, &seed, now / STEP_NS % 16 > 3);
 		__atomic_store_n(&packets[cpu], packets[cpu] + 1,
 				 __ATOMIC_RELEASE);
@@ -281,7 +282,7 @@ static void check_epoch(unsigned int epoch)
 	      (unsigned long long)pos, (unsigned long long)p->law.pos_pool);
 	CHECK(is_nearly(neg, p->law.neg_pool), "epoch %u: %llu of %llu", epoch,
 	      (unsigned long long)neg, (unsigned long long)p->law.neg_pool);
-	/* each CPU may have less than a B/s left from before */
+	/* each CPU may carry over less than 1 B/s from before */
 	CHECK(granted_Bps <= (int64_t)(p->law.pos_pool >> p->law.shift) + CPUS,
 	      "epoch %u: %lld", epoch, (long long)granted_Bps);
 }
@@ -293,8 +294,8 @@ int main(void)
 	pthread_t threads[CPUS];
 	unsigned int i;
 
-	/* Else each step waits for a turn of every thread beside other
-	 * programs; without root it does. */
+	/* Otherwise each step waits until the scheduler has run every thread
+	 * along with other programs; without root, it does. */
 	sched_setscheduler(0, SCHED_RR, &first);
 	config.params.capacity_Bps = 125000000;
 	config.params.min_interval_ns = STEP_NS;
@@ -310,9 +311,9 @@ int main(void)
 		all.sum_rtt_x_hi += records[i].sums.sum_rtt_x_hi;
 		all.granted_Bps += records[i].sums.granted_Bps;
 	}
-	CHECK(!memcmp(&all, &link.state.last, sizeof(all)), "the sums");
+	CHECK(!memcmp(&all, &link.state.last, sizeof(all)), "sums of all CPUs");
 	CHECK(link.epoch > STEPS / 2, "%u epochs", link.epoch);
-	/* but for the first, which lasts longer than a step */
+	/* not one per step, because the first lasts longer than a step */
 	CHECK(link.state.intervals <= STEPS, "%llu intervals",
 	      (unsigned long long)link.state.intervals);
 	for (i = 1; i <= link.epoch; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Virtual routers: what stands for a cloud without XCP where the packets of one
-//! upstream XCP router leave it (core/xcp_cloud.h). A program instance for each
-//! device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
+//! Virtual routers (core/xcp_cloud.h): each represents a cloud without XCP, at the place where
+//! the packets of one upstream XCP router leave the cloud. There is one program instance for
+//! each device and upstream router, pinned in `cloud/NETNS-IFINDEX-UPSTREAM`.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -22,11 +22,13 @@ use xcp_abi::{
     xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
 };
 
-/// Says that all of it is there; in it, of which build.
+/// A folder that marks a virtual router as completely installed. A folder in it names the
+/// build.
 const COMPLETE: &str = "complete";
-/// In it, the address of the upstream router, of which packets have four bytes only.
+/// A folder for the address of the upstream router, because packets contain only four bytes of
+/// it. The address is the name of a folder in it.
 const UPSTREAM: &str = "upstream";
-/// Maps, and where they are pinned.
+/// The maps, and the names of their pins.
 const MAPS: [(&str, &str); 6] = [
     ("cpus", "cpus"),
     (".data.config", "config"),
@@ -35,54 +37,54 @@ const MAPS: [(&str, &str); 6] = [
     (".data.backoff", "backoff"),
     ("trace", trace::PIN),
 ];
-/// What commands read of them.
+/// The maps and records whose layout commands must know.
 const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "backoff"];
-/// No control interval is shorter: some probes have to come in each, and where few
-/// are granted they come every 16 ms.
+/// The shortest control interval. Some probes must arrive in each interval, and they are sent
+/// every 16 ms if little is granted.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
 /// `enum xcp_cloud_flag` of core/xcp_cloud.h.
 const NOT_HELD_BACK: u32 = 1;
 /// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
 const PATIENCE_NS: u64 = 50_000_000;
 
-/// What a probe has told of a cloud.
+/// The state of a cloud, as measured by probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// When it came, ns on the monotonic clock.
+    /// When the last probe arrived, ns on the monotonic clock.
     pub now_ns: u64,
-    /// How long it has waited in the cloud, ns.
+    /// How long this probe waited in the cloud's queues, ns.
     pub wait_ns: u64,
-    /// What trains have found free, bytes per second; 0 if that is not known.
+    /// The free capacity measured by trains, bytes per second; 0 if not known.
     pub free_bytes_per_s: u64,
-    /// The standard error of that.
+    /// The standard error of the free capacity.
     pub error_bytes_per_s: u64,
-    /// When the last train came, ns on the monotonic clock.
+    /// When the last train arrived, ns on the monotonic clock.
     pub free_at_ns: u64,
-    /// When a probe was sent and received that met no queue, by the two systems'
-    /// clocks, ns.
+    /// When a probe that met no queue was sent and received, ns on the sender's and the
+    /// receiver's clock.
     pub base_probe: (u64, u64),
-    /// Routers in the cloud.
+    /// The number of routers in the cloud.
     pub routers: u8,
-    /// While it is suspended, it lowers no delta: for experiments.
+    /// For experiments: while suspended, the virtual router lowers no deltas.
     pub not_held_back: bool,
 }
 
-/// A virtual router that is there; it stays when this is dropped.
+/// An installed virtual router. It is not removed when this is dropped.
 #[derive(Debug)]
 pub struct Virtual {
     dir: PathBuf,
-    /// The number of the device that the upstream router's packets come in by.
+    /// The index of the device on which the upstream router's packets arrive.
     pub ifindex: u32,
     map: MapHandle,
 }
 
 impl Virtual {
-    /// Adds the virtual router of an upstream router's packets that come in by this
-    /// device, or takes over the one that is there. None while another command changes
-    /// something: nothing is waited for.
+    /// Adds a virtual router for packets of an upstream router that arrive on this device, or
+    /// takes over the existing one. Does not wait: returns None while another command holds
+    /// the lock.
     ///
     /// # Errors
-    /// No such device, or the kernel refuses the program.
+    /// The device does not exist, or the kernel rejects the program.
     pub fn add(dev: &str, upstream: IpAddr) -> Result<Option<Self>> {
         require_root()?;
         let Some(_turn) = CommandLock::at_once()? else {
@@ -94,7 +96,7 @@ impl Virtual {
         let dir = bpffs::dir(&part);
         let complete = dir.join(COMPLETE).join(object::CLOUD.build());
         if !object::exists(&complete) || !is_on(&dir, device.index, Direction::Ingress) {
-            // another build's, half there, or of a device that has moved away
+            // it is of another build, incomplete, or its device has moved away
             take_down(&dir)?;
             bpffs::create(&part)?;
             install(&device, upstream, &dir).inspect_err(|_| {
@@ -108,10 +110,10 @@ impl Virtual {
         }))
     }
 
-    /// Tells it what a probe has found.
+    /// Passes it the results of a probe.
     ///
     /// # Errors
-    /// Its map cannot be written.
+    /// The map cannot be written.
     pub fn tell(&self, reading: Reading) -> Result<()> {
         let record = xcp_cloud {
             last_probe_ns: reading.now_ns,
@@ -131,11 +133,11 @@ impl Virtual {
         object::write_record(&self.map, &record)
     }
 
-    /// Takes it away; or leaves that to [`clear_old`], while another command changes
-    /// something.
+    /// Removes it. While another command holds the lock, it stays, and [`clear_old`] removes it
+    /// later.
     ///
     /// # Errors
-    /// What is pinned cannot be removed.
+    /// Pinned objects cannot be removed.
     pub fn del(self) -> Result<()> {
         match CommandLock::at_once()? {
             Some(_turn) => take_down(&self.dir),
@@ -144,8 +146,8 @@ impl Virtual {
     }
 }
 
-/// The last [`Reading::base_probe`] of this upstream router and its routers, where the
-/// virtual router of a daemon that was killed is still there.
+/// The last [`Reading::base_probe`] and the number of routers for this upstream router, if the
+/// virtual router of a killed daemon still exists.
 #[must_use]
 pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
     let name = format!("-{:08x}", id(upstream));
@@ -159,7 +161,7 @@ pub fn base_probe(upstream: IpAddr) -> Option<((u64, u64), u8)> {
     (probe.0 > 0).then_some((probe, u8::try_from(cloud.routers).ok()?))
 }
 
-/// What a virtual router of this build's knows.
+/// The record of a virtual router, if its layout is that of this build.
 fn known(dir: &Path) -> Option<xcp_cloud> {
     if !layout::is_ours(dir, &object::CLOUD, &RECORDS).ok()? {
         return None;
@@ -167,8 +169,8 @@ fn known(dir: &Path) -> Option<xcp_cloud> {
     object::read_record(&object::pinned_map(&dir.join("cloud")).ok()?, 0).ok()
 }
 
-/// Has the routers of this network namespace write an address into last_xcp_router.
-/// False if another command changes something just now: nothing is waited for.
+/// Makes the routers of this network namespace write an address into last_xcp_router. Does not
+/// wait: returns false while another command holds the lock.
 ///
 /// # Errors
 /// See [`router::set_edge`].
@@ -190,7 +192,7 @@ fn config() -> xcp_router_config {
     config
 }
 
-/// The program, loaded for a machine of so many processors.
+/// Loads the program for a machine with this number of CPUs.
 #[doc(hidden)]
 pub fn load_for(cpus: u32, l2_len: u32, upstream: u32) -> Result<Object> {
     let mut open = object::open(&object::CLOUD)?;
@@ -215,7 +217,7 @@ fn install(device: &Device, upstream: IpAddr, dir: &Path) -> Result<()> {
     bpffs::mark(&dir.join(COMPLETE).join(object::CLOUD.build()))
 }
 
-/// In the file system of BPF names have no dots.
+/// Encodes an address in hexadecimal digits, because names in bpffs must not contain dots.
 fn name_of_address(address: IpAddr) -> String {
     let v6 = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -238,68 +240,68 @@ fn take_down(dir: &Path) -> Result<()> {
     bpffs::remove(&format!("cloud/{}", name_of(dir)))
 }
 
-/// Whether any edge has virtual routers on this system.
+/// Whether there are virtual routers on this system.
 pub fn are_there() -> bool {
     folders::folders("cloud").next().is_some()
 }
 
-/// Removes what devices that are gone have left pinned.
+/// Removes the virtual routers of devices that no longer exist.
 pub(crate) fn sweep() {
     for dir in folders::left("cloud") {
         let _ = take_down(&dir);
     }
 }
 
-/// How a virtual router stands.
+/// The state of a virtual router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It grants.
+    /// It grants deltas.
     Granting,
-    /// Too little is known of the cloud now: packets pass untouched.
+    /// There is no recent probe of the cloud: packets pass unchanged.
     Unknown,
-    /// Other traffic fills the cloud's queue: it is suspended.
+    /// It is suspended, because other traffic fills the cloud's queue.
     Crowded,
 }
 
-/// What a virtual router knows and has done.
+/// The state and counters of a virtual router.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// The device that packets come out of the cloud by.
+    /// The device on which packets arrive from the cloud.
     pub device: String,
-    /// The upstream router's address, where it is known.
+    /// The upstream router's address, if known.
     pub upstream: Option<IpAddr>,
-    /// Routers in the cloud.
+    /// The number of routers in the cloud.
     pub routers: u32,
-    /// Whether it is at work, or why packets pass it untouched.
+    /// Whether it grants deltas, or why not.
     pub state: State,
-    /// Since the last probe, ms.
+    /// The time since the last probe, ms.
     pub age_ms: Option<f64>,
-    /// What that has waited in the cloud, ms.
+    /// How long the last probe waited in the cloud's queues, ms.
     pub wait_ms: f64,
-    /// What trains have found free, bits per second.
+    /// The free capacity measured by trains, bits per second.
     pub free_bps: u64,
-    /// The standard error of that.
+    /// The standard error of the free capacity.
     pub error_bps: u64,
-    /// Since the last train, ms.
+    /// The time since the last train, ms.
     pub free_age_ms: Option<f64>,
-    /// What the cloud was found to carry for these packets, bits per second.
+    /// The measured capacity of the cloud for these packets, bits per second.
     pub link_bps: u64,
-    /// What came in the last control interval, bits per second.
+    /// Input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
-    /// Their mean RTT.
+    /// The mean RTT of these packets.
     pub average_rtt_ms: f64,
-    /// Aggregate feedback decided for the present interval, bits per second.
+    /// The aggregate feedback of the present control interval, bits per second.
     pub feedback_bps: i64,
-    /// Wire packets that it has granted to.
+    /// Packets on the wire to which it granted a delta.
     pub xcp_packets: u64,
 }
 
-/// Takes all virtual routers away that daemons of this network namespace have
-/// added, those of one that was killed too, wherever their devices are now.
+/// Removes all virtual routers that daemons of this network namespace have added, including
+/// those of killed daemons and of devices that have moved to another namespace.
 ///
 /// # Errors
-/// What is pinned cannot be removed.
+/// Pinned objects cannot be removed.
 pub fn clear() -> Result<()> {
     let _turn = CommandLock::take()?;
     let here = format!("{}-", rtnl::netns()?);
@@ -307,12 +309,12 @@ pub fn clear() -> Result<()> {
     ours.try_for_each(|dir| take_down(&dir))
 }
 
-/// Removes those that have had no reading since then, ns on the monotonic clock: what a
-/// daemon has left that was killed, and no daemon has taken over. Some stay while another
-/// command changes something.
+/// Removes virtual routers without a reading since `since_ns` on the monotonic clock: those of a
+/// killed daemon that no other daemon has taken over. Some may stay while another command holds
+/// the lock.
 ///
 /// # Errors
-/// What is pinned cannot be removed.
+/// Pinned objects cannot be removed.
 pub fn clear_old(since_ns: u64) -> Result<()> {
     let here = format!("{}-", rtnl::netns()?);
     let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
@@ -326,18 +328,18 @@ pub fn clear_old(since_ns: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless this process may add some.
+/// Fails unless this process may add virtual routers.
 ///
 /// # Errors
-/// Not root.
+/// This process is not root, or cannot write to the system's bpffs.
 pub fn require_root() -> Result<()> {
     bpffs::require("xcp edged run", Access::Change)
 }
 
-/// All virtual routers of this network namespace.
+/// The status of all virtual routers of this network namespace.
 ///
 /// # Errors
-/// Not root, or one is of a build with other records.
+/// This process is not root, or another build laid out the records of one differently.
 pub fn list() -> Result<Vec<Status>> {
     bpffs::require("xcp router show", Access::Read)?;
     let mut found: Vec<PathBuf> = folders::folders("cloud")
@@ -354,7 +356,7 @@ fn status(dir: &Path) -> Result<Status> {
         return Err(Error::new(
             name,
             "written by another version of xcp",
-            "start `xcp edged run` again, of this version",
+            "restart `xcp edged run` with this version",
         ));
     }
     let record = |pin: &str| object::pinned_map(&dir.join(pin));
@@ -396,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_are_those_of_the_core() {
+    fn constants_equal_those_of_the_core() {
         let core = include_str!("../../../core/xcp_cloud.h");
         assert!(core.contains(&format!("XCP_CLOUD_PATIENCE_NS {PATIENCE_NS}ULL\n")));
         assert!(core.contains(&format!("XCP_CLOUD_NOT_HELD_BACK = {NOT_HELD_BACK},")));

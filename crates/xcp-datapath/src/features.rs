@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What this kernel can do: probed, never assumed from a version.
+//! What this kernel supports. Features are probed, never assumed from a version.
 
 use std::fs;
 use std::path::Path;
@@ -12,22 +12,22 @@ pub use crate::probes::kernel_release;
 pub use crate::qdisc::is_supported as has_qdisc;
 use crate::{cgroup, error, host, load_error, mounts, object, router, socket, Error};
 
-/// One thing that XCP builds on.
+/// One feature that XCP needs or can use.
 #[derive(Clone, Debug, Serialize)]
 pub struct Feature {
     pub name: &'static str,
     pub present: bool,
-    /// Nothing works without it.
+    /// XCP does not work without it.
     pub required: bool,
-    /// What was seen; the reason where it is missing.
+    /// What the probe found; if the feature is missing, the reason.
     pub detail: String,
-    /// What it costs to be without, or what to do.
+    /// What does not work without the feature, or the remedy.
     pub cost: String,
 }
 
 const NEEDS_QDISC: &str = "6.16 and later with CONFIG_NET_SCH_BPF";
 
-/// Probes everything. Needs root; without it most answers are no.
+/// Probes all features. Without root, most of them are reported as missing.
 pub fn probe() -> Vec<Feature> {
     let root = is_root();
     vec![
@@ -48,13 +48,13 @@ pub fn probe() -> Vec<Feature> {
         loads(
             &object::CC,
             object::open(&object::CC).and_then(host::load_control),
-            "no sender here",
+            "XCP cannot be used by senders",
             "needs 6.6 or later with CONFIG_BPF_JIT",
         ),
         loads(
             &object::OPTION,
             object::open(&object::OPTION).and_then(|o| object::load(&object::OPTION, o)),
-            "no host here",
+            "XCP cannot be used by hosts",
             "needs 6.6 or later with CONFIG_CGROUP_BPF",
         ),
         loads(
@@ -66,7 +66,7 @@ pub fn probe() -> Vec<Feature> {
                     ..Default::default()
                 },
             ),
-            "no router here",
+            "this machine cannot be an XCP router",
             "needs 6.6 or later",
         ),
         headers(),
@@ -77,7 +77,7 @@ pub fn probe() -> Vec<Feature> {
             present: has_tcx(),
             required: true,
             detail: "6.6 and later".into(),
-            cost: "no router here, and no `xcp host on --dev`: use Linux 6.6 or later".into(),
+            cost: "routers and `xcp host on --dev` do not work: use Linux 6.6 or later".into(),
         },
         queue_disciplines(),
         sockets_by_number(),
@@ -85,7 +85,8 @@ pub fn probe() -> Vec<Feature> {
     ]
 }
 
-/// Whether an object loads; what is lost if not, and what it needs.
+/// Reports whether an object loads. `lost` says what does not work without it, `needs` what
+/// it requires.
 fn loads<T>(image: &object::Image, result: crate::Result<T>, lost: &str, needs: &str) -> Feature {
     let what_to_do = match &result {
         Err(e) if [load_error::REPORT, error::FORBIDDEN].contains(&e.remedy.as_str()) => &e.remedy,
@@ -117,7 +118,7 @@ fn queue_disciplines() -> Feature {
     let row = loads(
         &object::QDISC,
         result,
-        "routers work on whatever qdisc the device has",
+        "routers use the qdisc that the device already has",
         "",
     );
     Feature {
@@ -131,7 +132,7 @@ fn queue_disciplines() -> Feature {
     }
 }
 
-/// The number of CPUs that may ever run: the programs' maps are made for it.
+/// The number of possible CPUs, which sets the size of the programs' maps.
 pub fn processors() -> Option<u32> {
     object::cpus().ok()
 }
@@ -143,7 +144,7 @@ fn headers() -> Feature {
         ..loads(
             &object::DEVICE,
             result,
-            "the wire formats header and header-2004 are not possible here",
+            "the wire formats header and header-2004 are not available",
             "",
         )
     }
@@ -188,13 +189,13 @@ fn control_groups() -> Feature {
             Err(e) => e.reason,
         },
         cost: mounts::require_bpffs("").map_or_else(
-            |hidden| hidden.remedy, // which hides control groups too
-            |()| "no socket can speak XCP: mount -t cgroup2 none /sys/fs/cgroup".into(),
+            |hidden| hidden.remedy, // what hides bpffs hides control groups, too
+            |()| "no socket can use XCP: mount -t cgroup2 none /sys/fs/cgroup".into(),
         ),
     }
 }
 
-/// 10 Mb/s at 500 ms: what the papers' long fat path needs in one RTT.
+/// The bandwidth-delay product of the papers' long fat path: 10 Mb/s at 500 ms.
 const LONG_PATH_BYTES: u64 = 625_000;
 
 fn receive_memory() -> Feature {
@@ -208,9 +209,8 @@ fn receive_memory() -> Feature {
         present: largest >= 3 * LONG_PATH_BYTES,
         required: false,
         detail: format!("net.ipv4.tcp_rmem allows {largest} bytes"),
-        cost:
-            "windows stop at a third of that per RTT: `xcp doctor --path` tells what a path needs"
-                .into(),
+        cost: "windows are limited to a third of that: `xcp doctor --path` shows what a path needs"
+            .into(),
     }
 }
 
@@ -219,12 +219,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_by_the_verifier_asks_for_a_report() {
+    fn a_verifier_error_asks_for_a_bug_report() {
         let row = |remedy| {
             let refused: crate::Result<()> = Err(Error::new("router", "refused", remedy));
-            loads(&object::ROUTER, refused, "no router here", "needs 6.6")
+            loads(&object::ROUTER, refused, "no router", "needs 6.6")
         };
-        assert_eq!(row("").cost, "no router here: needs 6.6");
+        assert_eq!(row("").cost, "no router: needs 6.6");
         assert!(row(error::FORBIDDEN).cost.contains("forbids"));
         let row = row(load_error::REPORT);
         assert!(!row.present && row.cost.contains("`xcp doctor --json`"));

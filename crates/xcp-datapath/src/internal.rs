@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! For xcp-testbed: what tests and the lab need of this crate; no promise is made
-//! about it.
+//! Unstable interface for xcp-testbed: what tests and the lab need of this crate.
 
 pub use crate::kernel::error::{is_root, require_root};
 pub use crate::kernel::rtnl::Device;

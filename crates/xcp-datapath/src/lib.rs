@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The data path in the kernel: load, attach, pin, read and write maps. The
-//! only crate that knows what kernels can do, and with xcp-testbed that knows libbpf.
+//! The data path in the kernel: loads, attaches and pins BPF programs, reads and writes
+//! their maps. Only this crate depends on kernel features; only this crate and
+//! xcp-testbed use libbpf.
 
-#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
+// the print macros panic when writing fails
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits
 
 pub mod cloud;
@@ -41,25 +43,26 @@ use kernel::{
 use pinned::{bpffs, command_lock, folders, layout};
 use router::warning;
 
-/// Waits until no other command changes anything: for a command that changes several
-/// things, as long as what is returned lives.
+/// Waits until no other command holds the lock, then holds it as long as the returned value
+/// lives. For commands that change several things.
 ///
 /// # Errors
-/// This process may not change anything; `what` names the command.
+/// This process lacks the permission. `what` names the command in the error.
 pub fn lock_commands(what: &str) -> Result<CommandLock> {
     bpffs::require(what, bpffs::Access::Change)?;
     CommandLock::take()
 }
 
-/// The same for one that only reads, unless another command changes something now.
+/// Like [`lock_commands`] for a command that only reads; None if another command holds the
+/// lock.
 pub fn lock_commands_if_free() -> Option<CommandLock> {
     CommandLock::at_once().ok().flatten()
 }
 
-/// Fails unless this process is root and sees what XCP has pinned.
+/// Fails unless this process is root and sees XCP's pinned objects.
 ///
 /// # Errors
-/// `what` names the command that needs it.
+/// This process lacks the permission. `what` names the command in the error.
 pub fn require_access(what: &str) -> Result<()> {
     bpffs::require(what, bpffs::Access::Read)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Behaviours by name that can be left out, each a bit of a record in bpf/ or
+//! Named behaviours that can be switched off. Each is one bit of a record in bpf/ or
 //! core/.
 
-/// An enum of bits with names for people and files, and its set.
+/// Defines an enum of named bits, with conversions from and to names and bit sets.
 macro_rules! named_bits {
     (
         $(#[$doc:meta])* $enum:ident, $what:literal {
@@ -19,7 +19,7 @@ macro_rules! named_bits {
         }
 
         impl $enum {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             #[must_use]
@@ -29,18 +29,18 @@ macro_rules! named_bits {
                 }
             }
 
-            /// All names, to be told to people.
+            /// All names, separated by commas, for messages.
             #[must_use]
             pub fn names() -> String {
                 [$($name,)+].join(", ")
             }
 
-            /// The bits of these.
+            /// The bit set of these variants.
             pub(crate) fn bits(these: &[Self]) -> u32 {
                 these.iter().fold(0, |bits, this| bits | *this as u32)
             }
 
-            /// Those whose bits are set.
+            /// The variants whose bits are set.
             pub(crate) fn of_bits(bits: u32) -> Vec<Self> {
                 let is_set = |this: &Self| bits & *this as u32 != 0;
                 Self::ALL.iter().copied().filter(is_set).collect()
@@ -58,44 +58,44 @@ macro_rules! named_bits {
 
             fn from_str(name: &str) -> Result<Self, String> {
                 let found = Self::ALL.iter().copied().find(|this| this.name() == name);
-                found.ok_or_else(|| format!("no such {}; there are {}", $what, Self::names()))
+                found.ok_or_else(|| format!("no such {}; choose one of {}", $what, Self::names()))
             }
         }
     };
 }
 
 named_bits! {
-    /// What senders do beyond the drafts: each can be switched off, to see what
-    /// then goes wrong; `enum xcp_sender_feature` in bpf/abi.h.
+    /// What senders do beyond the drafts: `enum xcp_sender_feature` in bpf/abi.h. Each
+    /// feature can be switched off, to show what it is needed for.
     SenderFeature, "behaviour" {
-        /// Losses and marks that XCP's own queues do not explain are taken for
+        /// Losses and ECN marks that XCP's own queues do not explain count as
         /// congestion.
         Losses = XCP_FEATURE_LOSSES "losses",
-        /// A window is halved for each timeout in which nothing was sent.
+        /// The window is halved for each timeout in which nothing was sent.
         Idle = XCP_FEATURE_IDLE "idle",
-        /// Windows, and what is asked for, follow what there is to send.
+        /// Windows and requested deltas follow the amount of data to send.
         Use = XCP_FEATURE_USE "use",
-        /// Lost ACKs lose no feedback in the format `option`: it is a running
-        /// total.
+        /// The format `option` returns feedback as a running total, so lost ACKs lose
+        /// no feedback.
         Totals = XCP_FEATURE_TOTALS "totals",
     }
 }
 
 named_bits! {
-    /// What a router's law has beyond the published one: each part can be left
-    /// out, to see what it is for; `enum xcp_law_term` in core/xcp_router.h.
+    /// What a router's control law has beyond the published one: `enum xcp_law_term` in
+    /// core/xcp_router.h. Each term can be left out, to show what it is needed for.
     LawTerm, "part of the law" {
-        /// alpha 0.6 and beta 0.4, in place of 0.4 and 0.226.
+        /// alpha is 0.6 and beta 0.4, instead of 0.4 and 0.226.
         Gains = XCP_LAW_GAINS "gains",
-        /// What was granted in the last interval counts as come.
+        /// What was granted in the last interval counts as load.
         Granted = XCP_LAW_GRANTED "granted",
-        /// So does half of what was granted in the one before.
+        /// Half of what was granted in the interval before that counts as load, too.
         Before = XCP_LAW_BEFORE "before",
-        /// A cut falls on the bytes that will come.
+        /// A decrease is spread over the bytes that are expected to arrive.
         Expect = XCP_LAW_EXPECT "expect",
-        /// What a packet does not want goes to the next.
+        /// What a packet does not request goes to the next packet.
         PassOn = XCP_LAW_PASS_ON "pass-on",
-        /// Much is shuffled while flows come and go, and little otherwise.
+        /// More traffic is shuffled while flows start and end, and less otherwise.
         Shuffle = XCP_LAW_SHUFFLE "shuffle",
     }
 }
@@ -104,12 +104,12 @@ named_bits! {
 mod tests {
     use super::*;
 
-    macro_rules! each_has_a_name_and_a_bit_of_its_own {
+    macro_rules! every_variant_has_its_own_name_and_bit {
         ($enum:ident) => {
             let mut seen = 0;
             for this in $enum::ALL {
                 assert_eq!(this.name().parse(), Ok(*this));
-                let text = serde_json::to_string(this).expect("is a name");
+                let text = serde_json::to_string(this).expect("a name is valid JSON");
                 assert_eq!(text, format!("{:?}", this.name()));
                 let bit = $enum::bits(&[*this, *this]);
                 assert!(bit.is_power_of_two() && seen & bit == 0, "{this}");
@@ -121,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_name_and_a_bit_of_its_own() {
-        each_has_a_name_and_a_bit_of_its_own!(SenderFeature);
-        each_has_a_name_and_a_bit_of_its_own!(LawTerm);
+    fn every_variant_has_its_own_name_and_bit() {
+        every_variant_has_its_own_name_and_bit!(SenderFeature);
+        every_variant_has_its_own_name_and_bit!(LawTerm);
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Removes what devices that are gone have left pinned. The kernel removes no pins:
-//! a network namespace that is deleted leaves those of its devices to the next
-//! command, whatever it is.
+//! Removes pinned objects of devices that no longer exist. The kernel removes no pins:
+//! when a network namespace is deleted, the next `xcp` command removes the pins of its
+//! devices.
 
 use crate::command_lock::CommandLock;
 use crate::error::is_root;
 use crate::{cloud, device, mounts, router};
 
-/// Sweeps, unless another command changes something now, or this process may not.
+/// Removes stale pins, unless another command holds the lock or this process lacks the
+/// permission.
 pub fn sweep_if_free() {
     if !is_root() || mounts::require_bpffs("").is_err() {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The wire formats by their names.
+//! The wire formats and their names.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use xcp_abi::*;
 
-/// IP protocol of the formats `header` and `header-2004`, for experiments
-/// (RFC 3692): none was ever assigned.
+/// The default IP protocol number of the formats `header` and `header-2004`: one for
+/// experiments (RFC 3692), because none was ever assigned.
 pub const IP_PROTO: u8 = 253;
-/// What may be used in its place: numbers that nobody else has.
+/// The protocol numbers that may be used instead.
 pub const IP_PROTO_RANGE: std::ops::RangeInclusive<u8> = 148..=254;
 
-/// How packets carry the protocol; `enum xcp_wire` in core/xcp_wire.h.
+/// How packets carry XCP's header: `enum xcp_wire` in core/xcp_wire.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -33,7 +33,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// All wire formats.
     pub const ALL: [Self; 4] = [
         Self::Option,
         Self::Option2005,
@@ -56,7 +56,8 @@ impl Wire {
         Self::ALL.into_iter().find(|wire| *wire as u8 == number)
     }
 
-    /// Whether a TCP option of this kind, with this behind its length, is the format's.
+    /// Whether a TCP option of this kind, with this value (the bytes after its length), belongs
+    /// to the format.
     #[must_use]
     pub fn has_option(self, kind: u8, value: &[u8]) -> bool {
         match self {
@@ -66,16 +67,16 @@ impl Wire {
         }
     }
 
-    /// Whether it stands between IP and TCP, and so needs a device.
+    /// Whether the format is a header between IP and TCP, which needs programs on devices.
     #[must_use]
     pub fn is_header(self) -> bool {
         matches!(self, Self::Header | Self::Header2004)
     }
 }
 
-/// What an upstream router is known by in last_xcp_router, which has four bytes:
-/// its IPv4 address, or the exclusive or of the four words of its IPv6 address; 1
-/// where that is 0, which is no router.
+/// The identifier of an upstream router in last_xcp_router, a field of four bytes: its IPv4
+/// address, or the exclusive or of the four words of its IPv6 address. If that is 0, which
+/// means no router, the identifier is 1.
 #[must_use]
 pub fn router_id(upstream: IpAddr) -> u32 {
     let id = match upstream.to_canonical() {
@@ -105,7 +106,7 @@ impl FromStr for Wire {
             .find(|w| w.name() == name)
             .ok_or_else(|| {
                 let names = Self::ALL.map(Self::name).join(", ");
-                format!("no such wire format; there are {names}")
+                format!("no such wire format; choose one of {names}")
             })
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What two edges tell each other: [`Asker`] and [`Answerer`] are its two ends.
+//! The protocol between two edges: an [`Asker`] and an [`Answerer`].
 
 mod answerer;
 mod asker;

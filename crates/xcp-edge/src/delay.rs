@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Queueing delay from single probes: how long a probe took beyond the fastest.
+//! Queueing delay from single probes: a probe's delay minus the base delay.
 //!
 //! ```text
-//!   d(t)  received less sent, by two clocks          ns
+//!   d(t)  receive time - send time, by two clocks    ns
 //!   b(t)  base: the line below all d of the window   ns
 //!   q     queueing delay, d - b                      ns
 //! ```
 //!
 //! The clocks differ by an offset and a drift, so the base is a line. It is the
-//! edge of the lower convex hull of the probes over the middle of the window
+//! segment of the lower convex hull of the probes at the middle of the window
 //! (Moon, Skelly and Towsley 1999). Each slot of the window keeps its lowest
-//! probe. A probe far below the base is a shorter route: the window starts
-//! again. A longer route with as many hops is believed once the window has no
-//! probe of the old one. A queue that stands as long is taken for one.
+//! probe. A probe far below the base means a shorter route: the window is
+//! cleared. A longer route with the same number of hops is accepted once the
+//! window has no probe of the old route. A standing queue that lasts that long is
+//! mistaken for a longer route.
 
 use std::collections::VecDeque;
 
-/// Time that one slot covers.
+/// Length of one slot.
 const SLOT_NS: u64 = 2_500_000_000;
-/// Slots in the window: 10 min. XCP itself lets a queue stand, if a short one,
-/// while others share the bottleneck.
+/// Number of slots in the window: 10 min. The window is long because XCP itself keeps a
+/// short standing queue while several edges share the bottleneck.
 const SLOTS: usize = 240;
-/// Slots with a probe before the base is known: a drift needs some seconds to
-/// be larger than the noise.
+/// Number of slots with a probe before the base is known: it takes some seconds until
+/// the drift is larger than the noise.
 const KNOWN: usize = 4;
-/// Most drift of two clocks: each may be wrong by 100 ppm.
+/// Largest drift between two clocks: each may be wrong by 100 ppm.
 const MAX_DRIFT: f64 = 200e-6;
-/// A probe that is further below the base than noise and drift explain.
+/// A probe this far below the base cannot be explained by noise and drift, ns.
 const FALL_NS: f64 = 1e6;
 
-/// A probe, relative to the first one.
+/// Receive time and delay of a probe, relative to the first probe.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     time_ns: f64,
@@ -40,7 +41,7 @@ struct Point {
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     drift: f64,
-    /// At time 0.
+    /// The base at time 0.
     delay_ns: f64,
 }
 
@@ -50,10 +51,10 @@ impl Line {
     }
 }
 
-/// The queueing delay on the way of the probes.
+/// Measures the queueing delay on the path of the probes.
 #[derive(Clone, Debug, Default)]
 pub struct Delay {
-    /// When the first probe was sent and received.
+    /// Send and receive time of the first probe.
     first_ns: Option<(u64, u64)>,
     slots: VecDeque<(u64, Point)>,
     base: Line,
@@ -62,7 +63,8 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// A single probe has come. Times are by the answerer's and by this clock.
+    /// Processes a received single probe: its send time by the answerer's clock and its
+    /// receive time by the local clock.
     pub fn on_probe(&mut self, sent_ns: u64, received_ns: u64) {
         let (first_sent_ns, first_received_ns) =
             *self.first_ns.get_or_insert((sent_ns, received_ns));
@@ -85,8 +87,8 @@ impl Delay {
         self.lowest = self.lowest.filter(lower).or(Some(point));
     }
 
-    /// When the probe of the window was sent and received that shows the base best,
-    /// by the two clocks: what [`Delay::on_probe`] can begin with after a restart.
+    /// Send and receive time of the window's probe that is nearest to the base, by the two
+    /// clocks. After a restart, pass it to [`Delay::on_probe`] first.
     #[must_use]
     pub fn base_probe(&self) -> Option<(u64, u64)> {
         let (first_sent_ns, first_received_ns) = self.first_ns.filter(|_| self.is_known())?;
@@ -100,7 +102,7 @@ impl Delay {
         ))
     }
 
-    /// Whether there were enough probes to tell the base.
+    /// Whether there were enough probes to compute the base.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.slots.len() >= KNOWN
@@ -112,8 +114,8 @@ impl Delay {
         self.queue_ns(self.last?)
     }
 
-    /// The least queueing delay since this was last called, ns. None without a
-    /// probe, or while the base is not known.
+    /// The lowest queueing delay since the last call, ns. None without a probe or while
+    /// the base is unknown.
     pub fn take_least_ns(&mut self) -> Option<u64> {
         let lowest = self.lowest.take()?;
         self.queue_ns(lowest)
@@ -124,14 +126,14 @@ impl Delay {
         self.is_known().then_some(above_ns as u64)
     }
 
-    /// Whether that changes what is kept.
+    /// Stores a probe if it is the lowest of its slot. Returns whether the window changed.
     fn keep(&mut self, number: u64, point: Point) -> bool {
         if self
             .slots
             .back()
             .is_some_and(|(last, _)| number + 1 < *last)
         {
-            self.slots.clear(); // by a clock that was set since
+            self.slots.clear(); // the local clock was set back
         }
         match self.slots.back_mut() {
             Some((last, kept)) if number <= *last => {
@@ -149,14 +151,14 @@ impl Delay {
         true
     }
 
-    /// The path has changed: what was seen before is of another one.
+    /// Discards all probes, since the path or a clock has changed.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
     /// The line through two slots' probes that is highest at the middle of the
-    /// window and below all others. A hull too steep for clocks is a change of
-    /// the route: the drift stays.
+    /// window and below all other probes. A slope too steep for clock drift is a route
+    /// change: the previous drift is kept.
     fn fit(&self) -> Line {
         let points: Vec<Point> = self.slots.iter().map(|(_, point)| *point).collect();
         let count = points.len().max(1) as f64;
@@ -176,8 +178,7 @@ impl Delay {
     }
 }
 
-/// The points that no line between two others is below; in order of time, as the
-/// given ones.
+/// The lower convex hull. The given points and the result are in order of time.
 fn lower_hull(points: &[Point]) -> Vec<Point> {
     let mut hull: Vec<Point> = Vec::new();
     for point in points {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A router as an edge of clouds: it asks the upstream edges that it knows, and
-//! answers all that have the key.
+//! A router as an edge of clouds: it asks its configured upstream edges for probes,
+//! and answers all askers that have the key.
 //!
-//! [`probing`] is what it does as an answerer, [`cloud`] what it learns as an
-//! asker. The owner of the sockets and the clocks gives it what has arrived, and
-//! sends what [`Edge::poll`] gives.
+//! [`probing`] is its answerer side, [`cloud`] its asker side. The caller owns the
+//! sockets and clocks: it passes received messages in, and sends the messages that
+//! [`Edge::poll`] returns.
 
 mod cloud;
 mod datagram;
@@ -21,7 +21,7 @@ use crate::conversation::{Answerer, Counters, Ignored};
 use crate::estimate::Estimate;
 use crate::message::{addressee, Error, Key, Role, PORT};
 
-/// Both ends of a router.
+/// The asker and answerer sides of one router.
 #[derive(Debug)]
 pub struct Edge {
     key: Key,
@@ -31,18 +31,18 @@ pub struct Edge {
     probing: BTreeMap<SocketAddr, Probing>,
     clouds: BTreeMap<IpAddr, Cloud>,
     unasked: u64,
-    /// What clouds begin with.
+    /// The initial estimate of a new cloud.
     estimate: Estimate,
-    /// The wall clock less the other one.
+    /// The wall clock minus the monotonic clock.
     offset_ns: Option<i64>,
 }
 
-/// A clock that is off by more is set at once; less, NTP makes up for slowly.
+/// A larger change of the clock offset is a clock step; NTP corrects smaller errors slowly.
 const STEP_NS: u64 = 100_000_000;
 
 impl Edge {
-    /// An edge that asks nobody yet. `seed` is random, another one after each
-    /// start.
+    /// Creates an edge that does not ask any upstream edge yet. `seed` must be random and
+    /// different after each start.
     #[must_use]
     pub fn new(key: Key, seed: Key) -> Self {
         Edge {
@@ -58,17 +58,17 @@ impl Edge {
         }
     }
 
-    /// Sends trains as often where they lose packets: for experiments.
+    /// Keeps the train rate even if trains lose packets. For experiments.
     #[must_use]
     pub fn with_frequent_trains(mut self) -> Self {
         self.estimate = Estimate::with_frequent_trains();
         self
     }
 
-    /// Asks this upstream edge, from this address, until [`Edge::forget`].
+    /// Asks this upstream edge for probes, from this address, until [`Edge::forget`].
     ///
     /// # Errors
-    /// A request cannot be made.
+    /// The request is invalid.
     pub fn ask(&mut self, now_ns: u64, local: IpAddr, upstream: IpAddr) -> Result<(), Error> {
         self.asked += 1;
         let seed = self.seed.derived(&self.asked.to_be_bytes());
@@ -78,15 +78,15 @@ impl Edge {
         Ok(())
     }
 
-    /// A probe that was seen before a restart ([`Cloud::base_probe`]), behind so many
-    /// routers, so that a queue that stands now is not taken for the path.
+    /// Restores a probe from before a restart ([`Cloud::base_probe`]) and the number of routers
+    /// that it passed, so that a standing queue is not taken for the base delay.
     pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64), routers: u8) {
         if let Some(cloud) = self.clouds.get_mut(&upstream) {
             cloud.recall(probe, routers);
         }
     }
 
-    /// Asks this upstream edge no more. Returns the bye to send.
+    /// Stops asking this upstream edge. Returns the bye to send.
     pub fn forget(&mut self, now_ns: u64, upstream: IpAddr) -> Option<Datagram> {
         let mut cloud = self.clouds.remove(&upstream)?;
         Some(Datagram::plain(
@@ -101,37 +101,37 @@ impl Edge {
         self.clouds.iter().map(|(ip, cloud)| (*ip, cloud))
     }
 
-    /// Who is answered now.
+    /// The askers whose streams are open.
     pub fn askers(&self, now_ns: u64) -> impl Iterator<Item = SocketAddr> + '_ {
         self.answerer.streams(now_ns).map(|(to, _, _)| to)
     }
 
-    /// The addresses that askers know this edge by. Its routers have one name, the first
-    /// of them.
+    /// The local addresses that askers use for this edge. Its routers write the first one
+    /// into packets.
     #[must_use]
     pub fn known_as(&self) -> BTreeSet<IpAddr> {
         self.probing.values().map(Probing::local).collect()
     }
 
-    /// The cloud between this edge and that upstream edge.
+    /// The cloud between this edge and an upstream edge.
     #[must_use]
     pub fn cloud(&self, upstream: IpAddr) -> Option<&Cloud> {
         self.clouds.get(&upstream)
     }
 
-    /// What was ignored of what askers sent.
+    /// The number of ignored messages from askers.
     #[must_use]
     pub fn ignored(&self) -> Counters {
         self.answerer.counters()
     }
 
-    /// Answers from addresses that were not asked.
+    /// The number of answers from addresses that were not asked.
     #[must_use]
     pub fn unasked(&self) -> u64 {
         self.unasked
     }
 
-    /// The next message to send now, until there is none.
+    /// The next message to send now. Call it until it returns None.
     pub fn poll(&mut self, time: Time) -> Option<Datagram> {
         let offset_ns = time.wall_ns.wrapping_sub(time.now_ns).cast_signed();
         let last_ns = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
@@ -157,7 +157,7 @@ impl Edge {
         })
     }
 
-    /// When [`Edge::poll`] has something to do, unless something arrives.
+    /// When to call [`Edge::poll`] next, unless a message arrives earlier.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let probing = self.probing.values().map(Probing::next_ns);
@@ -165,10 +165,10 @@ impl Edge {
         probing.chain(clouds).min()
     }
 
-    /// Takes a message. Returns the answer to send at once.
+    /// Processes a received message. Returns the answer to send at once.
     ///
     /// # Errors
-    /// Why it was ignored, which is counted too.
+    /// The reason why the message was ignored, which is also counted.
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -196,14 +196,14 @@ impl Edge {
         Ok(answer.map(|bytes| Datagram::plain(to, from, bytes)))
     }
 
-    /// The kernel tells when a packet of a train really left.
+    /// Records the kernel's transmit timestamp of a train packet.
     pub fn transmitted(&mut self, stamp: Stamp, wall_ns: u64) {
         if let Some(probing) = self.probing.get_mut(&stamp.to) {
             probing.transmitted(stamp.sequence, wall_ns);
         }
     }
 
-    /// Ends all conversations. Returns the byes to send.
+    /// Ends all streams. Returns the byes to send.
     pub fn stop(&mut self, now_ns: u64) -> Vec<Datagram> {
         let upstream: Vec<IpAddr> = self.clouds.keys().copied().collect();
         let mut byes: Vec<_> = upstream

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the cloud has free, from the trains of the last time.
+//! The available bandwidth of the cloud, from recent trains.
 //!
-//! All trains together tell what the bottleneck carries. With that each of them
-//! tells what is free, and the estimate is the mean of the middle half of them.
-//! Trains that were slower than that only say that their rate is free, so they
-//! do not count. If four trains in a row lie far on the same side, or find no
-//! end, the older ones are forgotten. Between trains, a queue that stands for an
-//! interval says that nothing is free.
+//! All trains together yield the capacity of the bottleneck. With the capacity, each
+//! train yields the available bandwidth, and the estimate is the mean of the middle
+//! half of these values. Trains slower than that only show that their rate is
+//! available, so they do not count. If four trains in a row deviate far to the same
+//! side, or never exceed the available bandwidth, the older ones are discarded.
+//! Between trains, a standing queue for an interval means that no bandwidth is
+//! available.
 
 use std::collections::VecDeque;
 
@@ -14,37 +15,38 @@ use crate::conversation::{FLOOR_BPS, PROBING_SHARE, REFRESH_NS};
 use crate::message::{self, OVERHEAD_B};
 use crate::train::{fit, Found, Train};
 
-/// Trains that are kept.
+/// Number of trains that are stored.
 const TRAINS: usize = 24;
-/// Trains that say that the path has changed.
+/// Number of deviating trains in a row that show a change of the path.
 const CHANGED: usize = 4;
-/// After how long without a train there is no estimate: what three refreshes
-/// take, so two lost trains do no harm.
+/// The estimate expires this long after the last train: three refreshes, so that two lost
+/// trains do no harm.
 const STALE_NS: u64 = 3 * REFRESH_NS;
-/// A queue stands if no probe of an interval took less than this beyond the
-/// base: more than one full packet takes at 10 Mb/s.
+/// There is a standing queue if all probes of an interval had a higher queueing delay than
+/// this: longer than a full-size packet takes at 10 Mb/s.
 const STANDING_NS: u64 = 2_000_000;
-/// Message length of a train's packets: 1,400 B with IPv6, which tunnels carry.
+/// Message length of a train's packets: 1,400 B with IPv6 and UDP, which fits into tunnels.
 const SIZE_B: u16 = 1_352;
-/// The first train: from what the slowest link carries to what the fastest does.
+/// Rates of the first train: from the slowest to the fastest expected link, B/s.
 const FIRST_BPS: (f64, f64) = (50e3, 2e9);
-/// Rates of the next trains, in parts of the estimate: of the first ones,
+/// Lowest and highest rate of the first few trains after the first one, as multiples of the
+/// estimate.
 const FEW: (f64, f64) = (0.5, 8.0);
-/// of every fourth one, for what the bottleneck carries,
+/// The same for every fourth later train, which measures the capacity of the bottleneck.
 const WIDE: (f64, f64) = (1.0, 8.0);
-/// and of the others, for what is free: far enough above that the queue does
-/// not rest.
+/// The same for the other trains, which measure the available bandwidth: high enough to keep
+/// the queue busy.
 const NARROW: (f64, f64) = (1.1, 1.6);
-/// The longest time between trains, where each one loses packets: others' too. Less than
-/// [`STALE_NS`], so that there is an estimate all the time.
+/// The longest time between trains if each one causes losses, also for other traffic. Less
+/// than [`STALE_NS`], so that the estimate does not expire.
 const RARE_NS: u64 = 2 * REFRESH_NS;
-/// A train that has found more than this part of its mean rate free has found
-/// no end.
+/// If more than this part of a train's mean rate is available, the train was too slow to
+/// find a limit.
 const MOSTLY: f64 = 0.95;
 
-/// Who knows what is free.
+/// A source of estimates of the available bandwidth.
 pub trait Source {
-    /// What is free on top of what is used, B/s, if it is known now.
+    /// The unused bandwidth, B/s, if it is known now.
     fn estimate_Bps(&self, now_ns: u64) -> Option<f64>;
 }
 
@@ -60,25 +62,25 @@ struct Seen {
     available_Bps: f64,
 }
 
-/// The estimate of one cloud.
+/// The estimate of one cloud's available bandwidth.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     seen: VecDeque<Seen>,
-    /// When the last one came.
+    /// When the last train arrived.
     seen_ns: u64,
     found: Option<Found>,
-    /// Whether a queue stands.
+    /// Whether there is a standing queue.
     is_full: bool,
     asked: u64,
-    /// Whether the last train that was asked for stays near what is free.
+    /// Whether the rates of the last requested train are near the available bandwidth.
     is_narrow: bool,
-    /// Such trains in a row that have lost packets.
+    /// Number of such trains in a row that lost packets.
     lossy: u32,
     is_frequent: bool,
 }
 
 impl Estimate {
-    /// A train has arrived.
+    /// Adds a received train.
     pub fn on_train(&mut self, now_ns: u64, train: Train) {
         if self.is_stale(now_ns) {
             self.seen.clear();
@@ -98,7 +100,7 @@ impl Estimate {
         }
     }
 
-    /// One that does not care whether trains lose packets.
+    /// Creates an estimate that requests trains at the same rate even if they lose packets.
     #[must_use]
     pub fn with_frequent_trains() -> Self {
         Self {
@@ -107,7 +109,7 @@ impl Estimate {
         }
     }
 
-    /// A train is over, and packets of it were lost, or none.
+    /// Called when a train is complete. `lost`: whether packets of it were lost.
     pub fn on_train_lost(&mut self, lost: bool) {
         self.lossy = match lost {
             true => self.lossy + u32::from(self.is_narrow && !self.is_frequent),
@@ -115,25 +117,25 @@ impl Estimate {
         };
     }
 
-    /// Whether trains are rare now, since they lose packets: what is free is less than a
-    /// buffer there lets them find out.
+    /// Whether trains are rare because they lose packets: a buffer in the cloud is too small
+    /// to measure the available bandwidth without losses.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lossy > 0
     }
 
-    /// An interval is over: the least queueing delay in it, if there was a probe.
+    /// Called at the end of each interval, with its lowest queueing delay if there was a probe.
     pub fn on_interval(&mut self, least_ns: Option<u64>) {
         self.is_full = least_ns.is_some_and(|least_ns| least_ns > STANDING_NS);
     }
 
-    /// Whether a queue stands: then nothing is free.
+    /// Whether there is a standing queue: then no bandwidth is available.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// How old the last train is, ns.
+    /// The age of the last train, ns.
     #[must_use]
     pub fn age_ns(&self, now_ns: u64) -> Option<u64> {
         (!self.seen.is_empty()).then(|| now_ns.saturating_sub(self.seen_ns))
@@ -149,8 +151,8 @@ impl Estimate {
         (high - low) / 1.35 / (values.len().max(1) as f64).sqrt()
     }
 
-    /// What to ask for next. Trains that cover much say what the bottleneck
-    /// carries, narrow ones above the estimate what is free.
+    /// The next train to request. Trains with a wide range of rates measure the capacity of
+    /// the bottleneck, trains just above the estimate the available bandwidth.
     pub fn next_train(&mut self, now_ns: u64) -> message::Train {
         let number = self.asked;
         self.asked += 1;
@@ -174,8 +176,8 @@ impl Estimate {
         }
     }
 
-    /// How long after a train the next one is asked for: as long as the answerer
-    /// saves for 128 packets, but not more often than it accepts requests.
+    /// Time from a train to the next request: until the answerer's budget covers 128 packets,
+    /// but not more often than the answerer accepts requests.
     #[must_use]
     pub fn next_train_after_ns(&self, now_ns: u64) -> u64 {
         let estimate_Bps = self.trains_Bps(now_ns).unwrap_or(0.0);
@@ -210,8 +212,8 @@ impl Estimate {
         values
     }
 
-    /// What the trains say that were faster than this on average. A slower one
-    /// only says that its rate is free.
+    /// The results of the trains with at least this mean rate, sorted. A slower train only
+    /// shows that its rate is available.
     fn above(&self, least_Bps: f64) -> Vec<f64> {
         let fast = self
             .seen
@@ -231,7 +233,7 @@ impl Estimate {
         }
     }
 
-    /// Whether the last trains all lie beyond what the older ones would explain.
+    /// Whether the results of the last trains are all outside the range of the older ones.
     fn has_changed(&self) -> bool {
         let Some(older) = self.seen.len().checked_sub(CHANGED) else {
             return false;
@@ -265,23 +267,23 @@ impl Source for Estimate {
     }
 }
 
-/// The mean of the middle half.
+/// The mean of the middle half of sorted values.
 fn middle(sorted: &[f64]) -> f64 {
     let cut = sorted.len() / 4;
     let half = &sorted[cut..sorted.len() - cut];
     half.iter().sum::<f64>() / half.len().max(1) as f64
 }
 
-/// A source with an error that is known, for experiments.
+/// A source with a known random error, for experiments.
 #[derive(Clone, Debug)]
 pub struct Wrong<S> {
-    /// Who really knows.
+    /// The correct source.
     pub source: S,
-    /// The most that it is wrong by, as a part of the estimate.
+    /// The largest error, as a part of the estimate.
     pub error: f64,
     /// How long each error lasts, ns.
     pub interval_ns: u64,
-    /// Which errors are drawn.
+    /// The seed of the random errors.
     pub seed: u64,
 }
 
@@ -294,7 +296,7 @@ impl<S: Source> Source for Wrong<S> {
     }
 }
 
-/// A round of splitmix64.
+/// One round of splitmix64.
 fn random(state: u64) -> u64 {
     let a = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let a = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i: how an XCP router asks another one, across routers that do not speak
-//! XCP, to measure the path between them.
+//! XCP-i: measures the path between two XCP routers that have routers without
+//! XCP between them.
 //!
-//! Two XCP routers, edges, have a cloud of other routers between them. The
-//! downstream edge, the asker, sees the upstream edge's packets and asks it to
+//! The two XCP routers are edges, and the routers between them are a cloud. The
+//! downstream edge, the asker, receives the upstream edge's packets and asks it to
 //! send probes; the upstream edge, the answerer, sends probes and reports.
-//! [`message`] is the format of what they send over UDP, [`conversation`] is
-//! what each of them does. From the probes, [`delay`] tells the queueing delay,
-//! [`train`] what one train has found, and [`estimate`] what the cloud has free.
-//! docs/xcp-i.md describes all of it.
+//! [`message`] is the format of their UDP messages, [`conversation`] the protocol.
+//! From the probes, [`delay`] computes the queueing delay, [`train`] evaluates one
+//! packet train, and [`estimate`] computes the cloud's available bandwidth.
+//! See docs/xcp-i.md.
 //!
-//! Nothing here does I/O or has a clock: a message is a slice of bytes, time is
-//! an argument in ns, and random numbers come from the caller.
+//! This crate has no I/O and no clock: a message is a slice of bytes, time is
+//! an argument in ns, and the caller supplies random numbers.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]

@@ -8,7 +8,7 @@
 //!  6  length of the message with padding and tag, u16
 //!  8  stream, u64: one conversation
 //! 16  sequence, u64
-//! 24  what the kind has
+//! 24  the fields of the kind
 //! -16 tag: the first 16 bytes of HMAC-SHA256 over all before it
 //! ```
 //!
@@ -19,15 +19,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// UDP port of both ends: "XC".
+/// UDP port of asker and answerer: "XC".
 pub const PORT: u16 = 0x5843;
-/// Version of the format.
+/// Version of the message format.
 pub const VERSION: u8 = 1;
-/// Most bytes of a message: a jumbo frame of 9,000 B without IPv6 and UDP.
+/// Largest length of a message, B: a jumbo frame of 9,000 B without the IPv6 and UDP headers.
 pub const MAX_LENGTH: u16 = 8_952;
-/// What a message has around it: IPv6 and UDP.
+/// Length of the IPv6 and UDP headers of a message.
 pub const OVERHEAD_B: u16 = 48;
-/// Bytes of IP and UDP headers around a message between such addresses.
+/// Length of the IP and UDP headers of a message with addresses of this family.
 #[must_use]
 pub fn overhead_B(address: IpAddr) -> u16 {
     match address {
@@ -36,8 +36,8 @@ pub fn overhead_B(address: IpAddr) -> u16 {
     }
 }
 
-/// Which end would read these bytes. Nothing is verified yet: it only says who
-/// does that.
+/// The receiver's role, by the message kind. Nothing is verified: the receiver with this
+/// role must verify the message.
 #[must_use]
 pub fn addressee(bytes: &[u8]) -> Role {
     let byte = |at: usize| bytes.get(at).copied();
@@ -48,13 +48,13 @@ pub fn addressee(bytes: &[u8]) -> Role {
     }
 }
 
-/// Fewest bytes of a probe.
+/// Smallest length of a probe, B.
 pub const MIN_PROBE_LENGTH: u16 = (HEAD + PROBE + TAG) as u16;
-/// Most corrections in a report, which then has 570 B: less than any link cuts.
+/// Most corrections in a report, which then has 570 B: less than the MTU of any link.
 pub const MAX_CORRECTIONS: usize = 64;
-/// Fewest bytes of a key: 128 bits, as much as a tag has.
+/// Smallest length of a key, B: 128 bits, the length of a tag.
 pub const MIN_KEY: usize = 16;
-/// A probe's number when it belongs to no train.
+/// The number of a probe that belongs to no train.
 pub const SINGLE: u16 = 0xffff;
 
 const MAGIC: &[u8; 4] = b"XCPi";
@@ -62,30 +62,30 @@ const HEAD: usize = 24;
 const TAG: usize = 16;
 const PROBE: usize = 12;
 
-/// Why bytes are no message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not a message of XCP-i.
-    #[error("no message of XCP-i: it does not begin with \"XCPi\"")]
+    /// Not an XCP-i message.
+    #[error("not an XCP-i message: it does not begin with \"XCPi\"")]
     Magic,
-    /// Another version.
-    #[error("XCP-i version {0} is unknown (this is version {VERSION})")]
+    /// Unsupported version.
+    #[error("XCP-i version {0} is not supported (this is version {VERSION})")]
     Version(u8),
-    /// Too short, too long, or not as long as it says.
-    #[error("the message does not have the length that it should have")]
+    /// Too short, too long, or different from its length field.
+    #[error("the message has a wrong length")]
     Length,
-    /// Not made with this key.
-    #[error("the message was not made with this key, or was changed")]
+    /// The tag does not match this key.
+    #[error("the message was made with another key, or was changed")]
     Tag,
-    /// Another kind.
+    /// Unknown kind.
     #[error("message kind {0} is unknown")]
     Kind(u8),
-    /// A field has a value that it cannot have.
-    #[error("{0} has a value that it cannot have")]
+    /// A field has an invalid value.
+    #[error("{0} has an invalid value")]
     Value(&'static str),
 }
 
-/// A shared key is too short.
+/// Error: a shared key is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the shared key has {0} bytes; it needs at least {MIN_KEY}")]
 pub struct ShortKey(pub usize);
@@ -113,7 +113,7 @@ impl Key {
         Ok(Key(mac))
     }
 
-    /// A key of its own for each text.
+    /// Derives a key from this key and a text.
     pub(crate) fn derived(&self, text: &[u8]) -> Self {
         Key::new(&self.mac(text).finalize().into_bytes()).unwrap_or_else(|_| self.clone())
     }
@@ -122,13 +122,13 @@ impl Key {
         self.0.clone().chain_update(bytes)
     }
 
-    /// The first 16 bytes of the HMAC.
+    /// The first 16 bytes of the HMAC of these bytes.
     pub(crate) fn tag(&self, bytes: &[u8]) -> [u8; TAG] {
         let mac = self.mac(bytes).finalize().into_bytes();
         std::array::from_fn(|i| mac[i])
     }
 
-    /// Whether that is `tag`, in constant time.
+    /// Compares the tag of these bytes with `tag`, in constant time.
     pub(crate) fn verify(&self, bytes: &[u8], tag: &[u8; TAG]) -> bool {
         self.mac(bytes).verify_truncated_left(tag).is_ok()
     }
@@ -139,30 +139,30 @@ impl Key {
 pub struct Message {
     /// The conversation, chosen at random by the asker.
     pub stream: u64,
-    /// Each end numbers what it sends in a stream. An acknowledgement has the
-    /// number of the request that it answers.
+    /// Each peer numbers the messages that it sends in a stream. An acknowledgement
+    /// has the number of its request.
     pub sequence: u64,
-    /// What the kind has.
+    /// The fields of the kind.
     pub body: Body,
 }
 
-/// What a message says.
+/// The kind of a message and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Asker to answerer: please measure.
+    /// Asker to answerer: asks for probes.
     Request(Request),
-    /// Answerer to asker: what was granted.
+    /// Answerer to asker: answers a request.
     Acknowledgement(Acknowledgement),
-    /// Answerer to asker: its way is what is measured.
+    /// Answerer to asker: a packet whose delay is measured.
     Probe(Probe),
-    /// Answerer to asker: what was sent.
+    /// Answerer to asker: reports which probes were sent and when.
     Report(Report),
-    /// The stream is over. It names its sender, so that it cannot be sent back
-    /// to it as the other end's.
+    /// Ends the stream. It contains the sender's role, so that it cannot be reflected
+    /// to the sender as the peer's bye.
     Bye(Role),
 }
 
-/// An end of a stream.
+/// The role of a peer in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The downstream edge, which estimates.
@@ -171,17 +171,17 @@ pub enum Role {
     Answerer,
 }
 
-/// The addresses of both ends, IPv4 as in `::ffff:192.0.2.1`.
+/// The addresses of both peers, IPv4 as in `::ffff:192.0.2.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The asker's.
+    /// The asker's address.
     pub asker: Ipv6Addr,
-    /// The answerer's.
+    /// The answerer's address.
     pub answerer: Ipv6Addr,
 }
 
 impl Path {
-    /// Between these.
+    /// Creates the path between two addresses.
     #[must_use]
     pub fn new(asker: IpAddr, answerer: IpAddr) -> Self {
         let wide = |ip| match ip {
@@ -195,7 +195,7 @@ impl Path {
     }
 }
 
-/// What the asker wants.
+/// The probes that the asker requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     /// Time between two single probes, us; 0 for none.
@@ -204,14 +204,14 @@ pub struct Ask {
     pub size_B: u16,
     /// The train to send once.
     pub train: Train,
-    /// What the asker has estimated so far, B/s; 0 for nothing.
+    /// The asker's estimate of the available bandwidth, B/s; 0 for none.
     pub estimate_Bps: u64,
 }
 
 /// A chirp: the gaps between packets shrink geometrically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Train {
-    /// Packets, 0 for no train.
+    /// Number of packets; 0 for no train.
     pub packets: u16,
     /// Length of a packet's message, B.
     pub size_B: u16,
@@ -222,8 +222,8 @@ pub struct Train {
 }
 
 impl Train {
-    /// When each of this many packets is sent after the first one, ns, if what
-    /// is around a message has `overhead_B`.
+    /// Send times of this many packets, relative to the first one, ns. `overhead_B` is the
+    /// length of the headers around a message.
     #[must_use]
     pub fn times_ns(&self, packets: u16, overhead_B: u16) -> Vec<u64> {
         let size_B = f64::from(self.size_B) + f64::from(overhead_B);
@@ -241,31 +241,31 @@ impl Train {
     }
 }
 
-/// A cookie: the proof that the asker gets what is sent to its address.
+/// A cookie: the proof that the asker receives packets sent to its address.
 pub type Cookie = [u8; 16];
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks whom: no other router with the same key answers it, or sends
-    /// probes to another address.
+    /// The addresses of asker and answerer, so that no other router with the same key
+    /// answers the request or sends probes to another address.
     pub path: Path,
-    /// What the last acknowledgement gave; 0 in a stream's first request.
+    /// The cookie from the last acknowledgement; 0 in a stream's first request.
     pub cookie: Cookie,
-    /// What is wanted.
+    /// The requested probes.
     pub ask: Ask,
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Probes will come.
+    /// The answerer sends probes.
     Accepted,
-    /// The cookie is not good: ask again with this one.
+    /// The cookie is invalid: ask again with the new one.
     CookieNeeded,
-    /// There are too many requests or askers: ask again later.
+    /// Too many requests or askers: ask again later.
     Busy,
-    /// This router does not answer now.
+    /// The answerer refuses requests.
     Refused,
 }
 
@@ -276,53 +276,53 @@ pub struct Acknowledgement {
     pub status: Status,
     /// The cookie for the next request, 0 if there is none.
     pub cookie: Cookie,
-    /// What was granted.
+    /// The granted probes.
     pub grant: Grant,
 }
 
-/// What the answerer will do.
+/// The probes that the answerer will send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Time between two single probes, us; 0 for none.
     pub interval_us: u32,
-    /// Packets of the train.
+    /// Number of packets in the train.
     pub train_packets: u16,
 }
 
 /// A probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// When it was sent, by the answerer's clock, ns.
+    /// The send time by the answerer's clock, ns.
     pub sent_ns: u64,
-    /// Its number in its train, or [`SINGLE`].
+    /// The probe's number in its train, or [`SINGLE`].
     pub number: u16,
-    /// The train.
+    /// The number of the train.
     pub train: u16,
-    /// Length of its message, B: zeros fill it up.
+    /// Length of the message, B. It is padded with zeros.
     pub length: u16,
 }
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Bytes of XCP packets sent towards the asker since the stream began.
+    /// Bytes of XCP packets sent to the asker since the stream began.
     pub xcp_B: u64,
     /// Probes sent since the stream began.
     pub probes: u64,
-    /// Better times of probes, at most [`MAX_CORRECTIONS`].
+    /// Corrected send times of probes, at most [`MAX_CORRECTIONS`].
     pub corrections: Vec<Correction>,
 }
 
-/// When the kernel has really sent a probe.
+/// The correction of a probe's send time, from the kernel's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Correction {
-    /// The report's sequence number less the probe's.
+    /// The report's sequence number minus the probe's.
     pub behind: u32,
     /// What to add to the probe's time, ns.
     pub offset_ns: i32,
 }
 
-/// Takes fields from the front.
+/// Reads fields one after another.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -350,11 +350,11 @@ impl Reader<'_> {
 }
 
 impl Message {
-    /// Reads a message. No field is believed before the tag is verified: magic,
-    /// version and length only say where the tag is.
+    /// Reads a message. Magic and version are checked before the tag, all other fields
+    /// only after the tag is verified.
     ///
     /// # Errors
-    /// The bytes are not exactly one message made with this key.
+    /// The bytes are not exactly one valid message made with this key.
     pub fn parse(bytes: &[u8], key: &Key) -> Result<Self, Error> {
         if !bytes.starts_with(MAGIC) {
             return Err(Error::Magic);
@@ -388,8 +388,8 @@ impl Message {
         })
     }
 
-    /// Writes a message. A probe's length and the number of corrections are cut
-    /// to what the format has room for.
+    /// Writes a message. A probe's length and the number of corrections are limited
+    /// to the range of the format.
     #[must_use]
     pub fn build(&self, key: &Key) -> Vec<u8> {
         let mut out = Vec::with_capacity(usize::from(MIN_PROBE_LENGTH) * 2);
@@ -508,11 +508,11 @@ impl Ask {
         Ok(ask)
     }
 
-    /// Whether this can be asked. What describes probes that are not wanted may
-    /// have any value.
+    /// Checks whether a request can have these values. The fields of probes that are not
+    /// requested may have any value.
     ///
     /// # Errors
-    /// A size that no probe has, or rates that do not rise.
+    /// A probe size is out of range, a rate is 0, or the lowest rate exceeds the highest.
     pub fn check(&self) -> Result<(), Error> {
         let sizes = MIN_PROBE_LENGTH..=MAX_LENGTH;
         if self.interval_us > 0 && !sizes.contains(&self.size_B) {

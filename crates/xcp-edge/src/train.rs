@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What one train says about the path.
+//! Available bandwidth and bottleneck capacity from packet trains.
 //!
 //! ```text
-//!   r  rate at which a packet follows the one before       B/s
+//!   r  rate of a gap: packet size / gap                    B/s
 //!   e  strain: growth of the queueing delay per time       ns per ns
-//!   A  what is free                                        B/s
-//!   C  what the bottleneck carries                         B/s
+//!   A  available bandwidth                                 B/s
+//!   C  capacity of the bottleneck                          B/s
 //!
 //!   e = max(0, r - A) / C
 //! ```
 //!
-//! A FIFO bottleneck gets r and the other traffic C - A, and sends C. Below A
-//! the queue comes and goes, and does not grow (TOPP, Melander and others 2000;
-//! BART, Ekelin and others 2006). The noise of e is that of the other traffic's
-//! bytes in a gap, so its variance goes with 1 / gap: the weight is the gap.
+//! A FIFO bottleneck receives r and the other traffic C - A, and sends C. Below A
+//! the queue does not grow on average (TOPP, Melander and others 2000;
+//! BART, Ekelin and others 2006). The noise of e comes from the number of bytes of
+//! other traffic in a gap, so its variance is proportional to 1 / gap: each gap is
+//! weighted with its length.
 
-/// Fewest packets in a row that say something.
+/// Fewest consecutive packets that a train needs.
 pub const MIN_PACKETS: usize = 16;
-/// Rates that are more times higher than any at which packets were received are
-/// ignored: hops before the bottleneck may have changed such gaps.
+/// Rates above this multiple of the highest receive rate are ignored: hops before the
+/// bottleneck may have changed such gaps.
 const MAX_EXCESS: f64 = 4.0;
-/// Packets over which a rate of receiving is taken.
+/// Number of packets over which a receive rate is measured.
 const WINDOW: usize = 8;
-/// Values of A that a search tries.
+/// Number of steps in which a search increases A.
 const GRID: i32 = 50;
 
 /// A packet of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Its number in the train.
+    /// The packet's number in the train.
     pub number: u16,
-    /// When it was sent, by the answerer's clock, ns, corrected by reports.
+    /// The send time by the answerer's clock, ns, corrected by reports.
     pub sent_ns: u64,
-    /// When it was received, by this clock, ns.
+    /// The receive time by the local clock, ns.
     pub received_ns: u64,
 }
 
@@ -44,22 +45,22 @@ struct Step {
     strain: f64,
 }
 
-/// A train that has arrived.
+/// A received train.
 #[derive(Clone, Debug)]
 pub struct Train {
     steps: Vec<Step>,
 }
 
-/// The path as trains have found it.
+/// The properties of the path as measured by trains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// A, what is free, B/s.
+    /// A, the available bandwidth, B/s.
     pub available_Bps: f64,
-    /// C, what the bottleneck carries, B/s.
+    /// C, the capacity of the bottleneck, B/s.
     pub capacity_Bps: f64,
 }
 
-/// A try, and how much of the squared strains it explains.
+/// A candidate solution, and how much of the sum of squared strains it explains.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
     explained: f64,
@@ -67,9 +68,9 @@ struct Fit {
 }
 
 impl Train {
-    /// Takes the packets of a train in any order; each has `size_B` on the wire.
-    /// What follows the first lost packet is ignored, for a full buffer does not
-    /// grow. None if too few packets are left.
+    /// Creates a train from its packets in any order; each has `size_B` on the wire.
+    /// Packets after the first lost one are ignored, since a full buffer does not
+    /// grow. None if too few packets remain.
     #[must_use]
     pub fn new(mut packets: Vec<Packet>, size_B: u16) -> Option<Self> {
         packets.sort_by_key(|packet| (packet.number, packet.received_ns));
@@ -100,10 +101,10 @@ impl Train {
         (steps.len() >= MIN_PACKETS / 2).then_some(Train { steps })
     }
 
-    /// What is free by this train alone, where `capacity_Bps` is known and about
-    /// `available_Bps` is free: the bytes of the gaps with a higher rate, less
-    /// those that were added to the queue, by their time. The first quarter
-    /// fills the queue, so that it does not rest later.
+    /// The available bandwidth by this train alone, given a capacity and a first estimate of
+    /// the available bandwidth: of the gaps with a higher rate than that estimate, the bytes
+    /// sent minus the bytes added to the queue, divided by the length of these gaps. The first
+    /// quarter of the train is skipped: it fills the queue, which then stays busy.
     #[must_use]
     pub fn available_Bps(&self, found: Found) -> f64 {
         let steps = &self.steps[self.steps.len() / 4..];
@@ -121,7 +122,7 @@ impl Train {
         (free_B / time_s).clamp(0.0, self.highest_Bps())
     }
 
-    /// The mean rate.
+    /// The mean rate of the train.
     #[must_use]
     pub fn mean_Bps(&self) -> f64 {
         let time_s: f64 = self.steps.iter().map(|step| step.gap_s).sum();
@@ -142,8 +143,8 @@ impl Train {
     }
 }
 
-/// The A and C that fit these trains best. If no strain fits, all is free that
-/// was tried.
+/// Finds the A and C that fit these trains best. If no strain fits, A is the highest rate
+/// that was tried.
 pub fn fit<'a>(trains: impl Iterator<Item = &'a Train> + Clone) -> Option<Found> {
     let rates = trains.clone().flat_map(Train::rates);
     let lowest_Bps = rates.clone().fold(f64::INFINITY, f64::min);
@@ -165,7 +166,7 @@ pub fn fit<'a>(trains: impl Iterator<Item = &'a Train> + Clone) -> Option<Found>
     Some(search(coarse, trains, from_Bps, fine).found)
 }
 
-/// Tries some A, each larger by a factor.
+/// Tries increasing values of A, each larger by a factor.
 fn search<'a>(
     mut best: Fit,
     trains: impl Iterator<Item = &'a Train> + Clone,
@@ -181,7 +182,7 @@ fn search<'a>(
             squares += step.gap_s * excess_Bps * excess_Bps;
             product += step.gap_s * excess_Bps * step.strain;
         }
-        // of the squares of all strains, with the best 1 / C for this A
+        // part of the sum of squared strains, with the best 1 / C for this A
         let explained = product * product / squares;
         if product > 0.0 && explained > best.explained {
             let found = Found {

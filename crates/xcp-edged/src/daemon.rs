@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The daemon's loop: waits for messages, timers and readers, one thread for
-//! all.
+//! The daemon's main loop: one thread waits for messages, timers and status readers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
@@ -21,12 +20,12 @@ use crate::virtuals::Virtuals;
 use crate::{notify, secret, Error, Result};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How often routes to the upstream edges are looked at.
+/// How often the routes to the upstream edges are checked.
 const ROUTES_NS: u64 = 10 * SECOND_NS;
-/// A wait that is shorter than this is not given up to the scheduler: it would
-/// come back late, in the middle of a train.
+/// For shorter waits than this the daemon does not sleep: it would wake up too late, in the
+/// middle of a train.
 const SPIN_NS: u64 = 100_000;
-/// Messages that are read before timers are looked at again.
+/// Number of messages that are read before timers are checked again.
 const BATCH: usize = 64;
 
 /// The daemon's options.
@@ -34,24 +33,24 @@ const BATCH: usize = 64;
 pub struct Options {
     /// The shared key.
     pub key: Key,
-    /// The file that it is from, to be told to those who ask.
+    /// The key's file, for the status.
     pub key_file: PathBuf,
     /// The upstream edges to ask.
     pub upstream: Vec<IpAddr>,
-    /// Where [`crate::status_socket`] is.
+    /// The path of [`crate::status_socket`].
     pub socket: PathBuf,
-    /// What is otherwise in experiments.
+    /// Changes for experiments.
     pub trial: TestOverrides,
 }
 
-/// Whether to go on.
+/// Whether the main loop continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopControl {
-    /// It goes on.
+    /// Continue.
     On,
-    /// It ends: says goodbye, and takes away what it has in the data path.
+    /// End: send byes and remove the virtual routers from the data path.
     End,
-    /// It ends as if it was killed: all stays as it is. For experiments.
+    /// End as if killed: the virtual routers stay. For experiments.
     Crash,
 }
 
@@ -65,8 +64,8 @@ struct Daemon {
     virtuals: Virtuals,
 }
 
-/// Runs until `next` says so, which is asked at least once a second and after
-/// each signal. Calls `ready` when other edges and readers can be served.
+/// Runs until `next` returns another value than [`LoopControl::On`]. `next` is called at
+/// least once per second and after each signal. Calls `ready` when the sockets are open.
 ///
 /// # Errors
 /// The port or the status socket's path is in use or not permitted.
@@ -114,7 +113,7 @@ impl Daemon {
             self.virtuals.tidy(&self.edge, now.now_ns);
         }
         self.virtuals.name_routers(&self.edge, now.now_ns);
-        // one at a time: each gets a timestamp
+        // one message at a time, so that each gets its own timestamp
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
         }
@@ -138,7 +137,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits until there is something to do.
+    /// Waits for a message, a status reader or the next timer.
     fn wait(&self, status_socket: &StatusSocket, began_ns: u64) -> Result<()> {
         let next_ns = self.edge.next_ns().unwrap_or(u64::MAX).min(self.routes_ns);
         let left_ns = next_ns
@@ -167,7 +166,7 @@ impl Daemon {
                 let received = match socket.receive(&mut buffer) {
                     Ok(Some(received)) => received,
                     Ok(None) => break,
-                    // one that cannot be read is gone
+                    // a message that cannot be read is dropped
                     Err(_) => continue,
                 };
                 let now = time()?;
@@ -178,7 +177,7 @@ impl Daemon {
                     wall_ns: received.wall_ns.unwrap_or(now.wall_ns),
                     bytes: &buffer[..received.length.min(BUFFER_B)],
                 };
-                // what is ignored is counted, and nothing else
+                // ignored messages are only counted
                 let Ok(answer) = self.edge.receive(now.now_ns, &arrived) else {
                     continue;
                 };
@@ -203,8 +202,8 @@ impl Daemon {
         }
     }
 
-    /// Asks upstream edges that can be reached now, from the address that the
-    /// route gives; again if that is another one than before.
+    /// Asks all reachable upstream edges, from the source address of the route. Starts
+    /// again if this address has changed.
     fn look_for_routes(&mut self, now_ns: u64) {
         self.unreachable.clear();
         for upstream in self.upstream.clone() {
@@ -221,9 +220,9 @@ impl Daemon {
                 self.send(&bye);
             }
             if let Some(local) = local {
-                // what is asked for first can always be asked for
+                // the first request is always valid
                 let _ = self.edge.ask(now_ns, local, upstream);
-                // of the same path, if there was no other one in between
+                // after a restart the path is still the same, after a change of address it is not
                 if asked.is_none() {
                     if let Some((probe, routers)) = cloud::base_probe(upstream) {
                         self.edge.recall(upstream, probe, routers);
@@ -234,7 +233,7 @@ impl Daemon {
     }
 }
 
-/// The address that messages to this one are sent from.
+/// The source address of messages to this upstream edge.
 fn local_address(upstream: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match upstream {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

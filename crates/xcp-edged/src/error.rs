@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What can go wrong, and what to do about it.
+//! Errors and their remedies.
 
 use std::io;
 
-/// A failure: the thing that it is about, the reason, and the remedy.
+/// An error: the object, the reason, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{thing}: {reason}")]
 pub struct Error {
-    /// What it is about.
+    /// The object that the error is about.
     pub thing: String,
-    /// Why it failed.
+    /// The reason.
     pub reason: String,
-    /// What the user can do.
+    /// The remedy: what the user can do.
     pub remedy: String,
 }
 
-/// What this crate returns.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -36,7 +36,7 @@ impl Error {
         Self::new(
             path.display().to_string(),
             e,
-            "see that it exists and that you may use it",
+            "check that it exists and that you have access to it",
         )
     }
 }

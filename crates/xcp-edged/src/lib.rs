@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i's daemon: the sockets, clocks and files around `xcp_edge::edge`.
+//! The XCP-i daemon: the sockets, clocks and files around `xcp_edge::edge`.
 //!
-//! [`daemon`] is its loop, [`socket`] how it speaks to other edges, [`status`]
-//! what it tells people, over [`status_socket`], a Unix socket. [`secret`] is the shared
-//! key, [`notify`] how systemd learns that it is ready, [`virtuals`] what becomes of
-//! it in the data path.
+//! [`daemon`] is its main loop, and [`socket`] the UDP socket for messages of other edges.
+//! [`status`] is its status, which [`status_socket`] serves over a Unix socket. [`secret`]
+//! reads and makes the shared key, [`notify`] sends the service state to systemd, and
+//! [`virtuals`] manages the virtual routers in the data path.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits

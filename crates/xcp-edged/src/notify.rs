@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tells systemd how the daemon stands (sd_notify(3)), if that has started it.
+//! Sends the service state to systemd (sd_notify(3)), if systemd has started the daemon.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says `state`, such as READY=1. Whether anyone hears it makes no difference.
+/// Sends `state`, such as READY=1. Errors are ignored.
 pub(crate) fn tell(state: &str) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else {
         return;

@@ -11,21 +11,21 @@ use xcp_edge::message::Key;
 
 use crate::{Error, Result};
 
-/// Bytes of a key that is made here: as many as HMAC-SHA256's tags have.
+/// Length of a new key, B: the length of an HMAC-SHA256 tag.
 const BYTES: usize = 32;
-/// Longest file that is read.
+/// Most bytes that are read from a key file.
 const LONGEST: u64 = 4_096;
 
 /// Reads a key: the file's first line.
 ///
 /// # Errors
-/// The file cannot be read, others may read it, or the key is too short.
+/// The file cannot be read, other users have access to it, or the key is too short.
 pub fn read(path: &Path) -> Result<Key> {
     let failed = |e: &std::io::Error| Error::file(path, e);
     let file = File::open(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => Error::new(
             path.display().to_string(),
-            "there is no such file",
+            "no such file",
             format!("make a key with: xcp edged key {}", path.display()),
         ),
         _ => failed(&e),
@@ -34,9 +34,12 @@ pub fn read(path: &Path) -> Result<Key> {
     if mode & 0o077 != 0 {
         return Err(Error::new(
             path.display().to_string(),
-            format!("others than its owner may use it (mode {:o})", mode & 0o777),
             format!(
-                "chmod 600 {}, and make another key if someone has read it",
+                "users other than its owner have access (mode {:o})",
+                mode & 0o777
+            ),
+            format!(
+                "chmod 600 {}, and make a new key if someone has read it",
                 path.display()
             ),
         ));
@@ -74,8 +77,8 @@ pub fn make(path: &Path) -> Result<()> {
         .map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => Error::new(
                 path.display().to_string(),
-                "it exists already",
-                "name a new file: the edges that have this key need it",
+                "already exists",
+                "choose another file: edges may still use this key",
             ),
             _ => failed(&e),
         })?;
@@ -85,7 +88,7 @@ pub fn make(path: &Path) -> Result<()> {
     })
 }
 
-/// A key that nobody knows.
+/// A random key for internal use.
 pub(crate) fn seed() -> Result<Key> {
     Key::new(&random()?).map_err(|e| Error::new("random numbers", e, "report this"))
 }
@@ -106,19 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_was_made_can_be_read_and_is_not_replaced() {
+    fn new_key_is_readable_and_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         make(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.trim_end().len(), 2 * BYTES);
         read(&path).unwrap();
-        assert_eq!(make(&path).unwrap_err().reason, "it exists already");
+        assert_eq!(make(&path).unwrap_err().reason, "already exists");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]
-    fn a_key_that_others_may_read_is_not_used() {
+    fn key_file_with_access_for_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         make(&path).unwrap();
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_few_bytes_is_refused() {
+    fn short_key_and_missing_file_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         make(&path).unwrap();

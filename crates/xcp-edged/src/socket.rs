@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A UDP socket that tells where each message was sent to, with what TTL it
-//! came, and when the kernel sent and received it.
+//! A UDP socket that also returns each message's destination address, TTL, and kernel
+//! timestamps for sending and receiving.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -19,23 +19,23 @@ use xcp_edge::message::{MAX_LENGTH, PORT};
 
 use crate::{Error, Result};
 
-/// Room for what comes with a message: time stamps, an address, a TTL.
+/// Buffer size for control messages: timestamps, an address, a TTL.
 const CONTROL_B: usize = 512;
-/// Stamps that are waited for: two trains.
+/// Most pending transmit timestamps: those of two trains.
 const MOST_PENDING: usize = 512;
 
-/// Which internet protocol.
+/// The version of the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     V4,
     V6,
 }
 
-/// What `recvmsg` gives.
+/// A received message, without its bytes.
 pub(crate) struct Received {
     pub(crate) from: SocketAddr,
     pub(crate) to: IpAddr,
-    /// The number of the device that it came in by.
+    /// The index of the receiving device.
     pub(crate) device: u32,
     pub(crate) ttl: Option<u8>,
     pub(crate) wall_ns: Option<u64>,
@@ -45,22 +45,22 @@ pub(crate) struct Received {
 pub(crate) struct Socket {
     fd: OwnedFd,
     family: Family,
-    /// The kernel numbers what is sent, from 0.
+    /// The kernel's number for the next sent message, from 0.
     number: u32,
     pending: VecDeque<(u32, Stamp)>,
 }
 
 impl Socket {
-    /// Bound to the port of XCP-i, on all addresses. None if this system does not
-    /// have the protocol.
+    /// Opens a socket on the XCP-i port, for all addresses. None if this system does not
+    /// support the protocol.
     pub(crate) fn open(family: Family) -> Result<Option<Self>> {
         match Self::opened(family) {
             Ok(socket) => Ok(Some(socket)),
             Err(Errno::EAFNOSUPPORT) => Ok(None),
             Err(Errno::EADDRINUSE) => Err(Error::new(
                 format!("UDP port {PORT}"),
-                "something else uses it",
-                format!("see what: ss -ulpn sport = {PORT}"),
+                "is in use by another program",
+                format!("find the program: ss -ulpn sport = {PORT}"),
             )),
             Err(e) => Err(Error::new(format!("UDP port {PORT}"), e, "report this")),
         }
@@ -100,7 +100,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Lets the kernel number what is sent from 0 again.
+    /// Makes the kernel number sent messages from 0 again.
     fn count_from_0(&mut self) -> nix::Result<()> {
         self.number = 0;
         self.pending.clear();
@@ -121,8 +121,8 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Sends a message. One that the system does not take is lost, as it could be
-    /// on the way.
+    /// Sends a message. A message that the kernel does not accept is lost, as on the
+    /// network.
     pub(crate) fn send(&mut self, datagram: &Datagram) -> nix::Result<()> {
         let bytes = [IoSlice::new(&datagram.bytes)];
         let to = SockaddrStorage::from(datagram.to);
@@ -151,7 +151,7 @@ impl Socket {
         let fd = self.fd.as_raw_fd();
         let sent = sendmsg(fd, &bytes, &[from], MsgFlags::empty(), Some(&to));
         if let Err(e) = sent {
-            // whether it has a number is not known
+            // it is unknown whether the kernel has counted this message
             self.count_from_0()?;
             return Err(e);
         }
@@ -165,7 +165,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The next message that has arrived, if there is one.
+    /// The next received message, if any.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> nix::Result<Option<Received>> {
         let mut control = [0; CONTROL_B];
         let mut bytes = [IoSliceMut::new(buffer)];
@@ -221,8 +221,7 @@ impl Socket {
         }))
     }
 
-    /// The next packet of a train that the kernel says it has sent, if there is
-    /// one, and when.
+    /// The next transmit timestamp of a train packet, if any.
     pub(crate) fn transmitted(&mut self) -> Option<(Stamp, u64)> {
         loop {
             let (number, wall_ns) = self.error_queue()?;
@@ -258,7 +257,7 @@ impl Socket {
     }
 }
 
-/// The number of the message whose time stamp this is.
+/// The number of the message that this timestamp belongs to.
 fn stamped(error: &libc::sock_extended_err) -> Option<u32> {
     (error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING).then_some(error.ee_data)
 }
@@ -269,5 +268,5 @@ fn ns(time: TimeSpec) -> Option<u64> {
     (ns > 0).then_some(ns)
 }
 
-/// Room for the longest message, and a byte to tell a longer one.
+/// Size of a receive buffer: the longest message, and one byte to detect longer ones.
 pub(crate) const BUFFER_B: usize = MAX_LENGTH as usize + 1;

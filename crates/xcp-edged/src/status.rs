@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the daemon knows, for people and programs.
+//! The daemon's status, for display and for JSON output.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -11,89 +11,89 @@ use xcp_edge::conversation::{Counters, Ignored};
 use xcp_edge::edge::{Cloud, Edge, State};
 use xcp_edge::estimate::Source;
 
-/// All of it.
+/// The daemon's status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The clouds between this router and the upstream edges that it asks.
     pub clouds: Vec<CloudStatus>,
-    /// Upstream edges that no route leads to.
+    /// Upstream edges without a route.
     pub unreachable: Vec<IpAddr>,
-    /// Downstream edges that get probes from here.
+    /// Downstream edges that receive probes from this one.
     pub askers: Vec<SocketAddr>,
-    /// The addresses that they ask. This system's routers write the first one into
-    /// last_xcp_router.
+    /// The local addresses that they send requests to. This system's routers write the
+    /// first one into last_xcp_router.
     pub known_as: Vec<IpAddr>,
-    /// Messages of askers that were ignored.
+    /// The number of ignored messages from askers.
     pub ignored: IgnoredCounts,
-    /// Answers that came from addresses that were not asked.
+    /// The number of answers from addresses that were not asked.
     pub unasked: u64,
-    /// Messages that the system did not take.
+    /// The number of messages that the kernel did not accept.
     pub unsent: u64,
-    /// Why the data path could not be told of a cloud, the last time that it could
-    /// not.
+    /// Why virtual routers or router addresses in the data path could not be updated, if
+    /// there are such errors.
     pub failure: Option<String>,
-    /// The file with its key.
+    /// The file with the shared key.
     #[serde(default)]
     pub key_file: PathBuf,
-    /// The upstream edges that it was configured to ask.
+    /// The configured upstream edges.
     #[serde(default)]
     pub upstream: Vec<IpAddr>,
-    /// The number of its network namespace.
+    /// The inode number of the daemon's network namespace.
     #[serde(default)]
     pub netns: u64,
 }
 
-/// The number of this thread's network namespace; 0 if it cannot be read.
+/// The inode number of this thread's network namespace; 0 if it cannot be read.
 pub fn netns() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino())
 }
 
-/// A cloud.
+/// The status of a cloud.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloudStatus {
     /// The upstream edge's address.
     pub upstream: IpAddr,
-    /// The address that it is asked from.
+    /// The source address of requests to it.
     pub local: IpAddr,
-    /// asking, probed or broken.
+    /// The state: asking, probed or broken.
     pub state: String,
-    /// Routers in the cloud.
+    /// The number of routers in the cloud.
     pub routers: Option<u8>,
-    /// What is free, bit/s.
+    /// The available bandwidth, bit/s.
     pub free_bps: Option<f64>,
     /// The estimate's standard error, bit/s.
     pub error_bps: Option<f64>,
-    /// Since the last train, ms.
+    /// The age of the last train, ms.
     pub age_ms: Option<f64>,
-    /// The queueing delay that the last probe has met, ms.
+    /// The queueing delay of the last probe, ms.
     pub queue_ms: Option<f64>,
-    /// Trains that the estimate has learnt from.
+    /// The number of trains that the estimate used.
     pub trains: u64,
-    /// Probes that have arrived.
+    /// The number of received probes.
     pub probes: u64,
-    /// Its messages that were ignored.
+    /// The number of ignored messages from the upstream edge.
     pub ignored: IgnoredCounts,
 }
 
 /// How many messages were ignored, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoredCounts {
-    /// No message, or of another version.
+    /// Invalid messages, or of another version.
     pub malformed: u64,
-    /// Not made with the shared key.
+    /// Messages that were not made with the shared key.
     pub bad_tag: u64,
-    /// Received before.
+    /// Messages that were received before.
     pub replayed: u64,
-    /// Too old.
+    /// Messages that are too old.
     pub stale: u64,
-    /// Of another stream or path.
+    /// Messages of another stream or path, or unexpected in the current state.
     pub unexpected: u64,
-    /// Too many.
+    /// Messages over the rate limit.
     pub rate: u64,
 }
 
 impl IgnoredCounts {
-    /// All together.
+    /// The sum of all reasons.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.malformed + self.bad_tag + self.replayed + self.stale + self.unexpected + self.rate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Where people ask the daemon: a Unix socket that says what the daemon knows,
-//! as JSON, and closes.
+//! The status socket: a Unix socket that sends the daemon's status as JSON to each
+//! client and closes the connection.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -13,28 +13,28 @@ use std::time::Duration;
 use crate::status::Status;
 use crate::{Error, Result};
 
-/// The socket's usual place.
+/// The socket's default path.
 pub const PATH: &str = "/run/xcp/edged.sock";
-/// A reader that is slower is left alone.
+/// Write timeout: a slower client does not receive the complete status.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long the daemon may take to answer: it may be sending a train.
+/// Read timeout of a client: the daemon answers late while it sends a train.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The daemon's end.
+/// The daemon's side of the status socket.
 pub(crate) struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl StatusSocket {
-    /// Takes the place of a daemon that is gone.
+    /// Opens the socket. Replaces the socket file of a daemon that has ended.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::file(path, &e);
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(
                 path.display().to_string(),
-                "another daemon answers there",
-                "stop it, or name another place with --socket",
+                "another daemon is using this socket",
+                "stop it, or choose another path with --socket",
             ));
         }
         if let Some(folder) = path.parent() {
@@ -45,8 +45,8 @@ impl StatusSocket {
             Ok(_) => {
                 return Err(Error::new(
                     path.display().to_string(),
-                    "something else than a socket is there",
-                    "name another place with --socket",
+                    "exists but is not a socket",
+                    "choose another path with --socket",
                 ))
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -65,7 +65,7 @@ impl StatusSocket {
         self.listener.as_fd()
     }
 
-    /// Tells everyone who has come.
+    /// Sends the status to all waiting clients.
     pub(crate) fn serve(&self, status: impl Fn() -> Status) {
         while let Ok((mut stream, _)) = self.listener.accept() {
             let text = serde_json::to_vec(&status()).unwrap_or_default();
@@ -81,16 +81,16 @@ impl Drop for StatusSocket {
     }
 }
 
-/// What the daemon at this place knows.
+/// Requests the status of the daemon at this path.
 ///
 /// # Errors
-/// There is none, or it does not answer.
+/// There is no daemon, or it does not answer.
 pub fn ask(path: &Path) -> Result<Status> {
     let thing = path.display().to_string();
     let mut stream = UnixStream::connect(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::new(
             &thing,
-            "no daemon answers there",
+            "no daemon is listening on this socket",
             "start it: xcp edged run --key FILE",
         ),
         _ => Error::file(path, &e),
@@ -103,8 +103,8 @@ pub fn ask(path: &Path) -> Result<Status> {
     serde_json::from_slice(&text).map_err(|e| {
         Error::new(
             &thing,
-            format!("what the daemon said is not understood: {e}"),
-            "is it of another version? Start it again",
+            format!("the daemon's answer is invalid: {e}"),
+            "if the daemon has another version, restart it",
         )
     })
 }

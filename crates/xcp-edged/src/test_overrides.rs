@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What experiments change in the daemon.
+//! Changes to the daemon for experiments.
 
-/// What experiments change: nothing by default.
+/// Changes for experiments: none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TestOverrides {
-    /// What estimates are made wrong by, at most, as a part of them.
+    /// The largest random error that is added to estimates, as a part of the estimate.
     pub error: f64,
-    /// Suspended virtual routers lower no delta.
+    /// Suspended virtual routers do not lower the granted delta.
     pub not_held_back: bool,
-    /// Trains are as frequent where they lose packets.
+    /// Trains stay frequent even if they lose packets.
     pub frequent_trains: bool,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The virtual routers of this edge's clouds: they come when a cloud is known, are
-//! told of each probe, and go with it.
+//! The virtual routers of this edge's clouds: added when the first estimate of a cloud is
+//! known, updated after each probe, and removed with the cloud.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
@@ -15,45 +15,46 @@ use xcp_edge::estimate::{Source, Wrong};
 use crate::notify;
 use crate::test_overrides::TestOverrides;
 
-/// How often the routers of this system get their address again: one that is
-/// added does not know it.
+/// How often this edge's address is written to the routers of this system: a newly added
+/// router does not have it.
 const EDGE_NS: u64 = 5_000_000_000;
-/// And how soon again where a command was at work.
+/// The same if another xcp command was running.
 const BUSY_NS: u64 = 1_000_000_000;
-/// When a failure is tried again: what is loaded is not to take the time of probes.
+/// How long after a failure the operation is repeated: loading programs must not delay
+/// probes.
 const RETRY_NS: u64 = 10_000_000_000;
-/// After how long without a probe a virtual router goes. It has stood aside since
-/// soon after the last one.
+/// A virtual router is removed after this time without a probe. It suspends itself soon
+/// after the last probe.
 const INACTIVE_NS: u64 = 60_000_000_000;
 
 struct RouterEntry {
     router: Virtual,
-    /// The probes that it has been told of.
+    /// The number of received probes at the last update.
     probes: u64,
     last_probe_ns: u64,
 }
 
-/// What may fail.
+/// An operation that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Operation {
-    /// The virtual router of an upstream edge.
+    /// Update the virtual router of an upstream edge.
     Of(IpAddr),
-    /// Routers are to write this edge's address.
+    /// Write this edge's address to the routers of this system.
     Name,
-    /// Virtual routers that were left are to go.
+    /// Remove virtual routers of an earlier daemon.
     Clear,
 }
 
-/// How long an error lasts that is made on purpose.
+/// How long each deliberate error of an estimate lasts.
 const WRONG_NS: u64 = 1_000_000_000;
 
-/// What the data path has of clouds.
+/// The virtual routers in the data path.
 pub(crate) struct Virtuals {
     entries: BTreeMap<IpAddr, RouterEntry>,
     edge_ns: u64,
-    /// What could not be done: why, and when it is tried again.
+    /// Failed operations: the reason, and the time of the next attempt.
     failures: BTreeMap<Operation, (String, u64)>,
-    /// The last status sent to the service manager.
+    /// The last failure reported to the service manager.
     said: Option<String>,
     trial: TestOverrides,
 }
@@ -69,7 +70,7 @@ impl Virtuals {
         }
     }
 
-    /// Why the data path cannot be told, and what to do about it.
+    /// Why the data path could not be updated, and the remedies.
     pub(crate) fn failure(&self) -> Option<String> {
         let all: BTreeSet<&str> = self
             .failures
@@ -80,11 +81,11 @@ impl Virtuals {
         (!all.is_empty()).then(|| all.join("\n"))
     }
 
-    /// Tells the service manager, when that changes.
+    /// Reports failures to the service manager when they change.
     fn say(&mut self) {
         let failure = self.failure();
         if failure != self.said {
-            let state = failure.as_deref().map_or("at work".into(), |why| {
+            let state = failure.as_deref().map_or("running".into(), |why| {
                 format!("not in the data path: {}", why.replace('\n', ". "))
             });
             notify::tell(&format!("STATUS={state}"));
@@ -92,7 +93,7 @@ impl Virtuals {
         }
     }
 
-    /// Has this system's routers write the address that askers know them by.
+    /// Makes this system's routers write the address that askers use for this edge.
     pub(crate) fn name_routers(&mut self, edge: &Edge, now_ns: u64) {
         if now_ns < self.edge_ns {
             return;
@@ -105,7 +106,7 @@ impl Virtuals {
         }
     }
 
-    /// An upstream edge has sent something, which came in by this device.
+    /// Updates the virtual router after a message of an upstream edge, received on this device.
     pub(crate) fn heard(&mut self, edge: &Edge, upstream: IpAddr, device: u32, now_ns: u64) {
         let Some(cloud) = edge.cloud(upstream) else {
             return;
@@ -146,12 +147,12 @@ impl Virtuals {
         }
         let entry = match self.entries.entry(upstream) {
             Entry::Occupied(entry) => entry.into_mut(),
-            // it would have nothing to begin with
+            // a virtual router needs an estimate to start with
             Entry::Vacant(_) if free_Bps.is_none() => return Ok(()),
             Entry::Vacant(place) => {
                 let name = if_indextoname(device).unwrap_or_default();
                 let Some(router) = Virtual::add(&name.to_string_lossy(), upstream)? else {
-                    return Ok(()); // the next probe tries again
+                    return Ok(()); // try again after the next probe
                 };
                 place.insert(RouterEntry {
                     router,
@@ -174,8 +175,8 @@ impl Virtuals {
         })
     }
 
-    /// Takes those away that have not been told anything for long, and those of
-    /// clouds that are not asked for any more.
+    /// Removes virtual routers without a recent probe, and those of upstream edges that are
+    /// not asked any more.
     pub(crate) fn tidy(&mut self, edge: &Edge, now_ns: u64) {
         let old = |(upstream, entry): (&IpAddr, &RouterEntry)| {
             let inactive = now_ns.saturating_sub(entry.last_probe_ns) > INACTIVE_NS;
@@ -195,8 +196,8 @@ impl Virtuals {
         self.note(Operation::Clear, cleared, now_ns);
     }
 
-    /// Takes all away, and the routers' address: of a daemon before that was killed
-    /// too.
+    /// Removes all virtual routers and the address in this system's routers, including those
+    /// of an earlier daemon that was killed.
     pub(crate) fn stop(&mut self) {
         self.entries.clear();
         self.note(Operation::Name, router::set_edge(None), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The first process of the lab's machine that plays experiments. Its bytes are
-//! in the key of every kept result.
+//! The init process of the virtual machine in which the lab plays experiments.
+//! Its binary is part of the cache key of every result.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Capturing at points of a stage: taps, one clock for all, and what came of
-//! it. A point is a direction of a link, `r-d`: what r sends towards d, as it
-//! leaves r's device.
+//! Captures packets at points of a topology, with one clock for all. A point is
+//! a direction of a link: `r-d` is the traffic that r sends to d, as it leaves
+//! r's device.
 
 use std::thread;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::tap::{Tap, SETTLE};
 use crate::topology::Topology;
 use crate::{Error, Result};
 
-/// All files of a run together may be this long: they are kept in memory.
+/// The limit of all files of a run together: they are kept in memory.
 pub const ROOM_BYTES: usize = 1 << 29;
 
-/// What was captured at one point.
+/// The capture of one point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     pub point: String,
     pub packets: u64,
-    /// Packets that found no room.
+    /// Packets that were not recorded for lack of space.
     pub missing: u64,
     /// The pcap file's content.
     pub file: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Recording {
 /// All captures of a run.
 pub struct Captures {
     points: Vec<Point>,
-    /// Time 0 of the files, by the real-time clock.
+    /// Time 0 of the files, on the real-time clock.
     begin: Duration,
 }
 
@@ -43,7 +43,7 @@ struct Point {
 }
 
 impl Captures {
-    /// Opens a tap at each point. What leaves before [`Captures::begin`] is
+    /// Opens a tap at each point. Packets sent before [`Captures::begin`] are
     /// not kept.
     pub fn open(stage: &Topology, points: &[String]) -> Result<Self> {
         let open = |name: &String| {
@@ -63,13 +63,13 @@ impl Captures {
         })
     }
 
-    /// The run begins now.
+    /// Sets the beginning of the run to now.
     pub fn begin(&mut self) -> Result<()> {
         self.begin = now()?;
         Ok(())
     }
 
-    /// Empties the rings.
+    /// Reads all captured packets from the rings.
     pub fn collect(&mut self) {
         self.collect_until(Duration::MAX);
     }
@@ -80,7 +80,7 @@ impl Captures {
         }
     }
 
-    /// The run ends now: its files.
+    /// Sets the end of the run to now, and returns the files.
     pub fn finish(mut self) -> Result<Vec<Recording>> {
         if self.points.is_empty() {
             return Ok(Vec::new());
@@ -120,9 +120,9 @@ impl Point {
     }
 }
 
-/// The clock of the taps' times.
+/// The time on the clock that the taps use.
 fn now() -> Result<Duration> {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
-        .map_err(|e| Error::new("clock", e.to_string(), "set it"))
+        .map_err(|e| Error::new("clock", e.to_string(), "set the system clock"))
 }

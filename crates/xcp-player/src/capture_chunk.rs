@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! How a recording leaves the machine: in pieces of text. The port takes one
-//! byte at a time, slowly, so only what is new in a packet is said: packets
-//! are compared with those before them, and what is the same is zero. Hex
-//! digits, and for 1 to 20 zero bytes one of the letters g to z.
+//! How a recording leaves the virtual machine: in chunks of text. The port is
+//! slow and takes one byte at a time, so each packet is sent as its difference
+//! (XOR) from the previous one, in which equal bytes are zero. The text
+//! consists of hex digits; each of the letters g to z stands for 1 to 20 zero
+//! bytes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Recording;
 use crate::pcap::{kept_bytes, HEADER_BYTES, RECORD_HEADER_BYTES};
 
-/// Bytes of the file in one piece.
+/// Bytes of the file in one chunk.
 const PIECE_BYTES: usize = 1 << 16;
 const MOST_ZEROES: u8 = b'z' - b'g' + 1;
 
-/// A piece of a recording. The pieces of a file follow each other.
+/// A chunk of a recording. The chunks of a file are sent in order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct CaptureChunk {
     point: String,
     packets: u64,
     missing: u64,
-    /// Bytes of the file, packed.
+    /// Bytes of the file, packed as text.
     text: String,
-    /// No more pieces of this recording.
+    /// This is the last chunk of the recording.
     last: bool,
 }
 
-/// Cuts a recording into pieces.
+/// Cuts a recording into chunks.
 pub fn pack(mut recording: Recording) -> impl Iterator<Item = CaptureChunk> {
     compare(&mut recording.file, false);
     let pieces = recording.file.len().div_ceil(PIECE_BYTES);
@@ -42,7 +43,7 @@ pub fn pack(mut recording: Recording) -> impl Iterator<Item = CaptureChunk> {
     })
 }
 
-/// Puts the pieces together again.
+/// Restores recordings from their chunks.
 #[derive(Default)]
 pub struct Unpacker {
     whole: Vec<Recording>,
@@ -50,7 +51,7 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Takes the next piece; false if it cannot be one.
+    /// Adds the next chunk; returns false if it is malformed.
     #[must_use]
     pub fn add(&mut self, parcel: &CaptureChunk) -> bool {
         if append(&mut self.bytes, &parcel.text).is_none() {
@@ -68,14 +69,14 @@ impl Unpacker {
         true
     }
 
-    /// All recordings that are whole.
+    /// Returns all complete recordings.
     pub fn finish(self) -> Vec<Recording> {
         self.whole
     }
 }
 
-/// Replaces each packet's record by its difference from the one before, or
-/// goes `back`.
+/// Replaces each packet's record by its difference from the previous one;
+/// `back` reverses this.
 fn compare(file: &mut [u8], back: bool) {
     let mut before = Vec::new();
     let mut at = HEADER_BYTES;
@@ -147,7 +148,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_unpacked_is_what_was_packed() {
+    fn unpacking_restores_the_recordings() {
         let mut noise = 1u32;
         let mut recordings = Vec::new();
         for length in [24, PIECE_BYTES, 3 * PIECE_BYTES + 1] {
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_packets_have_in_common_is_said_once() {
+    fn similar_packets_need_little_text() {
         let mut pcap = Pcap::new();
         for i in 0..1000u32 {
             let mut frame = [0xee; 300];
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn short_runs_and_long_ones() {
+    fn runs_of_zeroes_become_letters() {
         for (zeroes, text) in [(0, "0f1f"), (1, "0fg1f"), (20, "0fz1f"), (41, "0fzzg1f")] {
             let bytes = [&[0x0f][..], &vec![0; zeroes], &[0x1f]].concat();
             assert_eq!(text_of(&bytes), text);

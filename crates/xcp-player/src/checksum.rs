@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! TCP checksums that the sender left to its device. A device that is no
-//! more than a pipe to the next node never fills them in; a reader of a
-//! capture wants to see them right.
+//! Fills in TCP checksums that the sender left to its device (checksum
+//! offload). A veth device passes packets to the next node without filling them
+//! in, but a capture should show correct checksums.
 
 const ETHERNET_BYTES: usize = 14;
 const IPV6_BYTES: usize = 40;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TCP: u8 = 6;
-/// For experiments: an XCP header between IP and TCP.
+/// The IP protocol number for experiments: an XCP header between IP and TCP.
 const EXPERIMENT: u8 = 253;
 const TCP_CHECKSUM_AT: usize = 16;
 
-/// Fills in the checksum of a whole Ethernet frame. Leaves alone, and tells
-/// so, whatever is not TCP over IP or not whole.
+/// Fills in the TCP checksum of an Ethernet frame. Returns false, and changes
+/// nothing, if the frame is incomplete or is not TCP over IP.
 pub fn complete(frame: &mut [u8]) -> bool {
     let Some(segment) = tcp_segment(frame) else {
         return false;
@@ -27,7 +27,7 @@ pub fn complete(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Where in a frame the TCP segment is, and the addresses of its
+/// The positions of the TCP segment in a frame, and of the addresses for its
 /// pseudo-header.
 struct Segment {
     addresses: std::ops::Range<usize>,
@@ -62,9 +62,10 @@ fn tcp_segment(frame: &[u8]) -> Option<Segment> {
     })
 }
 
-/// The protocol after an XCP header, and how long the header is. The later
-/// drafts begin with protocol, length, version and format; the first ones
-/// with version and format, protocol, length, and some say twice the length.
+/// Returns the protocol after an XCP header, and the header's length. The
+/// header of the later drafts begins with protocol, length, version and format;
+/// that of the first drafts with version and format, protocol, length. Some of
+/// those give twice the length.
 fn xcp_header(header: &[u8]) -> Option<(u8, usize)> {
     let [first, second, third] = *header.first_chunk()?;
     Some(match third {
@@ -78,7 +79,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The sum of 16-bit words, not folded; an odd byte counts as a high one.
+/// The unfolded sum of 16-bit words; an odd last byte counts as a high byte.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words
@@ -116,7 +117,7 @@ mod tests {
             .collect()
     }
 
-    /// Puts a header between IP and TCP.
+    /// Inserts a header between IP and TCP.
     fn with_between(frame: &[u8], header: &[u8]) -> Vec<u8> {
         let mut longer = frame.to_vec();
         let (at, length, protocol) = match u16_at(frame, 12) {
@@ -130,7 +131,7 @@ mod tests {
         longer
     }
 
-    /// Spoils the checksum, and wants the very same bytes back.
+    /// Corrupts the checksum, and expects the original bytes after `complete`.
     fn restored(right: &[u8]) {
         let start = tcp_segment(right).expect("a TCP segment").start;
         let mut spoilt = right.to_vec();
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_packets_get_their_checksum_back() {
+    fn checksums_of_golden_packets_are_restored() {
         for hex in GOLDEN {
             let right = frame(hex);
             restored(&right);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_xcp_header_before_tcp_is_no_part_of_the_sum() {
+    fn checksum_excludes_the_xcp_header() {
         for hex in GOLDEN {
             let right = frame(hex);
             for begin in [[6, 20, 0x21], [6, 20, 0x32], [0x21, 6, 20], [0x11, 6, 40]] {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_or_not_tcp_is_left_alone() {
+    fn incomplete_and_non_tcp_frames_are_unchanged() {
         let right = frame(GOLDEN[0]);
         let mut udp = right.clone();
         udp[23] = 17;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! How long bytes wait in a queue, from what it has sent and what it holds.
+//! The queueing delay, computed from the bytes that a queue has sent and holds.
 //!
-//! What leaves at a moment came when as many bytes had arrived. The bytes that
-//! have arrived are those sent and those held; what will be dropped from
-//! within the queue counts as not arrived. Between two looks bytes are taken
-//! to come evenly. In queue disciplines that are not first in, first out, the
-//! mean is right, and the percentile that of a queue as long as theirs.
+//! A byte that leaves when n bytes have been sent arrived when n bytes had
+//! arrived. The bytes that have arrived are those sent and those held; bytes
+//! that are later dropped from within the queue do not count as arrived.
+//! Between two samples bytes are assumed to arrive evenly. For queue
+//! disciplines that are not first in, first out, the mean is correct, and the
+//! percentile is that of a FIFO of the same length.
 
 use crate::result::DelayStats;
 
-/// A queue at one moment.
+/// A sample of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     time_s: f64,
@@ -17,7 +18,7 @@ struct Look {
     held_bytes: u64,
 }
 
-/// Looks at a queue, in the order of time.
+/// Samples of a queue, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Delays {
     looks: Vec<Look>,
@@ -32,7 +33,7 @@ impl Delays {
         });
     }
 
-    /// The delay of the bytes that left after a moment.
+    /// The delay of the bytes that were dequeued after a time.
     pub fn stats(&self, after_s: f64) -> DelayStats {
         let mut seen = self.seen(after_s);
         let bytes: f64 = seen.iter().map(|(_, bytes)| bytes).sum();
@@ -54,7 +55,7 @@ impl Delays {
         }
     }
 
-    /// Delays in seconds, and how many bytes had them.
+    /// Delays in seconds, each with the number of bytes that had it.
     fn seen(&self, after_s: f64) -> Vec<(f64, f64)> {
         let arrived = self.arrived();
         let mut seen = Vec::new();
@@ -76,7 +77,8 @@ impl Delays {
         seen
     }
 
-    /// Bytes that had arrived at each look, those to be dropped left out.
+    /// Bytes that had arrived at each sample, without those that are dropped
+    /// later.
     fn arrived(&self) -> Vec<u64> {
         let mut least = u64::MAX;
         let mut arrived: Vec<u64> = self
@@ -92,7 +94,8 @@ impl Delays {
         arrived
     }
 
-    /// When so many bytes had arrived, which was so at look `i` first.
+    /// The time when `bytes` had arrived; `i` is the first sample at which they
+    /// had.
     fn moment(&self, arrived: &[u64], i: usize, bytes: u64) -> f64 {
         let time_s = self.looks[i].time_s;
         let Some(before) = i.checked_sub(1) else {
@@ -108,8 +111,8 @@ impl Delays {
 mod tests {
     use super::*;
 
-    /// Looks every 10 ms at a queue that sends 1 MB/s while `arrive` says how
-    /// many bytes have come by a time.
+    /// Samples a queue every 10 ms that sends 1 MB/s; `arrive` returns how many
+    /// bytes have arrived by a time in ms.
     fn looks(end_ms: u64, arrive: impl Fn(u64) -> u64) -> Delays {
         let mut delays = Delays::default();
         let mut sent = 0;
@@ -131,15 +134,15 @@ mod tests {
 
     #[test]
     fn a_standing_queue_has_one_delay() {
-        // 50 kB at once, then as much as is sent: 50 ms
+        // 50 kB at once, then arrivals at the sending rate: 50 ms
         let stats = looks(2000, |ms| 50_000 + ms * 1000).stats(0.2);
         assert_eq!((stats.mean, stats.p95, stats.max), (50.0, 50.0, 50.0));
     }
 
     #[test]
-    fn a_queue_that_grows_and_drains_has_all_delays_between() {
+    fn growing_and_draining_queue_has_uniform_delays() {
         // twice the rate for 1 s, then nothing: the last byte waits 1 s, and
-        // every delay up to that has as many bytes
+        // all delays up to that are equally frequent
         let stats = looks(2000, |ms| ms.min(1000) * 2000).stats(0.0);
         assert!((stats.mean - 500.0).abs() < 6.0, "{stats:?}");
         assert!((stats.p95 - 950.0).abs() < 6.0, "{stats:?}");
@@ -147,22 +150,22 @@ mod tests {
     }
 
     #[test]
-    fn the_warm_up_does_not_count() {
-        // a burst of 200 kB, which is gone after 0.3 s
+    fn warm_up_is_excluded() {
+        // a burst of 200 kB, which has drained after 0.3 s
         let burst = looks(2000, |ms| 200_000 + ms * 300);
         assert!(burst.stats(0.0).max > 150.0);
         assert_eq!(burst.stats(0.4).max, 0.0);
     }
 
     #[test]
-    fn what_is_dropped_from_within_delays_nothing() {
-        // 50 kB stand for 1 s, then all that is held is dropped
+    fn dropped_bytes_are_not_counted() {
+        // the queue holds 50 kB for 1 s, then all of it is dropped
         let mut delays = looks(1000, |ms| 50_000 + ms * 1000);
         for look in 1..=100u64 {
             delays.add(1.0 + look as f64 / 100.0, 1_000_000 + look * 5000, 0);
         }
         assert_eq!(delays.stats(0.1).max, 50.0);
-        // what leaves first may have come before
+        // the first bytes dequeued may have arrived before
         assert_eq!(delays.stats(1.01).max, 0.0);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i's daemons of a play: one in each node that is the edge of a cloud, the
-//! same that `xcp edged run` runs. They are at work for a while before the play
-//! begins, as they are on real networks.
+//! The XCP-i daemons of a run: one in each node at the edge of a cloud, the
+//! same as `xcp edged run`. They start some time before the run begins, as on
+//! real networks.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,40 +19,43 @@ use crate::experiment::{Cloud, EdgePart, Event, Experiment, Variant};
 use crate::topology::{address, enter, Topology};
 use crate::{interrupt, Error, Result};
 
-/// The queueing delay is known after 10 s of probes, the first one after two round
-/// trips.
+/// How long the daemons run before the traffic starts: they send the first
+/// probe after two round trips, and know the queueing delay after 10 s of
+/// probes.
 const BEFORE: Duration = Duration::from_secs(14);
-/// How long an interrupt may wait.
+/// The interval between checks for an interrupt.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How often a virtual router's state is read that should be suspended.
+/// How often the state of a virtual router is read until it is suspended.
 const LOOK: Duration = Duration::from_millis(10);
-/// And for how long.
+/// How long to wait until a virtual router is suspended.
 const ASIDE_MOST: Duration = Duration::from_secs(10);
 
-/// What a daemon is to do.
+/// Commands to a daemon's thread: run, stop, or crash.
 const ON: u8 = 0;
 const END: u8 = 1;
 const FALL: u8 = 2;
 
-/// A daemon, running or not.
+/// One daemon, running or stopped.
 struct Daemon {
     upstream: Vec<IpAddr>,
     next: Arc<AtomicU8>,
     thread: Option<JoinHandle<xcp_edged::Result<()>>>,
 }
 
-/// The daemons of all edges, by their nodes.
+/// The daemons of all edges, by node.
 pub struct Edges {
     trial: TestOverrides,
     daemons: BTreeMap<String, Daemon>,
-    /// Those that were killed, and who watches what becomes of their clouds.
+    /// The threads of daemons that were killed or stopped.
     fallen: Vec<JoinHandle<xcp_edged::Result<()>>>,
+    /// Threads that wait until the virtual routers of killed daemons are suspended.
     watchers: Vec<JoinHandle<Result<Duration>>>,
 }
 
 impl Edges {
-    /// Starts those that a variant has, and waits until they know their clouds.
+    /// Starts the daemons of a variant, and waits until they have measured
+    /// their clouds.
     pub fn start(experiment: &Experiment, variant: &Variant, stage: &Topology) -> Result<Self> {
         let mut edges = Self {
             trial: TestOverrides {
@@ -95,7 +98,7 @@ impl Edges {
         Ok(edges)
     }
 
-    /// Does what an event says.
+    /// Kills or starts a daemon, as an event requires.
     pub fn change(
         &mut self,
         experiment: &Experiment,
@@ -150,8 +153,8 @@ impl Edges {
         Ok(())
     }
 
-    /// Ends them; the failure of one that had ended by itself. Returns the longest
-    /// time until virtual routers stood aside whose daemons were killed.
+    /// Stops all daemons; fails if one of them had failed. Returns the longest
+    /// time from the kill of a daemon until its virtual routers were suspended.
     pub fn stop(mut self) -> Result<Option<Duration>> {
         self.end()?;
         let asides = self.watchers.drain(..).map(|watcher| {
@@ -176,7 +179,8 @@ impl Edges {
     }
 }
 
-/// Until no virtual router of this thread's namespace grants any more.
+/// Waits until no virtual router in the calling thread's namespace grants
+/// deltas, and returns how long that took.
 fn wait_until_aside() -> Result<Duration> {
     let begin = Instant::now();
     let grants = || -> Result<bool> {

@@ -11,18 +11,18 @@ use xcp_datapath::{LawTerm, SenderFeature, Wire};
 
 use crate::{Error, Result};
 
-/// One experiment, as its file says.
+/// One experiment, as its file describes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     pub name: String,
-    /// Paper and figure.
+    /// The paper and figure that it reproduces.
     pub source: String,
     pub about: String,
     pub duration_s: f64,
-    /// Excluded from all means.
+    /// The first seconds of the run, which all means exclude.
     pub warmup_s: f64,
-    /// Parts of the run, `[from, to]`, with figures of their own.
+    /// Parts of the run, `[from, to]` in seconds, with their own metrics.
     #[serde(default)]
     pub periods: Vec<[f64; 2]>,
     /// The measured direction, `[from, to]`, of a link with a queue.
@@ -33,8 +33,8 @@ pub struct Experiment {
     /// Largest TCP send and receive buffers.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: u64,
-    /// The receive buffer at start, from which the kernel lets it grow; the
-    /// largest if absent.
+    /// The initial receive buffer, which the kernel may grow; `buffer_bytes` if
+    /// absent.
     pub receive_start_bytes: Option<u64>,
     #[serde(rename = "link")]
     pub links: Vec<Link>,
@@ -55,40 +55,42 @@ fn ipv4() -> u8 {
     4
 }
 
-/// The papers' hosts had 16 MB.
+/// 16 MB, as on the papers' hosts.
 fn buffer_bytes() -> u64 {
     16_000_000
 }
 
-/// What lies between two nodes and is not XCP. In variants with `edges` the second
-/// one asks the first one for what it carries (XCP-i).
+/// The part of a path between two nodes that has no XCP routers. In variants
+/// with `edges` the second node asks the first one how much this part carries
+/// (XCP-i).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cloud {
     pub between: [String; 2],
 }
 
-/// One TCP connection that sends all it can, or UDP at a constant rate.
+/// One TCP connection that sends as fast as it can, or UDP at a constant rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     pub name: String,
-    /// So many of them: `NAME-1`, `NAME-2`, ...; in a parsed experiment each
-    /// stands for itself.
+    /// The number of such flows, named `NAME-1`, `NAME-2`, ...; a parsed
+    /// experiment lists each of them.
     #[serde(default, skip_serializing)]
     pub count: Option<usize>,
     pub from: String,
     pub to: String,
     #[serde(default)]
     pub start_s: f64,
-    /// The end of the run if absent.
+    /// When it stops; the end of the run if absent.
     pub stop_s: Option<f64>,
-    /// It sends nothing from one second to another: `[from, to]`, in order.
+    /// Pauses in its sending, `[from, to]` in seconds, in order.
     #[serde(default)]
     pub pauses: Vec<[f64; 2]>,
-    /// It sends bursts in place of all it can.
+    /// It sends bursts instead of as fast as it can.
     pub burst: Option<Burst>,
-    /// The send buffer that its application sets, in place of one that grows.
+    /// The fixed send buffer that its application sets, in place of one that
+    /// grows.
     pub send_buffer_bytes: Option<u32>,
     /// The receive buffer that its application sets.
     pub receive_buffer_bytes: Option<u32>,
@@ -98,30 +100,32 @@ pub struct Flow {
     pub wire: Option<Wire>,
     /// Congestion control, in place of the variant's.
     pub control: Option<String>,
-    /// Sends UDP at this rate, headers not counted, whatever happens to it.
+    /// Sends UDP at this rate, headers not counted, regardless of losses.
     pub udp_mbit: Option<f64>,
-    /// Of each UDP packet.
+    /// The payload of each UDP packet.
     #[serde(default = "payload_bytes")]
     pub payload_bytes: usize,
 }
 
-/// All flows of an experiment.
+/// The largest number of flows in an experiment.
 pub(crate) const FLOWS_MAX: usize = 1000;
 
 fn payload_bytes() -> usize {
     1400
 }
 
-/// Files over connections of their own, which come at random times.
+/// File transfers that start at random times, each over its own connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfers {
     pub from: String,
     pub to: String,
     pub count: usize,
-    /// The part of the bottleneck that they take, all of them together.
+    /// The fraction of the bottleneck's capacity that all transfers together
+    /// need.
     pub load: f64,
-    /// The least and the most; their logarithms are spread evenly.
+    /// The smallest and the largest size; the logarithms of sizes are uniformly
+    /// distributed.
     pub bytes: [u64; 2],
 }
 
@@ -132,56 +136,57 @@ impl Transfers {
     }
 }
 
-/// What an application sends at once, and then it waits.
+/// What an application sends at once, followed by a pause.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
     pub bytes: u64,
-    /// From the moment when TCP has taken the last byte.
+    /// The pause after TCP has taken the last byte.
     pub pause_s: f64,
 }
 
-/// What changes in mid-run: one thing.
+/// One change during the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
     pub at_s: f64,
     /// The link that changes, in both directions.
     pub between: Option<[String; 2]>,
-    /// One way.
+    /// The new delay, one way.
     pub delay_ms: Option<f64>,
-    /// Of the devices at both ends.
+    /// The new MTU of the devices at both ends.
     pub mtu_bytes: Option<u32>,
-    /// `[from, to, by]`: what node `from` sends to `to` goes by this neighbour.
+    /// `[from, to, by]`: node `from` sends packets for `to` via its neighbour
+    /// `by`.
     pub route: Option<[String; 3]>,
-    /// XCP-i's daemon at this node is killed.
+    /// Kills the XCP-i daemon at this node.
     pub kill_edge: Option<String>,
-    /// It starts again.
+    /// Starts the XCP-i daemon at this node again.
     pub start_edge: Option<String>,
 }
 
-/// A modem that tells the bottleneck's router ten times a second what the link
-/// carries (`xcp router feed`).
+/// A modem that reports the link's capacity to the bottleneck's router ten
+/// times a second (`xcp router feed`).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Modem {
-    /// It says what was so long ago.
+    /// The age of the reported capacity.
     #[serde(default)]
     pub late_ms: f64,
-    /// What it says, by what is.
+    /// The reported capacity divided by the real one.
     #[serde(default = "one")]
     pub factor: f64,
 }
 
-/// One way to run it.
+/// One way to run the experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     pub name: String,
-    /// Runs in every test, for it takes seconds and shows one mechanism.
+    /// It runs in every test, because it takes seconds and shows one mechanism.
     #[serde(default, skip_serializing)]
     pub quick: bool,
-    /// The kernels that it is shown on; the lab's default one if there are none.
+    /// The kernels that it runs on; the lab's default kernel if empty.
     #[serde(default, skip_serializing)]
     pub kernels: Vec<String>,
     /// Internet protocol version, in place of the experiment's.
@@ -192,38 +197,38 @@ pub struct Variant {
     pub queue: Queue,
     #[serde(default)]
     pub socket: Socket,
-    /// Wire format of XCP flows that name none.
+    /// Wire format of XCP flows that do not set one.
     #[serde(default)]
     pub wire: Wire,
     /// False for feedback in whole packets, in the format `option-2005`:
     /// Zhang & Henderson's counterexample.
     #[serde(default = "yes")]
     pub fractions: bool,
-    /// The link's modem is asked.
+    /// The modem that reports the link's capacity, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modem: Option<Modem>,
-    /// What senders do not do: a failure is shown.
+    /// Features that senders do not use, to show what fails without them.
     #[serde(default)]
     pub without: Vec<SenderFeature>,
-    /// Hosts offer and take ECN, and a queue `red` or `xcp_red` marks.
+    /// Hosts negotiate ECN, and a `red` or `xcp_red` queue marks packets.
     #[serde(default)]
     pub ecn: bool,
-    /// Hosts select what they acknowledge (SACK).
+    /// Hosts use selective acknowledgements (SACK).
     #[serde(default = "yes")]
     pub sack: bool,
-    /// Percent of the packets that are lost by chance after they have left one
-    /// node towards another, `from-to`.
+    /// Random packet loss in percent, by the direction `from-to` between
+    /// neighbouring nodes.
     #[serde(default)]
     pub lose: BTreeMap<String, f64>,
-    /// Only some of the flows.
+    /// The flows that run; all if absent.
     pub flows: Option<Chosen>,
-    /// The edges of clouds measure them (XCP-i).
+    /// XCP-i daemons at the edges of clouds measure them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub edges: bool,
-    /// The part by which what edges have found free is made wrong, at most.
+    /// The largest relative error that is added to the estimates of edges.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimate_error: f64,
-    /// What edges do not do: what it is for is shown.
+    /// Features that edges do not use, to show what they are for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges_without: Vec<EdgePart>,
     /// Links with `router = false` have an XCP router too.
@@ -232,25 +237,26 @@ pub struct Variant {
     /// The capacity that the router is configured with; the link's highest
     /// rate if absent.
     pub capacity_mbit: Option<Capacity>,
-    /// The router measures what the link carries.
+    /// The router measures the link's capacity.
     #[serde(default = "yes")]
     pub measure: bool,
-    /// False: the router hands out by the law as it was published.
+    /// False: the router uses the control law as it was published.
     #[serde(default = "yes")]
     pub anticipate: bool,
-    /// What is left out of the router's law: what it is for is shown.
+    /// Terms that the router's control law does not use, to show what they are
+    /// for.
     #[serde(default)]
     pub law_without: Vec<LawTerm>,
-    /// RTTs in headers count at most this at the router, seconds.
+    /// The router limits RTTs in headers to this, seconds.
     #[serde(default = "max_rtt_s")]
     pub max_rtt_s: f64,
-    /// What the router adds to each packet.
+    /// Bytes that the router adds to the length of each packet.
     #[serde(default)]
     pub overhead_bytes: i32,
-    /// The router counts no packet as less.
+    /// The smallest length that the router counts for a packet.
     #[serde(default)]
     pub mpu_bytes: u32,
-    /// XCP's part of the bottleneck, percent, where it has a queue of its own;
+    /// XCP's share of the bottleneck, percent, where XCP has a separate queue;
     /// in proportion to the flows if absent.
     pub xcp_share: Option<u8>,
 }
@@ -259,12 +265,12 @@ pub struct Variant {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a number of flows, or a list of their names")]
 pub enum Chosen {
-    /// The first so many.
+    /// The first N flows.
     First(usize),
     Named(Vec<String>),
 }
 
-/// A router's options.
+/// The capacity that a router is configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "Mb/s, or \"auto\"")]
 pub enum Capacity {
@@ -272,14 +278,14 @@ pub enum Capacity {
     Unknown(Unknown),
 }
 
-/// That measuring has to tell.
+/// A capacity that the router must measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     Auto,
 }
 
-/// A second.
+/// The router's default, 1 s.
 fn max_rtt_s() -> f64 {
     xcp_datapath::router::Options::default()
         .max_rtt
@@ -294,23 +300,23 @@ fn yes() -> bool {
     true
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// What edges can leave out.
+/// Features that edges can turn off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgePart {
-    /// To lower the deltas of others while they are suspended.
+    /// Suspended virtual routers lower the deltas granted by others.
     HoldBack,
-    /// To send fewer trains where they lose packets.
+    /// Edges send fewer trains where they lose packets.
     RareTrains,
 }
 
@@ -318,14 +324,14 @@ pub enum EdgePart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Socket {
-    /// As TCP, then they choose the congestion control.
+    /// As TCP, with the congestion control set by a socket option.
     #[default]
     Tcp,
-    /// By XCP's protocol number, which is all the choice they make.
+    /// With XCP's protocol number, which selects the congestion control.
     Protocol,
 }
 
-/// What stands at the bottleneck.
+/// The queue at the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Queue {
@@ -333,7 +339,8 @@ pub enum Queue {
     Fifo,
     Red,
     FqCodel,
-    /// Behind an XCP router, what `xcp router add` gives it on this kernel.
+    /// An XCP router with the queue that `xcp router add` gives it on this
+    /// kernel.
     Xcp,
     /// A FIFO behind an XCP router, for all traffic.
     XcpFifo,
@@ -356,34 +363,35 @@ impl Queue {
     }
 }
 
-/// A requirement on one variant, or on each.
+/// A requirement on one variant, or on all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// All of them if absent.
+    /// The variant; all of them if absent.
     pub variant: Option<String>,
-    /// Only on kernels of these series, such as `6.18`; all if there are none.
+    /// The kernel series that it applies to, such as `6.18`; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
     pub metric: Metric,
-    /// The flows that a metric of a kind is about: a congestion control, or
+    /// The kind of flows that the metric is about: a congestion control, or
     /// `udp`.
     pub kind: Option<String>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// Why it is known to be missed: a miss does not fail the run, but the run
-    /// fails once the check holds.
+    /// Why the requirement is known to be missed: a miss does not fail the run,
+    /// but the run fails once the requirement is met.
     pub known_gap: Option<String>,
 }
 
-/// What a check can look at.
+/// The metrics that a check can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     LinkUtilisation,
     Jain,
-    /// The least of all periods.
+    /// The lowest of all periods.
     PeriodUtilisation,
+    /// The lowest of all periods.
     PeriodJain,
     QueueMean,
     QueueP99,
@@ -394,36 +402,38 @@ pub enum Metric {
     QueueDelayP95,
     #[serde(rename = "queue_delay_max_ms")]
     QueueDelayMax,
-    /// The queue that XCP's packets wait in.
+    /// The queue that holds XCP packets.
     XcpQueueMean,
     XcpQueueP99,
     XcpQueueMax,
-    /// The least goodput of a TCP flow by its max-min fair share, and the most.
+    /// The lowest goodput of a TCP flow, divided by its max-min fair rate.
     FairShareLeast,
+    /// The highest goodput of a TCP flow, divided by its max-min fair rate.
     FairShareMost,
-    /// Until the last newcomer had its fair share, in round trips.
+    /// Round trips until the last newcomer had its fair share.
     ConvergenceRtts,
-    /// Of one kind of flows: its part of all goodput.
+    /// The share of one kind of flows in all goodput.
     Share,
-    /// Of one kind of flows: the mean goodput of one of them, by that of all
-    /// TCP flows.
+    /// The mean goodput of the flows of one kind, divided by that of all TCP
+    /// flows.
     FlowShare,
     /// The largest congestion window of any flow, in packets.
     CwndMax,
-    /// Flows that XCP controls at the end.
+    /// The number of flows that use XCP at the end.
     XcpFlows,
-    /// How many transfers were done, and how long one took on average.
+    /// The number of completed transfers.
     TransfersDone,
+    /// The mean duration of a completed transfer.
     TransferMeanS,
     Drops,
     Retransmissions,
-    /// From the end of an XCP-i daemon until the virtual routers of its clouds
-    /// are suspended; the longest, in seconds.
+    /// The longest time, in seconds, from the end of an XCP-i daemon until the
+    /// virtual routers of its clouds are suspended.
     AsideS,
 }
 
 impl Metric {
-    /// Whether it is about one kind of flows.
+    /// Whether the metric is about one kind of flows.
     pub fn of_kind(self) -> bool {
         matches!(self, Self::Share | Self::FlowShare)
     }
@@ -460,8 +470,8 @@ impl Metric {
 }
 
 impl Experiment {
-    /// Each flow that stands for several becomes so many, here and where it is
-    /// named.
+    /// Replaces each flow that has a `count` by that many flows, also where
+    /// variants name it.
     pub(crate) fn count_out(&mut self) {
         let counted = |name: &str, flows: &[Flow]| -> Vec<String> {
             let count = flows.iter().find(|f| f.name == name).and_then(|f| f.count);
@@ -489,7 +499,7 @@ impl Experiment {
         self.flows = self.flows.iter().flat_map(each).collect();
     }
 
-    /// All nodes, in the order of their names.
+    /// All nodes, sorted by name.
     pub fn nodes(&self) -> BTreeSet<String> {
         self.links.iter().flat_map(|l| l.between.clone()).collect()
     }
@@ -502,15 +512,15 @@ impl Experiment {
             .find(|l| l.between.contains(from) && l.between.contains(to))
     }
 
-    /// The same with only the variants named, and their checks.
+    /// A copy with only the named variants, and their checks.
     pub fn keep(&self, names: &[String]) -> Result<Self> {
         for name in names {
             if !self.variants.iter().any(|v| v.name == *name) {
                 let known: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
                 return Err(Error::new(
                     format!("variant {name}"),
-                    format!("{} has none of this name", self.name),
-                    format!("it has {}", known.join(", ")),
+                    format!("{} has no such variant", self.name),
+                    format!("use one of {}", known.join(", ")),
                 ));
             }
         }
@@ -521,8 +531,8 @@ impl Experiment {
         Ok(kept)
     }
 
-    /// The same without what cannot change a run: the texts for people, and
-    /// the checks, which the figures are compared with afterwards.
+    /// A copy without the parts that cannot change a run: the descriptions, and
+    /// the checks, which are evaluated afterwards.
     #[must_use]
     pub fn bare(mut self) -> Self {
         self.about.clear();
@@ -531,8 +541,8 @@ impl Experiment {
         self
     }
 
-    /// Where packets can be captured: `r-d` is what node r sends towards d, and
-    /// the name of the device that it leaves by.
+    /// The points where packets can be captured: `r-d` is the traffic that node
+    /// r sends to d, and the name of the device that sends it.
     fn points(&self) -> impl Iterator<Item = String> + '_ {
         let both = |l: &Link| {
             let [a, b] = &l.between;
@@ -541,7 +551,7 @@ impl Experiment {
         self.links.iter().flat_map(both)
     }
 
-    /// These points, each once.
+    /// Returns these points without duplicates; fails if one does not exist.
     pub fn choose_points(&self, names: &[String]) -> Result<Vec<String>> {
         let mut chosen = Vec::new();
         for name in names {
@@ -549,8 +559,8 @@ impl Experiment {
                 let known: Vec<String> = self.points().collect();
                 return Err(Error::new(
                     format!("point {name}"),
-                    format!("{} has none of this name", self.name),
-                    format!("it has {}", known.join(", ")),
+                    format!("{} has no such point", self.name),
+                    format!("use one of {}", known.join(", ")),
                 ));
             }
             if !chosen.contains(name) {
@@ -560,7 +570,7 @@ impl Experiment {
         Ok(chosen)
     }
 
-    /// The same with a wire format for all XCP flows.
+    /// A copy with one wire format for all XCP flows.
     #[must_use]
     pub fn speaking(mut self, wire: Wire) -> Self {
         for variant in &mut self.variants {
@@ -572,7 +582,7 @@ impl Experiment {
         self
     }
 
-    /// The same over this version of the Internet protocol, all variants.
+    /// A copy in which all variants use this version of the Internet protocol.
     #[must_use]
     pub fn over(mut self, ip: u8) -> Self {
         self.ip = ip;
@@ -582,8 +592,8 @@ impl Experiment {
         self
     }
 
-    /// The same with the flows of a variant only, and over its version of the
-    /// Internet protocol.
+    /// A copy with only the flows of a variant, and its version of the Internet
+    /// protocol.
     #[must_use]
     pub fn of_variant(&self, variant: &Variant) -> Self {
         let mut kept = self.clone();
@@ -607,7 +617,7 @@ impl Experiment {
         self.checks.iter().filter(marked).count()
     }
 
-    /// The nodes of a direction of a link, `from-to`.
+    /// The nodes of a link's direction, from its name `from-to`.
     pub fn direction(&self, name: &str) -> Option<(&str, &str)> {
         let ways = self.links.iter().flat_map(|l| {
             let [a, b] = &l.between;
@@ -625,12 +635,12 @@ impl Experiment {
 }
 
 impl Check {
-    /// Whether it is a requirement on this variant.
+    /// Whether it applies to this variant.
     pub fn is_of(&self, variant: &str) -> bool {
         self.variant.as_ref().is_none_or(|name| name == variant)
     }
 
-    /// Whether it is one on a kernel of this release.
+    /// Whether it applies to a kernel of this release.
     pub fn is_on(&self, release: &str) -> bool {
         let of = |series: &String| {
             let rest = release.strip_prefix(series.as_str());
@@ -641,12 +651,12 @@ impl Check {
 }
 
 impl Flow {
-    /// Whether it has nothing to send at a moment.
+    /// Whether it pauses at this time.
     pub fn pauses_at(&self, time_s: f64) -> bool {
         self.pauses.iter().any(|[a, b]| (*a..*b).contains(&time_s))
     }
 
-    /// What controls it: a congestion control, or `udp`.
+    /// The kind of the flow: its congestion control, or `udp`.
     pub fn kind<'a>(&'a self, variant: &'a Variant) -> &'a str {
         if self.udp_mbit.is_some() {
             return UDP;
@@ -655,7 +665,7 @@ impl Flow {
     }
 }
 
-/// The kind of flows that nothing controls.
+/// The kind of UDP flows, which have no congestion control.
 pub const UDP: &str = "udp";
 
 #[cfg(test)]
@@ -663,11 +673,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_has_the_flows_that_it_names() {
+    fn variant_keeps_only_the_flows_that_it_names() {
         let text = include_str!("../../../experiments/sharing.toml");
-        let sharing = Experiment::parse("sharing", text).expect("is well");
+        let sharing = Experiment::parse("sharing", text).expect("valid");
         let variant = sharing.variants.iter().find(|v| v.name == "one-nine");
-        let variant = variant.expect("is there");
+        let variant = variant.expect("exists");
         let kept = sharing.of_variant(variant);
         let kinds: Vec<&str> = kept.flows.iter().map(|f| f.kind(variant)).collect();
         assert_eq!(kinds[..2], ["xcp", "cubic"]);
@@ -675,11 +685,11 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_counts_is_so_many() {
+    fn flow_with_a_count_becomes_that_many_flows() {
         let text = include_str!("../../../experiments/two-way.toml");
-        let two_way = Experiment::parse("two-way", text).expect("is well");
+        let two_way = Experiment::parse("two-way", text).expect("valid");
         let variant = two_way.variants.iter().find(|v| v.name == "xcp-4");
-        let kept = two_way.of_variant(variant.expect("is there"));
+        let kept = two_way.of_variant(variant.expect("exists"));
         let names: Vec<&str> = kept.flows.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names[..2], ["there-4-1", "there-4-2"]);
         assert_eq!(names[7..], ["back-4-4"]);

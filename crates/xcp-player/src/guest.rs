@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Inside the machine: its init. It mounts file systems, loads modules, reads its
-//! request and answers through the debug port, or by semihosting on aarch64. Both
-//! cost no interrupts and no buffering.
+//! The init process of the virtual machine. It mounts file systems, loads
+//! modules, reads its request and answers through the debug port, or by
+//! semihosting on aarch64. Both work without interrupts and without buffering.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -19,22 +19,22 @@ use crate::play;
 use crate::result::{Series, VariantResult};
 use crate::{Error, Result};
 
-/// Where the machine finds the modules to load, numbered in order.
+/// The directory of the modules that the machine loads, numbered in order.
 pub const MODULE_DIR: &str = "modules";
-/// And its task.
+/// The file with the request to the machine.
 pub const REQUEST: &str = "request.json";
 
-/// I/O port of the machine's debug console, which `architecture.rs` of the lab
-/// puts there.
+/// The I/O port of the machine's debug console, set up in `architecture.rs` of
+/// the lab.
 #[cfg(target_arch = "x86_64")]
 const DEBUG_PORT: u16 = 0xe9;
 /// Progress is reported in steps of 2 %.
 const PROGRESS_STEP: f64 = 0.02;
 
-/// What the machine is asked to play.
+/// A request to the machine to play one variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// With the one variant to play, and bare.
+    /// The experiment with only this variant, after [`Experiment::bare`].
     pub experiment: Experiment,
     pub seed: u64,
     /// Where to capture packets.
@@ -42,7 +42,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for one variant, without what cannot change its result.
+    /// A request for one variant, without the parts that cannot change its
+    /// result.
     pub fn new(
         experiment: &Experiment,
         variant: &str,
@@ -57,15 +58,16 @@ impl Request {
     }
 }
 
-/// What the machine says, one JSON line each. `A` is the answer to its request.
+/// A message from the machine, one JSON line each. `A` is the answer to its
+/// request.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message<A> {
-    /// Up and running this kernel release.
+    /// The machine has booted this kernel release.
     Booted(String),
-    /// The completed part of the request, 0 to 1.
+    /// The completed fraction of the request, 0 to 1.
     Done(f64),
     Answer(A),
-    /// No message follows.
+    /// The request is completed, and no message follows.
     Finished,
     Failed {
         thing: String,
@@ -74,15 +76,15 @@ pub enum Message<A> {
     },
 }
 
-/// What the machine answers to a [`Request`].
+/// The machine's answer to a [`Request`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Played {
-    /// A piece of a capture; all come before the result.
+    /// A chunk of a capture; all chunks are sent before the result.
     CaptureChunk(CaptureChunk),
     Result(Box<(VariantResult, Series)>),
 }
 
-/// Sends the messages of a task.
+/// Sends the machine's messages.
 pub struct Channel {
     port: Port,
     reported: Cell<f64>,
@@ -101,7 +103,7 @@ impl Channel {
         self.send(&Message::Answer(answer));
     }
 
-    /// Reports the completed part of the request, 0 to 1.
+    /// Reports the completed fraction of the request, 0 to 1.
     pub fn progress(&self, done: f64) {
         if done >= self.reported.get() + PROGRESS_STEP {
             self.reported.set(done);
@@ -115,14 +117,14 @@ impl Channel {
     }
 }
 
-/// The way out of the machine: its debug port, or semihosting.
+/// The machine's output port: its debug port, or semihosting.
 struct Port(());
 
 #[cfg(target_arch = "x86_64")]
 impl Port {
     fn open() -> Result<Self> {
-        // SAFETY: asks for the right to one port that only QEMU's debug
-        // console listens to.
+        // SAFETY: requests access to one port, on which only QEMU's debug
+        // console listens.
         if unsafe { libc::ioperm(DEBUG_PORT.into(), 1, 1) } != 0 {
             return Err(Error::io("ioperm", &std::io::Error::last_os_error()));
         }
@@ -131,8 +133,8 @@ impl Port {
 
     fn write(&self, mut line: Vec<u8>) {
         line.push(b'\n');
-        // SAFETY: the port may be written, since a Port exists; the buffer
-        // is as long as said.
+        // SAFETY: the port may be written, since a Port exists; pointer and
+        // length describe the line.
         unsafe {
             std::arch::asm!(
                 "rep outsb",
@@ -152,7 +154,8 @@ impl Port {
     }
 
     fn write(&self, mut line: Vec<u8>) {
-        /// Semihosting's call that writes a string to the console, up to its 0.
+        /// The semihosting call that writes a zero-terminated string to the
+        /// console.
         const SYS_WRITE0: u64 = 4;
         line.extend(b"\n\0");
         // SAFETY: QEMU reads the line, which ends with 0. A machine without
@@ -168,8 +171,8 @@ impl Port {
     }
 }
 
-/// What the first process of the machine does: it does `work` on the request, and
-/// stops the machine.
+/// The main function of the init process: runs `work` on the request, and stops
+/// the machine.
 pub fn main<R: DeserializeOwned>(work: impl FnOnce(R, &Channel) -> Result<()>) -> ! {
     match Channel::open() {
         Ok(channel) => {
@@ -187,7 +190,7 @@ pub fn main<R: DeserializeOwned>(work: impl FnOnce(R, &Channel) -> Result<()>) -
             let _ = writeln!(io::stderr(), "{e}");
         }
     }
-    // SAFETY: nothing is left to lose in here.
+    // SAFETY: the machine has nothing left to save.
     unsafe { libc::reboot(libc::RB_POWER_OFF) };
     // SAFETY: as above; a machine without power management stops by panic.
     unsafe { libc::reboot(libc::RB_AUTOBOOT) };
@@ -289,10 +292,10 @@ mod tests {
     fn a_request_has_one_variant_and_no_checks_or_texts() {
         let whole = {
             let text = include_str!("../../../experiments/zh-validation.toml");
-            Experiment::parse("zh-validation", text).expect("is well")
+            Experiment::parse("zh-validation", text).expect("valid")
         };
         assert!(!whole.checks.is_empty() && whole.variants.len() > 1);
-        let request = Request::new(&whole, "xcp", 1, &[]).expect("it has this variant");
+        let request = Request::new(&whole, "xcp", 1, &[]).expect("has this variant");
         let asked = request.experiment;
         assert_eq!(asked.variants.len(), 1);
         assert_eq!(asked.variants[0].name, "xcp");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The player: plays one variant of an experiment on a stage of namespaces,
-//! samples it and makes the figures. It runs in the virtual-time machine. A kept
-//! result is valid until this changes.
+//! The experiment player: builds the topology of one variant from network
+//! namespaces, runs its traffic, takes samples and computes the metrics. It
+//! runs in the virtual-time machine. A change of this crate invalidates cached
+//! results.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A link of an experiment, and what it offers over time.
+//! A link of an experiment, and its rate and delay over time.
 
 use std::ops::RangeInclusive;
 
@@ -9,39 +9,39 @@ use xcp_datapath::router::Framing;
 use crate::trace_file::{self, LEAST_MBIT};
 use crate::{Error, Result};
 
-/// Two directions alike. Either a path, with a delay and a rate (or neither),
-/// or a bottleneck, with a rate and a queue.
+/// A link with two equal directions. It is either a path, with a delay and a
+/// rate (or neither), or a bottleneck, with a rate and a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     pub between: [String; 2],
-    /// As fast as the devices are if absent.
+    /// The rate; limited only by the devices if absent.
     pub rate_mbit: Option<f64>,
-    /// Of a bottleneck, in place of `rate_mbit`: `[s, Mb/s]`, from that second
-    /// on that rate.
+    /// Of a bottleneck, in place of `rate_mbit`: `[s, Mb/s]`, the rate from
+    /// that second on.
     #[serde(default)]
     pub rates: Vec<[f64; 2]>,
     /// In place of `rates`: a trace in mahimahi's format, also gzip; its path is
     /// relative to the experiment's file. It repeats.
     #[serde(default, skip_serializing)]
     pub rates_file: Option<String>,
-    /// Of a trace the mean rate of so long is the link's rate.
+    /// The time over which the rates of a trace are averaged.
     #[serde(default = "rates_step_ms", skip_serializing)]
     pub rates_step_ms: f64,
-    /// The rates or delays repeat after so many seconds.
+    /// The rates or delays repeat after this many seconds.
     pub repeat_s: Option<f64>,
-    /// One way.
+    /// The delay, one way.
     #[serde(default)]
     pub delay_ms: f64,
-    /// Of a path, in place of `delay_ms`: `[s, ms]`, from that second on that
-    /// delay, one way. No packet overtakes another.
+    /// Of a path, in place of `delay_ms`: `[s, ms]`, the delay from that second
+    /// on, one way. No packet overtakes another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delays: Vec<[f64; 2]>,
     /// In place of `delays`: a file with a delay (ms) in each line, also gzip. It
     /// repeats.
     #[serde(default, skip_serializing)]
     pub delays_file: Option<String>,
-    /// For which each line of that file holds.
+    /// How long each line of that file applies.
     #[serde(default = "delays_step_ms", skip_serializing)]
     pub delays_step_ms: f64,
     /// Limit of the queue at the bottleneck, in packets.
@@ -49,7 +49,7 @@ pub struct Link {
     /// False for a queue that is never behind an XCP router, and always a FIFO.
     #[serde(default = "yes")]
     pub router: bool,
-    /// What the link adds to each packet beyond what Linux counts.
+    /// Bytes that the link adds to each packet, beyond those that Linux counts.
     #[serde(default)]
     pub framing_bytes: u32,
     /// Only one end can send at a time.
@@ -69,7 +69,7 @@ fn delays_step_ms() -> f64 {
     10.0
 }
 
-/// What holds at a moment, of steps that may repeat.
+/// The value at a time, from steps that may repeat.
 fn value_at(steps: &[[f64; 2]], repeat_s: Option<f64>, time_s: f64) -> Option<f64> {
     let time_s = repeat_s.map_or(time_s, |period| time_s % period);
     let later = steps.partition_point(|[from, _]| *from <= time_s);
@@ -100,7 +100,7 @@ impl Default for Link {
 impl Link {
     pub const DELAYS_MS: RangeInclusive<f64> = 0.0..=60_000.0;
 
-    /// What it adds to packets.
+    /// The bytes that it adds to packets.
     pub fn framing(&self) -> Framing {
         Framing {
             overhead_bytes: self.framing_bytes as i32,
@@ -108,7 +108,7 @@ impl Link {
         }
     }
 
-    /// Whether a path of its own kind must be emulated.
+    /// Whether it is a path with a rate or delay that netem must emulate.
     pub fn needs_netem(&self) -> bool {
         self.queue_packets.is_none() && self.is_path()
     }
@@ -117,14 +117,15 @@ impl Link {
         self.rate_mbit.is_some() || self.delay_ms > 0.0 || !self.delays.is_empty()
     }
 
-    /// Reads the files that it names; `read` gives the text of one.
+    /// Reads the files that it names; `read` returns the text of a file.
     pub fn read_files(&mut self, read: &dyn Fn(&str) -> Result<String>) -> Result<()> {
         const STEPS_MS: RangeInclusive<f64> = 1.0..=60_000.0;
         let step_s = |ms: f64, field: &str| match STEPS_MS.contains(&ms) {
             true => Ok(ms / 1e3),
             false => Err(Error::new(field, "must be 1 to 60000", "change it")),
         };
-        let twice = |file: &str| Error::new(file, "its steps are given too", "leave either out");
+        let twice =
+            |file: &str| Error::new(file, "steps or repeat_s are given too", "remove either");
         let mut period_s = None;
         if let Some(file) = self.rates_file.take() {
             let step_s = step_s(self.rates_step_ms, "rates_step_ms")?;
@@ -151,18 +152,18 @@ impl Link {
         !self.rates.is_empty()
     }
 
-    /// The delay at a moment, one way, ms.
+    /// The delay at a time, one way, ms.
     pub fn delay_ms(&self, time_s: f64) -> f64 {
         value_at(&self.delays, self.repeat_s, time_s).unwrap_or(self.delay_ms)
     }
 
-    /// The least delay that it ever has, one way, ms.
+    /// The smallest delay that it ever has, one way, ms.
     pub fn least_delay_ms(&self) -> f64 {
         let delays = self.delays.iter().map(|[_, ms]| *ms);
         delays.reduce(f64::min).unwrap_or(self.delay_ms)
     }
 
-    /// Bits per second at a moment; None if only the devices limit it.
+    /// Bits per second at a time; None if only the devices limit it.
     pub fn rate_bps(&self, time_s: f64) -> Option<f64> {
         if !self.varies() {
             return self.rate_mbit.map(|r| r * 1e6);
@@ -177,7 +178,7 @@ impl Link {
         highest.map(|mbit| mbit * 1e6)
     }
 
-    /// Bits that it can carry between two moments.
+    /// Bits that it can carry between two times.
     pub fn offered_bits(&self, from_s: f64, to_s: f64) -> f64 {
         if !self.varies() {
             return self.rate_bps(0.0).unwrap_or(0.0) * (to_s - from_s);
@@ -192,7 +193,7 @@ impl Link {
         bits
     }
 
-    /// When the rate changes next; never if infinite.
+    /// The time of the next rate change; infinite if there is none.
     fn next_change(&self, after_s: f64) -> f64 {
         let (begin, within) = match self.repeat_s {
             Some(period) => ((after_s / period).floor() * period, after_s % period),
@@ -202,12 +203,12 @@ impl Link {
         let later = self.rates.partition_point(|[from, _]| *from <= within);
         let next = self.rates.get(later).map(|[from, _]| *from);
         next.or(self.repeat_s).map_or(f64::INFINITY, |from| {
-            // rounding must not make time stand still
+            // time must advance despite rounding
             (begin + from).max(after_s.next_up())
         })
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns the first error, if there is one.
     pub fn fault(&self) -> Option<&'static str> {
         const RATES: RangeInclusive<f64> = LEAST_MBIT..=100_000.0;
         let mut all = self.rates.iter().map(|[_, mbit]| *mbit);
@@ -236,7 +237,7 @@ impl Link {
             return Some("give either delay_ms or delays");
         }
         if self.queue_packets.is_some() && (self.delay_ms > 0.0 || !self.delays.is_empty()) {
-            return Some("a link with a queue has no delay: put it on the next link");
+            return Some("a link with a queue has no delay: put the delay on the next link");
         }
         if self.queue_packets.is_none()
             && (self.varies() || self.half_duplex || self.framing_bytes > 0 || !self.router)
@@ -251,11 +252,11 @@ impl Link {
         for (steps, reason) in [
             (
                 &self.rates,
-                "the steps of rates must begin at 0 and follow each other",
+                "the steps of rates must begin at 0 and be in order",
             ),
             (
                 &self.delays,
-                "the steps of delays must begin at 0 and follow each other",
+                "the steps of delays must begin at 0 and be in order",
             ),
         ] {
             let first = steps.first().map_or(0.0, |[from, _]| *from);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_is_the_area_under_the_rate() {
+    fn offered_bits_are_the_area_under_the_rate() {
         let once = steps(None);
         assert_eq!(once.offered_bits(0.0, 5.0), 50e6);
         assert_eq!(once.offered_bits(4.0, 11.0), 10e6 + 10e6 + 6e6);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_whatever_the_period() {
+    fn rounding_does_not_stop_time() {
         let mut link = steps(Some(0.3));
         link.rates = vec![[0.0, 1.0], [0.1, 3.0], [0.2, 2.0]];
         let mean = link.offered_bits(0.0, 300.0) / 300.0;
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn files_give_steps() {
+    fn steps_are_read_from_files() {
         let read = |file: &str| match file {
             "r" => Ok("100\n100\n200\n".to_owned()),
             "d" => Ok("20\n30\n".to_owned()),
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_found() {
+    fn invalid_links_are_rejected() {
         let fault = |change: fn(&mut Link)| {
             let mut link = steps(None);
             change(&mut link);
@@ -382,7 +383,7 @@ mod tests {
             ((|l| l.rate_mbit = Some(1.0)) as fn(&mut Link), "either"),
             (|l| l.rates[1][1] = 0.0, "0.008"),
             (|l| l.rates[0][0] = 1.0, "begin at 0"),
-            (|l| l.rates[2][0] = 5.0, "follow"),
+            (|l| l.rates[2][0] = 5.0, "in order"),
             (|l| l.repeat_s = Some(10.0), "repeat_s"),
             (|l| l.queue_packets = None, "queue_packets"),
             (|l| l.delay_ms = 1.0, "no delay"),

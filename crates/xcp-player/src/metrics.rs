@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! From samples to figures. Means exclude the warm-up; drops and
+//! Computes the metrics from the samples. Means exclude the warm-up; drops and
 //! retransmissions are of the whole run.
 
 use std::collections::BTreeMap;
@@ -13,18 +13,18 @@ use crate::result::{
 };
 use crate::topology::CONTROL;
 
-/// A flow has converged within this of its fair share.
+/// A flow has converged when it is within this fraction of its fair share.
 const CONVERGED: f64 = 0.10;
-/// For convergence, goodput is looked at over spans of so many round trips...
+/// For convergence, goodput is averaged over spans of this many round trips...
 const SPAN_RTTS: f64 = 5.0;
-/// ... and at least so long.
+/// ... and at least this time.
 const SPAN_MIN_S: f64 = 0.5;
-/// Who starts so much later than the first flow is a newcomer.
+/// A flow that starts this much later than the first one is a newcomer.
 const NEWCOMER_S: f64 = 1.0;
-/// Full frames of 1514 bytes have 1400 to 1448 of payload.
+/// Full frames of 1514 bytes carry 1400 to 1448 bytes of payload.
 const PAYLOAD_SHARE: f64 = 1420.0 / 1514.0;
 
-/// The queue lengths seen after the warm-up, as a histogram.
+/// A histogram of the queue lengths after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct QueueSamples {
     seen: Vec<u64>,
@@ -58,18 +58,19 @@ impl QueueSamples {
     }
 }
 
-/// What was seen of the bottleneck's queue.
+/// The measurements of the bottleneck's queue.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub queue: QueueSamples,
-    /// That of XCP's packets: a queue of their own where they have one.
+    /// The queue that holds XCP packets: a separate one where there is one.
     pub xcp_queue: QueueSamples,
     pub delays: Delays,
-    /// Until virtual routers stood aside whose daemons were killed.
+    /// The longest time until the virtual routers of a killed daemon were
+    /// suspended.
     pub aside: Option<Duration>,
 }
 
-/// All figures of a variant; its checks are left to [`checks`].
+/// Computes all metrics of a variant, but not its checks: see [`checks`].
 pub fn evaluate(
     experiment: &Experiment,
     variant: &Variant,
@@ -138,7 +139,7 @@ pub fn evaluate(
     }
 }
 
-/// What a part of the run shows.
+/// Computes the metrics of a part of the run.
 fn period(
     experiment: &Experiment,
     starts: &[Duration],
@@ -167,7 +168,7 @@ fn period(
     })
 }
 
-/// The experiment's checks of one variant, against its figures on a kernel.
+/// Evaluates the experiment's checks of one variant, for a kernel release.
 pub fn checks(experiment: &Experiment, result: &VariantResult, kernel: &str) -> Vec<CheckResult> {
     let checks = experiment.checks.iter();
     checks
@@ -176,14 +177,14 @@ pub fn checks(experiment: &Experiment, result: &VariantResult, kernel: &str) -> 
         .collect()
 }
 
-/// What the bottleneck could carry between two moments, bits.
+/// Bits that the bottleneck can carry between two times.
 fn offered_bits(experiment: &Experiment, from_s: f64, to_s: f64) -> f64 {
     let link = experiment.bottleneck_link();
     link.map_or(0.0, |l: &Link| l.offered_bits(from_s, to_s))
 }
 
-/// The flows by kind, in the order of their names. `controlled` are the
-/// goodputs of all TCP flows.
+/// The flows by kind, sorted by name. `controlled` are the goodputs of all TCP
+/// flows.
 fn kinds(
     flows: &[Flow],
     variant: &Variant,
@@ -260,8 +261,9 @@ fn flow_result(
     }
 }
 
-/// Seconds from the flow's start until its goodput, over spans, is within
-/// 10 % of its fair share and stays there until flows come or go.
+/// Seconds from the flow's start until its goodput, averaged over spans, is
+/// within 10 % of its fair share and stays there until other flows start or
+/// stop.
 fn convergence(
     experiment: &Experiment,
     starts: &[Duration],
@@ -312,7 +314,7 @@ fn convergence(
     converged.map(|s| round(s, 1))
 }
 
-/// Application bytes that the bottleneck can carry between two moments.
+/// Application bytes that the bottleneck can carry between two times.
 fn payload_of(experiment: &Experiment, from_s: f64, to_s: f64) -> f64 {
     offered_bits(experiment, from_s, to_s) / 8.0 * PAYLOAD_SHARE
 }
@@ -388,20 +390,20 @@ fn fair_shares(result: &VariantResult) -> impl Iterator<Item = f64> + '_ {
     result.flows.iter().filter_map(|f| f.fair_share)
 }
 
-/// The largest window of any flow.
+/// The largest congestion window of any flow.
 fn largest(flows: &[FlowResult]) -> f64 {
     let windows = flows.iter().map(|f| f.cwnd_max_packets);
     windows.max().unwrap_or(0).into()
 }
 
-/// A figure of the kind that a check is about.
+/// A metric of the kind of flows that a check is about.
 fn of_kind(check: &Check, result: &VariantResult, figure: fn(&KindResult) -> f64) -> f64 {
     let mut kinds = result.kinds.iter();
     let found = kinds.find(|k| check.kind.as_ref() == Some(&k.kind));
     found.map_or(0.0, figure)
 }
 
-/// A value with so many decimals.
+/// Rounds a value to `digits` decimals.
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
@@ -412,7 +414,7 @@ mod tests {
     use super::*;
     use crate::result::{FlowSample, Verdict};
 
-    /// 10 Mb/s for 5 s, then 2; a flow each of XCP, CUBIC and UDP.
+    /// 10 Mb/s for 5 s, then 2 Mb/s; one flow each of XCP, CUBIC and UDP.
     const MIXED: &str = r#"
 name = "mixed"
 source = "a test"
@@ -482,9 +484,10 @@ known_gap = "the queue is short"
 "#;
 
     #[test]
-    fn kinds_share_what_the_link_offers() {
-        let experiment = Experiment::parse("x.toml", MIXED).expect("is well");
-        // from 2 s on each flow gets 300, 100 and 200 kB/s, the link carries 640
+    fn metrics_and_checks_follow_from_the_samples() {
+        let experiment = Experiment::parse("x.toml", MIXED).expect("valid");
+        // from 2 s on the flows get 300, 100 and 200 kB/s, and the link carries
+        // 640 kB/s
         let sample = |tenth: u64| Sample {
             time_s: tenth as f64 / 10.0,
             carried_bytes: tenth * 64_000,
@@ -503,7 +506,7 @@ known_gap = "the queue is short"
         let starts = [Duration::ZERO; 3];
         let variant = &experiment.variants[0];
         let result = evaluate(&experiment, variant, &starts, &Seen::default(), &series);
-        // 3 s of 10 Mb/s and 5 s of 2
+        // 3 s of 10 Mb/s and 5 s of 2 Mb/s
         assert_eq!(result.link_utilisation, 640_000.0 * 8.0 * 8.0 / 40e6);
         let kinds: Vec<_> = result
             .kinds
@@ -526,9 +529,9 @@ known_gap = "the queue is short"
                 ("xcp", 1, 2.4e6, 0.5, 1.5),
             ]
         );
-        // of 3 to 1, UDP left out
+        // of goodputs 3 to 1, without UDP
         assert_eq!(result.jain, 0.8);
-        // half of the first period nothing was received
+        // nothing was received in the first half of the first period
         let periods = result.periods.iter();
         let periods: Vec<_> = periods.map(|p| (p.link_utilisation, p.jain)).collect();
         assert_eq!(periods, [(0.512, 0.8), (2.56, 0.8)]);
@@ -561,7 +564,7 @@ known_gap = "the queue is short"
     }
 
     #[test]
-    fn jain_is_one_for_equals_and_one_nth_for_one() {
+    fn jain_is_one_if_equal_and_one_nth_if_one_flow_has_all() {
         assert_eq!(jain(&[3.0, 3.0, 3.0, 3.0]), 1.0);
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
         assert_eq!(jain(&[0.0, 0.0]), 0.0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A modem at the measured bottleneck that tells its router what the link
-//! carries: late, or wrong by a factor, if the variant says so.
+//! A modem at the measured bottleneck that reports the link's capacity to the
+//! router: late, or wrong by a factor, if the variant sets that.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Modem {
 }
 
 impl Modem {
-    /// None if the variant has none.
+    /// Returns None if the variant has no modem.
     pub fn start(
         experiment: &Experiment,
         variant: &Variant,
@@ -38,7 +38,7 @@ impl Modem {
         Ok(Some(Self { feed, next }))
     }
 
-    /// Says what it has to say at this time of the run.
+    /// Reports the capacity if a report is due at this time of the run.
     pub fn speak(
         &mut self,
         experiment: &Experiment,

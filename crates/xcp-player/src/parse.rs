@@ -6,14 +6,15 @@ use crate::validate::validate;
 use crate::{Error, Result};
 
 impl Experiment {
-    /// Reads a file's text that names no other files; `file` is its name in
-    /// messages.
+    /// Parses the text of an experiment that names no other files; `file` is
+    /// its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let none = |named: &str| Err(Error::new(named, "not available here", "give its steps"));
+        let none = |named: &str| Err(Error::new(named, "cannot be read here", "give its steps"));
         Self::parse_with(file, text, &none)
     }
 
-    /// The same; `read` gives the text of each file that it names.
+    /// Parses the text of an experiment; `read` returns the text of each file
+    /// that it names.
     pub fn parse_with(
         file: &str,
         text: &str,
@@ -29,7 +30,7 @@ impl Experiment {
             Error::new(
                 format!("{file}{place}"),
                 e.message().to_owned(),
-                "see the files in experiments/ for the form",
+                "see the files in experiments/ for examples",
             )
         })?;
         for link in &mut experiment.links {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The ways of packets through an experiment's links, and what each flow
-//! should get on its way.
+//! The paths of packets through an experiment's links, and the fair rate of
+//! each flow.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::experiment::{Experiment, Flow};
 
-/// A link on a way: its number, and which of its ends the packets come to.
+/// A link on a path: its index, and the end (0 or 1) at which the packets
+/// arrive.
 pub type Step = (usize, usize);
 
-/// The shortest way from a node to every other.
+/// The shortest path from a node to every other node.
 pub fn ways<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, Vec<Step>> {
     let mut found: BTreeMap<&str, Vec<Step>> = BTreeMap::new();
     let mut queue = VecDeque::from([(node, Vec::new())]);
@@ -35,7 +36,7 @@ fn way(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
     all.remove(flow.to.as_str()).unwrap_or_default()
 }
 
-/// The least round-trip time of a flow without queues, s.
+/// The minimum RTT of a flow, without queueing, s.
 pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
     let delays_ms = way(experiment, flow)
         .into_iter()
@@ -43,15 +44,16 @@ pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
     2.0 * delays_ms.sum::<f64>() / 1e3
 }
 
-/// The max-min fair rates of the flows between two moments, bits per second:
-/// none can have more without taking it from one that has no more. UDP has what
-/// it sends.
+/// The max-min fair rates of the flows between two times, bits per second: no
+/// flow can get more without taking it from a flow that has no more. A UDP flow
+/// has its configured rate.
 pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> {
     let flows = &experiment.flows;
     let ways: Vec<Vec<Step>> = flows.iter().map(|f| way(experiment, f)).collect();
     let mut rates: Vec<Option<f64>> = flows.iter().map(|f| f.udp_mbit.map(|m| m * 1e6)).collect();
     while rates.contains(&None) {
-        // what each flow without a rate yet would get if this link were the narrowest
+        // the rate of each flow without a rate yet, if this link were the
+        // narrowest
         let share = |step: Step| {
             let link = &experiment.links[step.0];
             link.rate_bps(from_s)?;
@@ -96,18 +98,19 @@ mod tests {
         text += &(flow("back", "r3", "r2") + &flow("3", "r3", "r4"));
         text += &(flow("udp", "r3", "r4") + "udp_mbit = 4\n\n");
         text += "[[variant]]\nname = \"v\"\ncontrol = \"xcp\"\nqueue = \"xcp\"\n";
-        Experiment::parse("x.toml", &text).expect("is well")
+        Experiment::parse("x.toml", &text).expect("valid")
     }
 
     #[test]
-    fn the_narrowest_link_decides_first() {
+    fn narrowest_link_is_divided_first() {
         let rates = max_min_bps(&lot(), 2.0, 10.0);
-        // what the long one leaves goes to those beside it, each way by itself
+        // the other flows get what the long one does not use; directions are
+        // independent
         assert_eq!(rates, [5e6, 15e6, 5e6, 10e6, 11e6, 4e6]);
     }
 
     #[test]
-    fn a_round_trip_takes_the_delays_of_the_way_twice() {
+    fn rtt_is_twice_the_delay_of_the_path() {
         let lot = lot();
         assert_eq!(rtt_s(&lot, &lot.flows[0]), 0.06);
         assert_eq!(rtt_s(&lot, &lot.flows[1]), 0.0);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// So much of each packet is kept: the headers are what matters.
+/// The number of bytes kept of each packet: enough for the headers.
 pub const SNAP_BYTES: usize = 256;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAJOR: u16 = 2;
@@ -11,23 +11,23 @@ const MINOR: u16 = 4;
 const LINKTYPE_ETHERNET: u32 = 1;
 
 pub const HEADER_BYTES: usize = 24;
-/// Before each packet: seconds, nanoseconds, bytes kept, length.
+/// The size of a record header: seconds, nanoseconds, bytes kept, length.
 pub const RECORD_HEADER_BYTES: usize = 16;
 
-/// How much of a packet follows its record's header.
+/// The number of packet bytes that follow a record header.
 pub fn kept_bytes(header: &[u8]) -> usize {
     let word = header.get(8..).and_then(|rest| rest.first_chunk());
     word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
 }
 
-/// A file that grows packet by packet.
+/// A pcap file to which packets are added.
 #[derive(Clone, Debug)]
 pub struct Pcap {
     bytes: Vec<u8>,
 }
 
 impl Pcap {
-    /// One without packets.
+    /// Creates a file without packets.
     pub fn new() -> Self {
         let mut file = Self { bytes: Vec::new() };
         file.bytes.extend(MAGIC_NANOSECONDS.to_le_bytes());
@@ -39,7 +39,8 @@ impl Pcap {
         file
     }
 
-    /// Adds the beginning of an Ethernet frame; `length` is that of the whole.
+    /// Adds the first `SNAP_BYTES` of an Ethernet frame; `length` is that of
+    /// the whole frame.
     pub fn add(&mut self, time: Duration, frame: &[u8], length: u32) {
         let kept = &frame[..frame.len().min(SNAP_BYTES)];
         for word in [
@@ -53,12 +54,12 @@ impl Pcap {
         self.bytes.extend(kept);
     }
 
-    /// The file.
+    /// Returns the content of the file.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// What is in it so far.
+    /// The content of the file so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(
             words,
             [0xa1b2_3c4d, 0x0004_0002, 0, 0, 256, 1, 1, 2, 3, 3],
-            "header, and the first packet's"
+            "file header and first record header"
         );
         assert_eq!(file.bytes[40..43], [7; 3]);
         assert_eq!(file.bytes[51..55], 256u32.to_le_bytes());

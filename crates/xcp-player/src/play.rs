@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Playing one variant of an experiment on a stage: flows start and stop,
-//! everything is sampled, the metrics are computed. The same in the machine
-//! and natively.
+//! Plays one variant of an experiment on its topology: starts and stops flows,
+//! takes samples and computes the metrics. It works the same in the virtual
+//! machine and natively.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,21 +23,23 @@ use crate::traffic::{End, Running};
 use crate::transfers::Fetched;
 use crate::{interrupt, Error, Result};
 
-/// The queue is looked at this often, everything else every tenth time.
+/// The sampling interval of the queue; everything else is sampled every tenth
+/// time.
 const QUEUE_SAMPLE: Duration = Duration::from_millis(10);
 const SAMPLE_EVERY: u64 = 10;
-/// Flows start within this time after their start, by the seed.
+/// Flows start within this time after their `start_s`, at a time that depends
+/// on the seed.
 const JITTER_MS: u64 = 100;
 
-/// What came of a variant.
+/// The outcome of playing a variant.
 pub struct Outcome {
     pub result: VariantResult,
     pub series: Series,
     pub recordings: Vec<Recording>,
 }
 
-/// Plays a variant and captures at `points`; `progress` is called with how far it
-/// is, 0 to 1.
+/// Plays a variant and captures at `points`; `progress` is called with the
+/// completed fraction, 0 to 1.
 pub fn play(
     experiment: &Experiment,
     variant: &Variant,
@@ -156,12 +158,12 @@ pub fn play(
 }
 
 /// The bottleneck's counters: those of the measured direction, and on a
-/// half-duplex link those of the other one.
+/// half-duplex link also those of the other one.
 struct Bottleneck<'a> {
     probes: Vec<Probe>,
     framing_bytes: u64,
-    /// The node and the device whose queue discipline keeps XCP's packets
-    /// apart.
+    /// The node and the device whose queue discipline keeps XCP packets in a
+    /// separate queue.
     own_queue: Option<(&'a str, String)>,
 }
 
@@ -182,7 +184,7 @@ impl<'a> Bottleneck<'a> {
         })
     }
 
-    /// The queue now, and the bytes that the link has carried.
+    /// Reads the queue, and the bytes that the link has carried.
     fn read(&self) -> Result<(QueueState, u64)> {
         let states: Vec<QueueState> = self.probes.iter().map(Probe::read).collect::<Result<_>>()?;
         let carried =
@@ -190,7 +192,7 @@ impl<'a> Bottleneck<'a> {
         Ok((states[0], states.iter().map(carried).sum()))
     }
 
-    /// XCP's packets in the queue, where they have one of their own.
+    /// The number of XCP packets in the queue, if they have a separate one.
     fn xcp_packets(&self, stage: &Topology) -> Result<Option<u32>> {
         let Some((node, device)) = &self.own_queue else {
             return Ok(None);
@@ -200,7 +202,7 @@ impl<'a> Bottleneck<'a> {
     }
 }
 
-/// The trace of the bottleneck's router, if it has one.
+/// Opens the trace of the bottleneck's router, if it has one.
 fn open_trace(
     experiment: &Experiment,
     variant: &Variant,
@@ -218,18 +220,19 @@ fn open_trace(
         .map(Some)
 }
 
-/// Seconds on the clock that the router's times are of.
+/// Seconds on the clock that the router's trace uses.
 fn monotonic_s() -> f64 {
     xcp_datapath::monotonic_ns() as f64 / 1e9
 }
 
-/// Whether a time of the experiment has come since the last look.
+/// Whether a time of the experiment was reached since the last sample of the
+/// queue.
 fn is_now(time_s: f64, now: Duration) -> bool {
     let before = now.checked_sub(QUEUE_SAMPLE);
     before.is_none_or(|b| b.as_secs_f64() < time_s) && time_s <= now.as_secs_f64()
 }
 
-/// Gives the links the rates and delays that they have from now on.
+/// Applies the link rates and delays that change at this time.
 fn change_links(experiment: &Experiment, stage: &mut Topology, now: Duration) -> Result<()> {
     let before = now.saturating_sub(QUEUE_SAMPLE);
     for (i, link) in experiment.links.iter().enumerate() {
@@ -245,7 +248,8 @@ fn change_links(experiment: &Experiment, stage: &mut Topology, now: Duration) ->
     Ok(())
 }
 
-/// Serves all flows until one of them or the run has something due.
+/// Serves the sockets of all flows; waits at most until the next scheduled
+/// send, or until `due`.
 pub fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Result<()> {
     let failed = |i: usize, e: io::Error| Error::io(format!("flow {}", i + 1), &e);
     let mut next = due;
@@ -298,7 +302,8 @@ pub fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Re
     Ok(())
 }
 
-/// When each flow starts: its time, and a little more by the seed.
+/// The start time of each flow: its `start_s`, plus up to `JITTER_MS` that
+/// depend on the seed.
 fn start_times(experiment: &Experiment, seed: u64) -> Vec<Duration> {
     let mut state = seed;
     experiment
@@ -311,7 +316,8 @@ fn start_times(experiment: &Experiment, seed: u64) -> Vec<Duration> {
         .collect()
 }
 
-/// XCP on the host while a variant needs it, unless it was on already.
+/// Turns XCP on for the host while a variant needs it, unless it was already
+/// on.
 pub struct HostOn {
     ours: bool,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The probe at the bottleneck: its queue discipline's counters by netlink.
+//! Reads the counters of the bottleneck's queue discipline by netlink.
 
 use netlink_packet_core::{
     NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_DUMP, NLM_F_REQUEST,
@@ -21,14 +21,14 @@ pub struct QueueState {
     pub drops: u32,
 }
 
-/// A netlink socket of the bottleneck's node.
+/// A netlink socket in the namespace of the bottleneck's node.
 pub struct Probe {
     socket: Socket,
     device: u32,
 }
 
 impl Probe {
-    /// Opens it in this thread's present namespace.
+    /// Opens a probe in the calling thread's network namespace.
     pub fn open(device: &str) -> Result<Self> {
         let describe = |e: std::io::Error| Error::io("netlink", &e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(describe)?;
@@ -40,7 +40,7 @@ impl Probe {
         })
     }
 
-    /// Reads the counters now.
+    /// Reads the current counters.
     pub fn read(&self) -> Result<QueueState> {
         let mut message = TcMessage::default();
         message.header.index = self.device as i32;

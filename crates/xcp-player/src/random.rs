@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Numbers that a seed decides.
+//! Pseudo-random numbers from a seed.
 
 /// SplitMix64: a few well-spread numbers from a seed.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {

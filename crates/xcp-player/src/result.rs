@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What playing a variant yields: its figures, and the time series that go to
-//! CSV and to the report.
+//! The result of playing a variant: its metrics, and the time series for the
+//! CSV file and the report.
 
 use serde::{Deserialize, Serialize};
 use xcp_datapath::trace::Interval;
 
-/// One way of running the experiment, such as XCP, or CUBIC over a FIFO.
+/// The metrics of one variant, such as XCP, or CUBIC over a FIFO.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct VariantResult {
     pub name: String,
-    /// Bytes the bottleneck carried after the warm-up, headers and framing
-    /// counted, by what it could have carried. Both directions of a
-    /// half-duplex link count.
+    /// Bytes that the bottleneck carried after the warm-up, headers and framing
+    /// included, divided by what it could have carried. On a half-duplex link
+    /// both directions count.
     pub link_utilisation: f64,
     pub queue_packets: QueueStats,
-    /// The queue that XCP's packets wait in: the same, unless they have one of
-    /// their own.
+    /// The queue that holds XCP packets: the same, unless they have a separate
+    /// one.
     pub xcp_queue_packets: QueueStats,
-    /// Of the bytes that left the queue after the warm-up, milliseconds.
+    /// The delay of the bytes dequeued after the warm-up, milliseconds.
     pub queue_delay_ms: DelayStats,
     /// Packets dropped at the bottleneck in the whole run.
     pub drops: u64,
@@ -25,37 +25,37 @@ pub struct VariantResult {
     pub retransmissions: u64,
     /// Jain's index of the TCP flows' goodputs.
     pub jain: f64,
-    /// From the end of an XCP-i daemon until the virtual routers of its clouds
-    /// stood aside; the longest.
+    /// The longest time from the end of an XCP-i daemon until the virtual
+    /// routers of its clouds were suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside_s: Option<f64>,
-    /// What the experiment's periods show, each by itself.
+    /// The metrics of each of the experiment's periods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<PeriodResult>,
-    /// The experiment's transfers, by their sizes.
+    /// The experiment's transfers, by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<TransferResult>,
-    /// The flows by what controls them.
+    /// The flows by congestion control.
     pub kinds: Vec<KindResult>,
     pub flows: Vec<FlowResult>,
     pub checks: Vec<CheckResult>,
 }
 
 impl VariantResult {
-    /// The least figure of all periods, if there are any.
+    /// The lowest value of a metric in all periods, if there are any.
     #[must_use]
     pub fn period_least(&self, figure: fn(&PeriodResult) -> f64) -> Option<f64> {
         self.periods.iter().map(figure).reduce(f64::min)
     }
 }
 
-/// A part of the run.
+/// The metrics of a part of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PeriodResult {
     pub from_s: f64,
     pub to_s: f64,
     pub link_utilisation: f64,
-    /// Of the TCP flows that run all of it.
+    /// Jain's index of the TCP flows that run during the whole period.
     pub jain: f64,
 }
 
@@ -67,8 +67,8 @@ pub struct TransferResult {
     pub to_bytes: u64,
     pub count: usize,
     pub done: usize,
-    /// Of those that are done, from the begin of the connection to the last
-    /// byte read.
+    /// The total time of the completed transfers, each from the start of the
+    /// connection to the last byte read.
     pub total_s: f64,
 }
 
@@ -91,14 +91,14 @@ pub struct DelayStats {
 /// All flows of one kind, measured after the warm-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KindResult {
-    /// The congestion control that they were to have, or `udp`.
+    /// The configured congestion control, or `udp`.
     pub kind: String,
     pub flows: usize,
-    /// Of all of them, bits per second.
+    /// The total goodput, bits per second.
     pub goodput_bps: f64,
-    /// Their part of the goodput of all kinds.
+    /// Their share of the goodput of all kinds.
     pub share: f64,
-    /// The mean goodput of one of them, by that of one of all TCP flows.
+    /// Their mean goodput per flow, divided by that of all TCP flows.
     pub flow_share: f64,
 }
 
@@ -113,24 +113,26 @@ pub struct FlowResult {
     pub goodput_bps: f64,
     /// Mean congestion window, packets.
     pub cwnd_packets: f64,
-    /// The largest one.
+    /// Largest congestion window, packets.
     pub cwnd_max_packets: u32,
     /// Mean smoothed RTT, milliseconds.
     pub rtt_ms: f64,
     /// Seconds from the flow's start until it is within 10 % of its fair
     /// share and stays there; absent if it never does.
     pub convergence_s: Option<f64>,
-    /// The same in round trips without queues; of newcomers, which find other
-    /// flows there. As long as it ran if it never had its share.
+    /// The same in round trips without queues, only for newcomers, which start
+    /// while other flows run. The flow's whole duration if it never had its
+    /// share.
     pub convergence_rtts: Option<f64>,
-    /// Goodput by the max-min fair one; of TCP flows that run all the time.
+    /// Goodput divided by the max-min fair one, for TCP flows that run all the
+    /// time.
     pub fair_share: Option<f64>,
 }
 
-/// A requirement of the experiment's file, and what was measured.
+/// A requirement of the experiment's file, and the measured value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// Such as `link_utilisation >= 0.98`.
+    /// The requirement, such as `link_utilisation >= 0.98`.
     pub name: String,
     pub required: f64,
     pub measured: f64,
@@ -146,20 +148,21 @@ pub struct CheckResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The figure meets the requirement.
+    /// The measured value meets the requirement.
     Ok,
-    /// The figure misses the requirement.
+    /// The measured value misses the requirement.
     Failed,
-    /// The figure misses the requirement, and the file says why.
+    /// The measured value misses the requirement, and the file gives the
+    /// reason.
     KnownGap,
-    /// The figure meets the requirement, but the file still marks the check as
-    /// a known gap. The run fails until the mark is removed, so that a mark
-    /// cannot hide a later miss.
+    /// The measured value meets the requirement, but the file still marks the
+    /// check as a known gap. The run fails until the mark is removed, so that a
+    /// mark cannot hide a later miss.
     GapClosed,
 }
 
 impl Verdict {
-    /// Whether a run with it succeeds.
+    /// Whether a run with this verdict succeeds.
     #[must_use]
     pub fn passes(self) -> bool {
         match self {
@@ -180,8 +183,8 @@ impl Verdict {
 }
 
 impl CheckResult {
-    /// The result of a check whose requirement is met or not; `known_gap` is
-    /// the reason in its mark.
+    /// The result of a check; `met` is whether its requirement is met,
+    /// `known_gap` is the reason in its mark.
     #[must_use]
     pub fn new(
         name: String,
@@ -206,8 +209,7 @@ impl CheckResult {
         }
     }
 
-    /// What to say of a known gap: why it is there, or what to do when it has
-    /// closed.
+    /// The note on a known gap: its reason, or what to do when it has closed.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         match self.verdict {
@@ -227,13 +229,13 @@ impl CheckResult {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     pub samples: Vec<Sample>,
-    /// What the bottleneck's router decided, in the measured direction; times
-    /// since the start of the run.
+    /// The decisions of the bottleneck's router in the measured direction;
+    /// times since the start of the run.
     #[serde(default)]
     pub router: Vec<Interval>,
 }
 
-/// One moment of one variant.
+/// A sample of one variant.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since the start of the run.
@@ -242,14 +244,14 @@ pub struct Sample {
     pub queue_bytes: u32,
     /// Bytes sent by the bottleneck so far.
     pub sent_bytes: u64,
-    /// Bytes that the link carried so far: with its framing, and if only one
-    /// end can send at a time, those of both.
+    /// Bytes that the link has carried so far, including its framing; on a
+    /// half-duplex link in both directions.
     pub carried_bytes: u64,
     pub drops: u64,
     pub flows: Vec<FlowSample>,
 }
 
-/// One flow at one moment; all zero before it starts.
+/// A sample of one flow; all zero before it starts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlowSample {
     /// Bytes read by the receiving application so far.
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_is_the_same_after_a_trip_through_json() {
+    fn check_results_survive_json() {
         for (met, why, verdict, ok) in [
             (true, None, "ok", true),
             (false, None, "failed", false),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What gives a link its rate and delay: netem on a path; on a bottleneck tbf,
-//! one medium for both ends, or the queue discipline `xcp`. A bottleneck's rate
-//! and a path's delay may change during a run.
+//! Sets the rate and delay of a link: netem on a path; on a bottleneck tbf, one
+//! medium for both ends, or the `xcp` queue discipline. A bottleneck's rate and
+//! a path's delay may change during a run.
 
 use std::time::Duration;
 
@@ -13,28 +13,26 @@ use xcp_testbed::Medium;
 use crate::experiment::{Link, Queue, Variant};
 use crate::Result;
 
-/// What a token bucket may send at once: one full frame.
+/// The burst of a token bucket: one full frame.
 const BURST_BYTES: u32 = 1600;
-/// Room for what is under way on a path.
+/// The netem limit of a path: enough for all packets in flight.
 const PATH_PACKETS: u32 = 1_000_000;
 const PACKET_BYTES: u32 = 1500;
 const TBF_MAJOR: u16 = 1;
 
-/// What changes a link's rate, or a path's delay.
+/// Changes a link's rate, or a path's delay.
 pub enum Shaper {
-    /// Of the device of a node.
-    Path {
-        node: String,
-        device: String,
-    },
-    /// Of the device of a node.
+    /// netem on a node's device.
+    Path { node: String, device: String },
+    /// A token bucket on a node's device.
     Tbf {
         node: String,
         device: String,
         bucket: Bucket,
     },
+    /// The medium that both ends of a half-duplex link share.
     Medium(Medium),
-    /// The queue discipline `xcp` of a node's device.
+    /// The `xcp` queue discipline on a node's device.
     Own {
         node: String,
         device: String,
@@ -42,7 +40,7 @@ pub enum Shaper {
     },
 }
 
-/// Commands for tc, which `add` or `change` a device's queue disciplines.
+/// The tc commands that `add` or `change` a device's queue disciplines.
 pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> String {
     let rate = link.rate_bps(0.0);
     let rate = rate.map_or(String::new(), |bps| format!("rate {}bit", bps as u64));
@@ -52,7 +50,7 @@ pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> Str
         }
         let rate = match link.delays.is_empty() {
             true => rate,
-            // netem lets packets overtake each other where no rate orders them
+            // without a rate, netem lets packets overtake each other
             false if rate.is_empty() => "rate 100gbit".to_owned(),
             false => rate,
         };
@@ -62,7 +60,8 @@ pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> Str
         );
     };
     if link.half_duplex {
-        // its own pacing would hold back packets that have their time already
+        // fq's own pacing would delay packets that already have a departure
+        // time
         return format!(
             "qdisc {verb} dev {dev} root handle 1: fq nopacing limit {limit} flow_limit {limit}\n"
         );
@@ -76,7 +75,8 @@ pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> Str
     };
     let inner = match queue {
         Queue::Fifo | Queue::Xcp | Queue::XcpFifo => format!("pfifo limit {limit}"),
-        // as Zhang & Henderson set it: a third and two thirds, probability 0.1
+        // as Zhang & Henderson set it: thresholds at 1/3 and 2/3, probability
+        // 0.1
         Queue::Red | Queue::XcpRed => format!(
             "red limit {bytes} min {} max {} avpkt {PACKET_BYTES} burst {} probability 0.1{marks}",
             bytes / 3,
@@ -94,7 +94,7 @@ pub fn disciplines(verb: &str, link: &Link, dev: &str, variant: &Variant) -> Str
     )
 }
 
-/// The token bucket of a link at rest.
+/// The token bucket of a link; its rate is set later.
 pub fn bucket(link: &Link) -> Bucket {
     Bucket {
         rate_bytes_per_s: 0,
@@ -105,7 +105,7 @@ pub fn bucket(link: &Link) -> Bucket {
 }
 
 impl Shaper {
-    /// The node in whose namespace its rate is changed, if that matters.
+    /// The node in whose namespace changes must be made; None if any will do.
     pub fn node(&self) -> Option<&str> {
         match self {
             Self::Path { node, .. } | Self::Tbf { node, .. } | Self::Own { node, .. } => Some(node),
@@ -113,11 +113,11 @@ impl Shaper {
         }
     }
 
-    /// Changes the rate, in the namespace of its node.
+    /// Changes the rate. The thread must be in the namespace of the node.
     pub fn set_rate(&mut self, bits_per_s: f64) -> Result<()> {
         let bytes_per_s = (bits_per_s / 8.0) as u64;
         match self {
-            Self::Path { .. } => Ok(()), // only bottlenecks vary
+            Self::Path { .. } => Ok(()), // only a bottleneck's rate varies
             Self::Medium(medium) => medium.set_rate(bytes_per_s),
             Self::Own {
                 device, options, ..
@@ -126,18 +126,18 @@ impl Shaper {
                 qdisc::install(device, *options).map(|_| ())
             }
             Self::Tbf { device, bucket, .. } => {
-                // by netlink: running tc takes long for a machine that counts
-                // instructions
+                // by netlink: running tc takes long in the virtual-time
+                // machine, which counts instructions
                 bucket.rate_bytes_per_s = bytes_per_s;
                 bucket.change(device, TBF_MAJOR)
             }
         }
     }
-    /// Changes a path's delay, in the namespace of its node.
+    /// Changes a path's delay. The thread must be in the namespace of the node.
     pub fn set_delay(&self, delay: Duration) -> Result<()> {
         match self {
             Self::Path { device, .. } => netem::set_delay(device, delay, PATH_PACKETS),
-            _ => Ok(()), // bottlenecks have none
+            _ => Ok(()), // bottlenecks have no delay
         }
     }
 }

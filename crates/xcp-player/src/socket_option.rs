@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Options of sockets.
+//! Socket options.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Sets a socket's option.
+/// Sets a socket option.
 pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length describe the slice.
     let rc = unsafe {
@@ -19,7 +19,7 @@ pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io:
     check(rc)
 }
 
-/// The last error, where a call has returned a negative number.
+/// Returns the last OS error if `rc` is negative.
 pub fn check(rc: i32) -> io::Result<()> {
     if rc < 0 {
         return Err(io::Error::last_os_error());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A tap on a device: a packet socket with a ring that the kernel copies all
-//! frames into that leave by the device, and forgets them: nothing that the
-//! run itself uses is held or shared.
+//! A tap on a device: a packet socket with a ring, into which the kernel copies
+//! all frames that the device sends. The copies share no memory with the run's
+//! own packets.
 
 use std::io;
 use std::mem::size_of;
@@ -12,25 +12,24 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// A block holds any frame whole, super-packets too.
+/// A block holds any complete frame, GSO packets included.
 const BLOCK_BYTES: usize = 1 << 18;
 const BLOCKS: usize = 32;
 const RING_BYTES: usize = BLOCK_BYTES * BLOCKS;
 const ALL_PROTOCOLS: u16 = libc::ETH_P_ALL as u16;
-/// The kernel hands over a block that is not full at the latest after twice
-/// this time.
+/// The kernel hands over a partly filled block after at most twice this time.
 const HAND_OVER_MS: u32 = 50;
-/// Sleeping so long brings all that has left the device before.
+/// After this wait the kernel has handed over all frames sent before it.
 pub const SETTLE: Duration = Duration::from_millis(4 * HAND_OVER_MS as u64);
 
-/// A frame that has left the device.
+/// A frame that the device has sent.
 pub struct Frame<'a> {
-    /// By the real-time clock.
+    /// The time on the real-time clock.
     pub time: Duration,
-    /// The whole of it.
+    /// The whole frame.
     pub bytes: &'a mut [u8],
     pub length: u32,
-    /// The sender left the checksum to a device.
+    /// The checksum is not filled in: the sender left it to a device.
     pub no_checksum: bool,
 }
 
@@ -38,12 +37,12 @@ pub struct Frame<'a> {
 pub struct Tap {
     socket: OwnedFd,
     ring: NonNull<u8>,
-    /// The block that the kernel hands over next.
+    /// The index of the block that the kernel hands over next.
     next: usize,
 }
 
 impl Tap {
-    /// Opens one on a device of this thread's present namespace.
+    /// Opens a tap on a device of the calling thread's network namespace.
     pub fn open(device: &str) -> Result<Self> {
         Self::try_open(device).map_err(|e| Error::io(format!("capturing on {device}"), &e))
     }
@@ -55,7 +54,7 @@ impl Tap {
         if index == 0 {
             return Err(io::Error::last_os_error());
         }
-        // protocol 0: deaf until it is bound
+        // protocol 0: receives nothing until it is bound
         // SAFETY: plain values; the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -69,7 +68,8 @@ impl Tap {
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: BLOCKS as u32,
-            // only checked to divide a block: frames are as long as they are
+            // the kernel only checks that it divides a block: frames have any
+            // length
             tp_frame_size: BLOCK_BYTES as u32,
             tp_frame_nr: BLOCKS as u32,
             tp_retire_blk_tov: HAND_OVER_MS,
@@ -106,7 +106,7 @@ impl Tap {
         })
     }
 
-    /// Gives each frame that the kernel has handed over, in order.
+    /// Calls `each` for every frame that the kernel has handed over, in order.
     pub fn read(&mut self, mut each: impl FnMut(Frame)) {
         loop {
             // SAFETY: `next` is below BLOCKS, so the block is in the ring,
@@ -115,8 +115,8 @@ impl Tap {
                 unsafe { self.ring.add(self.next * BLOCK_BYTES) }
                     .as_ptr()
                     .cast();
-            // SAFETY: the status is a u32 within the block, aligned, and
-            // shared with nobody but the kernel, which hands over blocks by it.
+            // SAFETY: the status is a u32 within the block, aligned, and shared
+            // only with the kernel, which hands over blocks by it.
             let status = unsafe { AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status) };
             if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
                 return;
@@ -124,7 +124,7 @@ impl Tap {
             // SAFETY: the kernel does not touch a block that it has handed
             // over; any bytes are valid integers.
             let head = unsafe { (*block).hdr.bh1 };
-            // SAFETY: as above; the slice is gone before the block is given
+            // SAFETY: as above; the slice is dropped before the block is given
             // back.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.cast(), BLOCK_BYTES) };
             frames(bytes, &head, &mut each);
@@ -133,7 +133,7 @@ impl Tap {
         }
     }
 
-    /// How many frames found no room in the ring since last asked.
+    /// Returns how many frames did not fit into the ring since the last call.
     pub fn lost(&self) -> Result<u64> {
         let mut length = size_of::<libc::tpacket_stats_v3>() as u32;
         let mut stats = libc::tpacket_stats_v3 {
@@ -158,12 +158,12 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // SAFETY: mapped in open with this length, and nobody else has it.
+        // SAFETY: mapped in open with this length, and owned by self alone.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), RING_BYTES) };
     }
 }
 
-/// Walks the frames of a block.
+/// Calls `each` for every frame of a block.
 fn frames(block: &mut [u8], head: &libc::tpacket_hdr_v1, each: &mut impl FnMut(Frame)) {
     let mut at = head.offset_to_first_pkt as usize;
     for _ in 0..head.num_pkts {
@@ -190,7 +190,8 @@ fn header_at(block: &[u8], at: usize) -> Option<libc::tpacket3_hdr> {
     Some(unsafe { bytes.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() })
 }
 
-/// Lets only frames pass that leave the device: the others take no room.
+/// Attaches a filter for outgoing frames, so that others take no space in the
+/// ring.
 fn only_outgoing(socket: &OwnedFd) -> io::Result<()> {
     let step = |code: u32, k: u32, otherwise: u8| libc::sock_filter {
         code: code as u16,
@@ -231,7 +232,7 @@ fn map(socket: &OwnedFd) -> io::Result<NonNull<u8>> {
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at nowhere"))
+    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))
 }
 
 fn set_option<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The stage of an experiment: its nodes as network namespaces, its links as
-//! veth pairs with their shapers and routers. Gone when dropped.
+//! The topology of an experiment: its nodes are network namespaces, its links
+//! are veth pairs with their shapers and routers. It is removed when dropped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,24 +20,26 @@ use crate::paths::ways;
 use crate::shaper::{self, disciplines, Shaper};
 use crate::{Error, Result};
 
-/// The congestion control that speaks.
+/// The congestion control that sends XCP headers.
 pub const CONTROL: &str = "xcp";
 
 /// The built topology.
 pub struct Topology {
     prefix: String,
-    /// Node name to its open namespace.
+    /// The open network namespaces, by node name.
     spaces: BTreeMap<String, File>,
     home: File,
     routers: Vec<(String, String)>,
-    /// What can change its rate or delay, by the link's number.
+    /// The shapers of links whose rate or delay can change, with the link's
+    /// index.
     shapers: Vec<(usize, Shaper)>,
     /// Nodes with configured wire formats.
     speakers: Vec<String>,
 }
 
 impl Topology {
-    /// Builds it. `prefix` keeps the namespaces' names apart from others'.
+    /// Builds the topology. `prefix` keeps the names of its namespaces apart
+    /// from others.
     pub fn build(experiment: &Experiment, variant: &Variant, prefix: &str) -> Result<Self> {
         let home = "/proc/thread-self/ns/net";
         let mut stage = Self {
@@ -65,7 +67,7 @@ impl Topology {
         format!("{}{node}", self.prefix)
     }
 
-    /// A node's namespace, for a thread of its own.
+    /// A node's namespace, for use by another thread.
     pub fn space(&self, node: &str) -> Result<File> {
         let space = self.spaces.get(node).ok_or_else(|| no_node(node))?;
         space.try_clone().map_err(|e| Error::io(node, &e))
@@ -79,7 +81,7 @@ impl Topology {
         self.spaces.insert(node.to_owned(), space);
         let buffer = experiment.buffer_bytes;
         let receive = experiment.receive_start_bytes.unwrap_or(buffer);
-        // 2, the kernel's own: only if asked
+        // 2, the kernel's default: only if the peer requests ECN
         let ecn = if variant.ecn { "1" } else { "2" };
         let sack = if variant.sack { "1" } else { "0" };
         self.within(node, || {
@@ -101,7 +103,7 @@ impl Topology {
         })?
     }
 
-    /// Runs something in a node's namespace.
+    /// Runs `work` in a node's namespace.
     pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> Result<T> {
         let space = self.spaces.get(node).ok_or_else(|| no_node(node))?;
         enter(space)?;
@@ -130,7 +132,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Queue disciplines and XCP routers.
+    /// Installs queue disciplines and XCP routers.
     fn shape(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for (number, link) in experiment.links.iter().enumerate() {
             let [a, b] = &link.between;
@@ -163,8 +165,8 @@ impl Topology {
         Ok(())
     }
 
-    /// What sends towards a bottleneck: its router, if it has one, and what
-    /// can change its rate.
+    /// Sets up the device that sends into a bottleneck: its router, if it has
+    /// one, and the shaper that can change its rate.
     fn add_router(
         &mut self,
         number: usize,
@@ -184,13 +186,14 @@ impl Topology {
             None => Ok(()),
         };
         if variant.routes(link) {
-            // a router without a capacity needs something to measure
+            // a router without a configured capacity needs a link to measure
             shape(self)?;
             let options = router_options(number, link, variant);
             self.within(node, || router::add(dev, options))??;
             self.routers.push((node.to_owned(), dev.to_owned()));
         }
-        // the link does not depend on its router's capacity
+        // set again, because the link's rate must not depend on its router's
+        // capacity
         shape(self)?;
         let (node, device) = (node.to_owned(), dev.to_owned());
         let shaper = if let Some(own) = own {
@@ -208,7 +211,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Does what an event says.
+    /// Changes a route, a delay or an MTU, as an event requires.
     pub fn change(&self, experiment: &Experiment, variant: &Variant, event: &Event) -> Result<()> {
         if let Some([from, to, by]) = &event.route {
             let batch = route_by(experiment, from, to, by);
@@ -237,7 +240,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Both ends of a half-duplex link send through one shaper.
+    /// Makes both ends of a half-duplex link send through one shaper.
     fn share_medium(&self, link: &Link) -> Result<Medium> {
         let [a, b] = &link.between;
         let bytes_per_s = link.rate_bps(0.0).unwrap_or(0.0) / 8.0;
@@ -249,8 +252,8 @@ impl Topology {
         Ok(medium)
     }
 
-    /// Neither a medium nor the queue discipline `xcp` cuts super-packets up,
-    /// so TCP must make none.
+    /// Turns off GSO packets, because neither a medium nor the `xcp` queue
+    /// discipline splits them.
     fn send_packet_by_packet(&self, experiment: &Experiment) -> Result<()> {
         for link in &experiment.links {
             let [a, b] = &link.between;
@@ -262,12 +265,12 @@ impl Topology {
         Ok(())
     }
 
-    /// What is lost by chance, as it arrives: before TCP and what forwards look,
-    /// after the programs that take headers out.
+    /// Drops random packets as they arrive: after the programs that remove
+    /// headers, and before TCP or forwarding.
     fn lose(&self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for (point, percent) in &variant.lose {
             let Some((from, to)) = experiment.direction(point) else {
-                continue; // not valid
+                continue; // rejected by validate()
             };
             let dev = device(to, from);
             let one_in = (100.0 / percent).round();
@@ -280,12 +283,12 @@ impl Topology {
         Ok(())
     }
 
-    /// Gives a link another rate, both directions.
+    /// Changes the rate of a link, in both directions.
     pub fn set_rate(&mut self, link: usize, bits_per_s: f64) -> Result<()> {
         self.each_shaper(link, |shaper| shaper.set_rate(bits_per_s))
     }
 
-    /// Gives a path another delay, both directions.
+    /// Changes the delay of a path, in both directions.
     pub fn set_delay(&mut self, link: usize, delay: Duration) -> Result<()> {
         self.each_shaper(link, |shaper| shaper.set_delay(delay))
     }
@@ -322,7 +325,7 @@ pub fn has_own_queue(variant: &Variant, link: &Link) -> bool {
 fn limits_of(number: usize, link: &Link) -> Limits {
     Limits {
         packets: link.queue_packets.unwrap_or(0),
-        // 0 is none
+        // 0: no shared medium
         medium: if link.half_duplex {
             number as u32 + 1
         } else {
@@ -332,7 +335,7 @@ fn limits_of(number: usize, link: &Link) -> Limits {
     }
 }
 
-/// How the queue discipline `xcp` works on a link; its rate comes with time.
+/// The options of the `xcp` queue discipline on a link; its rate is set later.
 fn queue_options(number: usize, link: &Link) -> qdisc::Options {
     qdisc::Options {
         rate_bytes_per_s: 0,
@@ -372,7 +375,8 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
 }
 
 impl Topology {
-    /// The ends of each flow speak its wire format with each other.
+    /// Configures the sender and the receiver of each flow to use its wire
+    /// format.
     fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for node in experiment.nodes() {
             let mut speech = PeerPolicies::default();
@@ -426,7 +430,7 @@ impl Drop for Topology {
     }
 }
 
-/// The address of a node: its end of its first link.
+/// The address of a node on its first link.
 pub fn address(experiment: &Experiment, node: &str) -> String {
     addresses(experiment, node)
         .into_iter()
@@ -494,7 +498,8 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
     batch
 }
 
-/// The command that sends what a node has for another by a neighbour.
+/// The ip command that routes a node's packets for another node via a
+/// neighbour.
 fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
     let ip = experiment.ip;
     let place = |l: &Link, node: &str| l.between.iter().position(|n| n == node);
@@ -507,7 +512,7 @@ fn route_by(experiment: &Experiment, from: &str, to: &str, by: &str) -> String {
             link_network(ip, network),
             link_address(ip, link, place(l, by).unwrap_or(0))
         ),
-        _ => String::new(), // not valid
+        _ => String::new(), // rejected by validate()
     }
 }
 
@@ -515,7 +520,7 @@ fn no_node(node: &str) -> Error {
     Error::new(node, "no such node", "see the experiment's links")
 }
 
-/// Moves this thread to a namespace.
+/// Moves the calling thread to a network namespace.
 pub(crate) fn enter(space: &File) -> Result<()> {
     // SAFETY: the descriptor is open; only this thread moves.
     if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
@@ -524,7 +529,7 @@ pub(crate) fn enter(space: &File) -> Result<()> {
     Ok(())
 }
 
-/// Runs ip or tc with a batch on its standard input; what it prints.
+/// Runs ip or tc with a batch on its standard input, and returns its output.
 pub fn tool(name: &str, args: &[&str], batch: &str) -> Result<String> {
     let command = format!("{name} {}", args.join(" "));
     let missing = |e: std::io::Error| {
@@ -552,6 +557,6 @@ pub fn tool(name: &str, args: &[&str], batch: &str) -> Result<String> {
     Err(Error::new(
         command,
         String::from_utf8_lossy(&out.stderr).trim().to_owned(),
-        "`xcp doctor` tells which queue disciplines this kernel has; the virtual machine has all",
+        "`xcp doctor` shows which queue disciplines this kernel has; the virtual machine has all",
     ))
 }

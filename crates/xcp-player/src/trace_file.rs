@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Files that say what a link offers over time: delivery opportunities in
-//! mahimahi's format, and delays.
+//! Trace files of a link: delivery opportunities in mahimahi's format, and
+//! delays.
 
 use crate::{Error, Result};
 
-/// A trace counts opportunities to send a packet of so many bytes (mahimahi).
+/// Each line of a mahimahi trace allows one packet of 1500 bytes.
 const PACKET_BITS: f64 = 12_000.0;
-/// The least that a link can have: a pause is longer than any step.
+/// The lowest rate of a link. Lower rates in a trace are raised to it.
 pub const LEAST_MBIT: f64 = 0.008;
 
 const MAX_S: f64 = 86_400.0;
 
-/// What a link offers: from a second on, a rate or a delay.
+/// A link's rate or delay over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
+    /// `[s, value]`: the rate or delay from that second on.
     pub steps: Vec<[f64; 2]>,
-    /// After which they repeat.
+    /// The steps repeat after this time.
     pub period_s: f64,
 }
 
-/// The rates (Mb/s) of a trace in mahimahi's format: a line per packet that the
-/// link could have sent, with its time in ms; the times never decrease. A packet
-/// counts evenly over the time since the one before, so that a slow link has its
-/// low rate and no zero; a rate is the mean over `step_s`.
+/// Reads the rates (Mb/s) of a trace in mahimahi's format: one line per packet
+/// that the link could have sent, with its time in ms; the times never
+/// decrease. Each packet is spread evenly over the time since the previous one,
+/// so that a slow link gets a low rate instead of zero. Each rate is the mean
+/// over `step_s`.
 pub fn rates(file: &str, text: &str, step_s: f64) -> Result<Steps> {
     let step_ms = step_s * 1e3;
     let mut bits: Vec<f64> = Vec::new();
@@ -52,11 +54,11 @@ pub fn rates(file: &str, text: &str, step_s: f64) -> Result<Steps> {
             return Err(wrong(
                 file,
                 number,
-                "the time is before that of the line above",
+                "the time is before that of the previous line",
             ));
         }
         if ms > MAX_S * 1e3 {
-            return Err(wrong(file, number, "the time is beyond a day"));
+            return Err(wrong(file, number, "the time is more than a day"));
         }
         if ms > at_ms {
             add(before_ms, at_ms, packets * PACKET_BITS);
@@ -65,10 +67,10 @@ pub fn rates(file: &str, text: &str, step_s: f64) -> Result<Steps> {
         packets += 1.0;
     }
     if at_ms == 0.0 {
-        return Err(wrong(file, 1, "no time after 0"));
+        return Err(wrong(file, 1, "the trace has no time after 0"));
     }
     add(before_ms, at_ms, packets * PACKET_BITS);
-    // the last step may be a part of one
+    // the last step may be shorter
     let period_s = at_ms / 1e3;
     let rate = |(step, bits): (usize, &f64)| {
         let from_s = step as f64 * step_s;
@@ -81,13 +83,13 @@ pub fn rates(file: &str, text: &str, step_s: f64) -> Result<Steps> {
     })
 }
 
-/// Delays (ms, one way), a line each, which hold for `step_s` each.
+/// Reads delays (ms, one way), one per line; each applies for `step_s`.
 pub fn delays(file: &str, text: &str, step_s: f64) -> Result<Steps> {
     let all = numbers(file, text)
         .map(|(_, value)| value)
         .collect::<Result<Vec<f64>>>()?;
     if all.is_empty() {
-        return Err(wrong(file, 1, "no delay"));
+        return Err(wrong(file, 1, "the file has no delays"));
     }
     let step = |(step, ms): (usize, &f64)| [round(step as f64 * step_s), *ms];
     Ok(Steps {
@@ -96,8 +98,8 @@ pub fn delays(file: &str, text: &str, step_s: f64) -> Result<Steps> {
     })
 }
 
-/// The numbers of a file with those of their lines; blank lines and comments
-/// (`#`) are none.
+/// The numbers of a file, each with its line number; blank lines and comments
+/// (`#`) are skipped.
 fn numbers<'a>(file: &'a str, text: &'a str) -> impl Iterator<Item = (usize, Result<f64>)> + 'a {
     let lines = text.lines().enumerate();
     lines.filter_map(move |(i, line)| {
@@ -112,7 +114,7 @@ fn numbers<'a>(file: &'a str, text: &'a str) -> impl Iterator<Item = (usize, Res
         let short: String = line.chars().take(20).collect();
         Some((
             i + 1,
-            number.ok_or_else(|| wrong(file, i + 1, &format!("{short:?} is no time in ms"))),
+            number.ok_or_else(|| wrong(file, i + 1, &format!("{short:?} is not a time in ms"))),
         ))
     })
 }
@@ -121,12 +123,12 @@ fn wrong(file: &str, line: usize, reason: &str) -> Error {
     Error::new(
         format!("{file}:{line}"),
         reason,
-        "a line is a number of ms: when the link can send a packet of 1500 bytes \
+        "write one number of ms per line: when the link can send a packet of 1500 bytes \
          (mahimahi's format), or a delay",
     )
 }
 
-/// To the nanosecond, or to a bit per second and less.
+/// Rounds to 6 decimals: seconds to a microsecond, Mb/s to a bit per second.
 fn round(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_the_mean_of_a_step() {
+    fn rates_are_means_over_a_step() {
         // 10 packets in the first 100 ms, then 5, then none for 300 ms
         let mut text = String::from("# a comment\n\n");
         for ms in (10..=100).step_by(10).chain((120..=200).step_by(20)) {
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_is_lost_or_counted_twice() {
+    fn each_packet_is_counted_once() {
         let text = "0\n0\n3\n3\n3\n250\n250\n251\n1234\n";
         let steps = rates("t", text, 0.1).expect("a trace");
         let ends = steps.steps.iter().skip(1).map(|[from, _]| *from);
@@ -167,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn delays_hold_for_a_step() {
+    fn each_delay_lasts_one_step() {
         let steps = delays("d", "22\n22\n25.5\n", 0.01).expect("delays");
         assert_eq!(steps.steps, [[0.0, 22.0], [0.02, 25.5]]);
         assert_eq!(steps.period_s, 0.03);
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_file_and_line() {
+    fn errors_name_file_and_line() {
         for (text, at, reason) in [
-            ("1\nx\n", "t:2", "\"x\" is no time"),
-            ("1\n-1\n", "t:2", "is no time"),
+            ("1\nx\n", "t:2", "\"x\" is not a time"),
+            ("1\n-1\n", "t:2", "is not a time"),
             ("5\n\n4\n", "t:3", "before"),
             ("99999999999\n", "t:1", "a day"),
             ("0\n", "t:1", "no time"),

@@ -21,14 +21,14 @@ const FIRST_PORT: u16 = 5001;
 const CHUNK: usize = 1 << 18;
 static ZEROES: [u8; CHUNK] = [0; CHUNK];
 
-/// A flow that has begun.
+/// A running flow.
 pub enum Running {
     Tcp(Connection),
     Udp(UdpFlow),
 }
 
 impl Running {
-    /// Starts a flow of the experiment; `now` is the time of the run.
+    /// Starts flow `index` of the experiment; `now` is the time of the run.
     pub fn start(
         experiment: &Experiment,
         stage: &Topology,
@@ -72,7 +72,7 @@ impl Running {
         Ok(Self::Tcp(Connection::new(listener, sender, flow.burst)))
     }
 
-    /// Starts a transfer of so many bytes; `index` as if it were a flow.
+    /// Starts a transfer of `bytes`; `index` selects its port, as for a flow.
     pub fn fetch(
         experiment: &Experiment,
         stage: &Topology,
@@ -98,7 +98,8 @@ impl Running {
         Ok(Self::Tcp(connection))
     }
 
-    /// Whether the receiver has read all, up to the end.
+    /// Whether the receiver has read everything, up to the end of the
+    /// connection.
     pub fn is_over(&self) -> bool {
         match self {
             Self::Tcp(c) => c.listener.is_none() && c.receiver.is_none(),
@@ -106,7 +107,7 @@ impl Running {
         }
     }
 
-    /// The open descriptors and the events that each waits for.
+    /// The open descriptors, and the poll events that each waits for.
     pub fn interests(&self) -> Vec<(End, RawFd, i16)> {
         match self {
             Self::Tcp(connection) => connection.interests().collect(),
@@ -114,7 +115,7 @@ impl Running {
         }
     }
 
-    /// Does what can be done at an end without waiting.
+    /// Sends, receives or accepts at one end, without blocking.
     pub fn serve(&mut self, end: End) -> io::Result<()> {
         match self {
             Self::Tcp(connection) => connection.serve(end),
@@ -122,7 +123,7 @@ impl Running {
         }
     }
 
-    /// When it has to send, if that is up to the time.
+    /// The time of the next scheduled send, if there is one.
     pub fn next(&self) -> Option<Duration> {
         match self {
             Self::Tcp(connection) => connection.next,
@@ -130,7 +131,7 @@ impl Running {
         }
     }
 
-    /// Sends what the time asks for.
+    /// Starts the burst, or sends the packets, that are due by `now`.
     pub fn send_due(&mut self, now: Duration) -> io::Result<()> {
         match self {
             Self::Tcp(connection) => {
@@ -141,14 +142,14 @@ impl Running {
         }
     }
 
-    /// Gives it something to send, or nothing. UDP does not pause.
+    /// Pauses or resumes sending. UDP does not pause.
     pub fn pause(&mut self, pauses: bool) {
         if let Self::Tcp(connection) = self {
             connection.pauses = pauses;
         }
     }
 
-    /// Its application raises the send buffer to so many bytes.
+    /// Raises the send buffer to `bytes`, as its application would.
     pub fn raise_send_buffer(&self, bytes: u32) -> Result<()> {
         match self {
             Self::Tcp(Connection {
@@ -158,7 +159,7 @@ impl Running {
         }
     }
 
-    /// Ends the flow: what is in flight still arrives.
+    /// Stops sending; data in flight still arrives.
     pub fn stop(&mut self) {
         match self {
             Self::Tcp(connection) => connection.stop(),
@@ -174,7 +175,7 @@ impl Running {
         }
     }
 
-    /// What the flow has done so far.
+    /// The flow's counters so far.
     pub fn sample(&mut self) -> FlowSample {
         match self {
             Self::Tcp(connection) => connection.sample(),
@@ -183,26 +184,27 @@ impl Running {
     }
 }
 
-/// One connection: the sender's end, the receiver's end, and the listener
-/// until the receiver's end exists.
+/// One connection: the sending socket, the receiving socket, and the listener
+/// until the receiving socket exists.
 pub struct Connection {
     sender: Option<OwnedFd>,
     receiver: Option<OwnedFd>,
     listener: Option<OwnedFd>,
-    /// Nothing is to be sent for now.
+    /// Sending is paused.
     pauses: bool,
     burst: Option<Burst>,
-    /// Of the burst, not yet taken by TCP.
+    /// Bytes of the burst or transfer that TCP has not taken yet; `u64::MAX` if
+    /// there is no limit.
     left: u64,
     /// When the next burst is due.
     next: Option<Duration>,
     received: u64,
     last: FlowSample,
-    /// The sender's congestion control when last looked at.
+    /// The sender's congestion control at the last reading.
     control: String,
 }
 
-/// What a descriptor that became ready belongs to.
+/// The role of a flow's descriptor.
 #[derive(Clone, Copy)]
 pub enum End {
     Sender,
@@ -211,7 +213,8 @@ pub enum End {
 }
 
 impl Connection {
-    /// The receiver listens, the sender has begun to connect.
+    /// Creates a connection whose receiver listens and whose sender has begun
+    /// to connect.
     fn new(listener: OwnedFd, sender: OwnedFd, burst: Option<Burst>) -> Self {
         Self {
             sender: Some(sender),
@@ -247,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// A piece at a time: while megabytes are copied, no other end is served,
+    /// Sends one chunk: while megabytes are copied, no other socket is served,
     /// and receivers that do not read delay their ACKs.
     fn send(&mut self) -> io::Result<()> {
         let Some(fd) = self.sender.as_ref().filter(|_| !self.pauses) else {
@@ -275,7 +278,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins the pause after a burst, or the burst after a pause.
+    /// Starts the pause after a burst, or the next burst after a pause.
     fn wait_or_burst(&mut self, now: Duration) {
         let Some(burst) = self.burst else { return };
         if self.left > 0 {
@@ -314,7 +317,8 @@ impl Connection {
     fn accept(&mut self) -> io::Result<()> {
         if let Some(fd) = &self.listener {
             let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-            // SAFETY: null addresses are allowed: the peer's is not wanted.
+            // SAFETY: null addresses are allowed: the peer's address is not
+            // needed.
             let fd = unsafe {
                 libc::accept4(
                     fd.as_raw_fd(),
@@ -407,8 +411,8 @@ fn socket(to: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets the size of a buffer, as the application asks for it: the kernel
-/// doubles it, for what it keeps with each packet.
+/// Sets the size of a socket buffer, as the application requests it: the kernel
+/// doubles it for its overhead per packet.
 fn set_buffer(fd: &OwnedFd, name: i32, bytes: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, name, &bytes.to_ne_bytes())
 }

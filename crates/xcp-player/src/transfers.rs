@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Transfers: files over connections of their own, which come at random times,
+//! File transfers, each over its own connection and started at a random time,
 //! and how long each takes.
 
 use std::time::Duration;
@@ -11,26 +11,27 @@ use crate::topology::Topology;
 use crate::traffic::Running;
 use crate::Result;
 
-/// One of them, as the seed has it.
+/// One transfer, as planned from the seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct File {
     at: Duration,
     bytes: u64,
-    /// From when its connection was begun until its last byte was read.
+    /// The time from the start of its connection until its last byte was read.
     took: Option<Duration>,
 }
 
-/// All transfers of a run. Those that run are served with the flows, behind
-/// them, in the order of `running`.
+/// All transfers of a run. Running transfers are served together with the
+/// flows, and follow them in the order of `running`.
 pub struct Fetched {
     files: Vec<File>,
     begun: usize,
-    /// Which files, and when they were begun.
+    /// The indices of the running transfers, and when they were started.
     running: Vec<(usize, Duration)>,
 }
 
 impl Fetched {
-    /// Poisson arrivals; the logarithms of the sizes are spread evenly.
+    /// Plans Poisson arrivals; the logarithms of the sizes are uniformly
+    /// distributed.
     pub fn plan(experiment: &Experiment, seed: u64) -> Self {
         let files = experiment.transfers.as_ref().map(|t| {
             let mut state = seed;
@@ -55,7 +56,7 @@ impl Fetched {
         }
     }
 
-    /// Begins those that are due by now.
+    /// Starts the transfers that are due by now.
     pub fn begin(
         &mut self,
         experiment: &Experiment,
@@ -78,7 +79,8 @@ impl Fetched {
         Ok(())
     }
 
-    /// Takes out those whose last byte has been read; `flows` are before them.
+    /// Removes the transfers whose last byte has been read; in `served` they
+    /// follow the `flows`.
     pub fn finish(&mut self, now: Duration, flows: usize, served: &mut Vec<Option<Running>>) {
         for i in (0..self.running.len()).rev() {
             let done = served[flows + i].as_ref().is_none_or(Running::is_over);
@@ -90,7 +92,7 @@ impl Fetched {
         }
     }
 
-    /// By their sizes, in half decades.
+    /// The results by size, in half decades.
     pub fn results(&self, transfers: &Transfers) -> Vec<TransferResult> {
         let [least, most] = transfers.bytes;
         let steps = (0..19).flat_map(|decade| [1, 3].map(|step| step * 10u64.pow(decade)));
@@ -124,9 +126,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_draws_the_load_that_was_asked_for() {
+    fn planned_transfers_have_the_configured_load() {
         let text = include_str!("../../../experiments/short-flows.toml");
-        let experiment = Experiment::parse("short-flows", text).expect("is well");
+        let experiment = Experiment::parse("short-flows", text).expect("valid");
         let transfers = experiment.transfers.as_ref().expect("has some");
         let fetched = Fetched::plan(&experiment, 1);
         assert_eq!(fetched.files, Fetched::plan(&experiment, 1).files);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! UDP at a constant rate: what nothing controls.
+//! UDP flows at a constant rate, without congestion control.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,13 +9,13 @@ use std::time::Duration;
 use crate::result::FlowSample;
 use crate::socket_option::set_option;
 
-/// Longer than any payload.
+/// Buffer size, larger than any payload.
 const ROOM_BYTES: usize = 2048;
-/// As much as any queue here holds.
+/// The socket send buffer, large enough for any queue of an experiment.
 const SEND_BUFFER_BYTES: i32 = 1 << 26;
 static ZEROES: [u8; ROOM_BYTES] = [0; ROOM_BYTES];
 
-/// The two ends of a flow.
+/// The sender and the receiver of a UDP flow.
 pub struct UdpFlow {
     sender: Option<UdpSocket>,
     receiver: UdpSocket,
@@ -24,14 +24,14 @@ pub struct UdpFlow {
     received_bytes: u64,
 }
 
-/// When each packet is due.
+/// The send times of a flow's packets.
 struct Pace {
     interval: Duration,
     next: Duration,
 }
 
 impl Pace {
-    /// How many packets are due by now.
+    /// Returns how many packets have become due since the last call.
     fn due(&mut self, now: Duration) -> u32 {
         let mut due = 0;
         while self.next <= now {
@@ -43,14 +43,14 @@ impl Pace {
 }
 
 impl UdpFlow {
-    /// A socket that receives at an address.
+    /// Opens a socket that receives at an address.
     pub fn listen(at: SocketAddr) -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
         Ok(socket)
     }
 
-    /// A socket that sends to an address.
+    /// Opens a socket that sends to an address.
     pub fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
         let any: SocketAddr = if to.is_ipv6() {
             (Ipv6Addr::UNSPECIFIED, 0).into()
@@ -59,14 +59,15 @@ impl UdpFlow {
         };
         let socket = UdpSocket::bind(any)?;
         socket.set_nonblocking(true)?;
-        // its own host's queue is to drop what is too much, not the socket
+        // the host's queue must drop excess packets, not the socket
         let room = SEND_BUFFER_BYTES.to_ne_bytes();
         set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room)?;
         socket.connect(to)?;
         Ok(socket)
     }
 
-    /// Payloads of so many bytes at a rate in bits per second, from `now` on.
+    /// Creates a flow that sends payloads of `payload_bytes` at `rate_bps` bits
+    /// per second, from `now` on.
     pub fn new(
         sender: UdpSocket,
         receiver: UdpSocket,
@@ -86,7 +87,7 @@ impl UdpFlow {
         }
     }
 
-    /// When it has to send next.
+    /// The send time of the next packet; None after the flow has stopped.
     pub fn next(&self) -> Option<Duration> {
         self.sender.is_some().then_some(self.pace.next)
     }
@@ -95,7 +96,8 @@ impl UdpFlow {
         self.receiver.as_raw_fd()
     }
 
-    /// Sends what is due. What its own host has no room for is lost.
+    /// Sends the packets that are due. Packets that do not fit into the host's
+    /// queue are lost.
     pub fn send(&mut self, now: Duration) -> io::Result<()> {
         let Some(sender) = &self.sender else {
             return Ok(());
@@ -109,7 +111,7 @@ impl UdpFlow {
         Ok(())
     }
 
-    /// Counts what has arrived.
+    /// Reads and counts the bytes that have arrived.
     pub fn receive(&mut self) -> io::Result<()> {
         let mut room = [0; ROOM_BYTES];
         loop {
@@ -121,12 +123,12 @@ impl UdpFlow {
         }
     }
 
-    /// Ends the flow: what is under way still arrives.
+    /// Stops sending; packets in flight still arrive.
     pub fn stop(&mut self) {
         self.sender = None;
     }
 
-    /// What the flow has done so far.
+    /// The bytes received so far.
     pub fn sample(&self) -> FlowSample {
         FlowSample {
             received_bytes: self.received_bytes,
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_kept_however_late_it_is_asked() {
+    fn late_calls_do_not_change_the_rate() {
         let ms = Duration::from_millis;
         let mut pace = Pace {
             interval: ms(3),
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_counted() {
+    fn received_bytes_are_counted() {
         if !xcp_testbed::can_run("UDP of the lab") {
             return;
         }
@@ -166,7 +168,7 @@ mod tests {
         let sender = UdpFlow::connect(receiver.local_addr().expect("bound")).expect("connects");
         let mut flow = UdpFlow::new(sender, receiver, 1e6, 1000, Duration::ZERO);
         flow.send(Duration::from_millis(80)).expect("sends");
-        // 8 ms apart, the first at once
+        // packets every 8 ms, the first one immediately
         xcp_testbed::eventually(|| {
             flow.receive().expect("receives");
             flow.sample().received_bytes >= 11_000

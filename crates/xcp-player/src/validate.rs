@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What an experiment's file must fulfil beyond its form.
+//! Checks the values in an experiment's file that TOML parsing does not check.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,31 +13,31 @@ use crate::experiment::{
 use crate::{Error, Result};
 
 const RATES_MBIT: RangeInclusive<f64> = 0.008..=100_000.0;
-/// The kernel loses one packet of at most 65535.
+/// The kernel can drop one packet in at most 65535.
 const LOSSES_PERCENT: RangeInclusive<f64> = 0.002..=50.0;
-/// What a router may be told.
+/// The range that a router accepts.
 const MAX_RTTS_S: RangeInclusive<f64> = 0.001..=15.0;
-/// The kernel's least buffer, and what it counts in.
+/// From the kernel's smallest buffer to what its counter can hold.
 const BUFFERS_B: RangeInclusive<u64> = 4608..=1_000_000_000;
 const MTUS: RangeInclusive<u32> = 576..=65_535;
-/// What fits into a packet of 1500 bytes, over IPv6 too.
+/// The payloads that fit into a packet of 1500 bytes, also over IPv6.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
-/// Each has a port of its own.
+/// The largest number of transfers, because each has its own port.
 const TRANSFERS_MAX: usize = 10_000;
 
-/// Fails if it cannot be played.
+/// Fails if the experiment cannot be played.
 pub fn validate(experiment: &Experiment, file: &str) -> Result<()> {
     fault(experiment).map_or(Ok(()), |reason| {
         Err(Error::new(
             file,
             reason,
-            "see the files in experiments/ for the form",
+            "see the files in experiments/ for examples",
         ))
     })
 }
 
-/// What is wrong with it, if anything.
+/// Returns the first error, if there is one.
 fn fault(experiment: &Experiment) -> Option<String> {
     let nodes = experiment.nodes();
     if !(experiment.warmup_s >= 0.0
@@ -52,7 +52,9 @@ fn fault(experiment: &Experiment) -> Option<String> {
     let largest = experiment.buffer_bytes;
     let first = experiment.receive_start_bytes.unwrap_or(largest);
     if !(BUFFERS_B.contains(&largest) && (*BUFFERS_B.start()..=largest).contains(&first)) {
-        return Some("buffers must be 4608 bytes to 1 GB, at start no more than at most".into());
+        return Some(
+            "buffers must be 4608 bytes to 1 GB, receive_start_bytes at most buffer_bytes".into(),
+        );
     }
     if experiment.links.len() > 250 {
         return Some("at most 250 links".into());
@@ -62,7 +64,7 @@ fn fault(experiment: &Experiment) -> Option<String> {
         .find(|n| n.is_empty() || n.len() > 7 || !n.chars().all(|c| c.is_ascii_alphanumeric()))
     {
         return Some(format!(
-            "node {node:?}: 1 to 7 letters and digits make a name"
+            "node {node:?}: a name must have 1 to 7 letters and digits"
         ));
     }
     for link in &experiment.links {
@@ -79,7 +81,7 @@ fn fault(experiment: &Experiment) -> Option<String> {
     }
     let traffic = !experiment.flows.is_empty() || experiment.transfers.is_some();
     if !traffic || experiment.variants.is_empty() {
-        return Some("at least one flow, or transfers, and one variant".into());
+        return Some("needs at least one flow, or transfers, and one variant".into());
     }
     if let Some(reason) = experiment
         .transfers
@@ -95,7 +97,7 @@ fn fault(experiment: &Experiment) -> Option<String> {
         *from_s >= 0.0 && from_s < to_s && *to_s <= experiment.duration_s
     };
     if !experiment.periods.iter().all(in_run) {
-        return Some("periods must each begin before they end, within the run".into());
+        return Some("each period must begin before it ends, within the run".into());
     }
     for flow in &experiment.flows {
         if let Some(reason) = flow_fault(experiment, &nodes, flow) {
@@ -141,7 +143,7 @@ fn transfers_fault(nodes: &BTreeSet<String>, transfers: &Transfers) -> Option<St
     if !(0.01..=10.0).contains(&transfers.load) {
         return Some("load must be 0.01 to 10".into());
     }
-    (least == 0 || least >= most).then(|| "bytes must be the least and the most".into())
+    (least == 0 || least >= most).then(|| "bytes must be the smallest and the largest size".into())
 }
 
 fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) -> Option<String> {
@@ -159,7 +161,7 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
     if !pauses.is_sorted_by(|a, b| a < b)
         || pauses.iter().any(|t| !(flow.start_s..stop).contains(t))
     {
-        return Some("pauses must follow each other between its start and its stop".into());
+        return Some("pauses must be in order, between its start and its stop".into());
     }
     if flow.udp_mbit.is_some_and(|r| !RATES_MBIT.contains(&r)) {
         return Some("udp_mbit must be 0.008 to 100000".into());
@@ -177,7 +179,7 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
     }
     if let Some(burst) = flow.burst {
         if burst.bytes == 0 || !(0.0..=experiment.duration_s).contains(&burst.pause_s) {
-            return Some("a burst has bytes, and a pause no longer than the run".into());
+            return Some("a burst needs bytes, and a pause no longer than the run".into());
         }
     }
     let most = experiment.buffer_bytes;
@@ -187,7 +189,10 @@ fn flow_fault(experiment: &Experiment, nodes: &BTreeSet<String>, flow: &Flow) ->
     }
     if let Some(raised) = flow.send_buffer_raised_s {
         if flow.send_buffer_bytes.is_none() || !(flow.start_s..stop).contains(&raised) {
-            return Some("only a send buffer that was set can be raised, while it runs".into());
+            return Some(
+                "send_buffer_raised_s needs send_buffer_bytes, and a time while the flow runs"
+                    .into(),
+            );
         }
     }
     if !PAYLOADS.contains(&flow.payload_bytes) {
@@ -205,7 +210,7 @@ fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
     if let Some(node) = event.kill_edge.as_ref().or(event.start_edge.as_ref()) {
         let mut clouds = experiment.clouds.iter();
         return (!clouds.any(|c| c.between.contains(node)))
-            .then(|| "kill_edge and start_edge are of a node that a cloud is beside".into());
+            .then(|| "kill_edge and start_edge must name a node at the edge of a cloud".into());
     }
     match (link, event.delay_ms, event.mtu_bytes, &event.route) {
         (Some(link), Some(delay), None, None) => {
@@ -223,13 +228,14 @@ fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
                 links.any(|l| l.between.contains(a) && l.between.contains(b))
             };
             let known = experiment.nodes().contains(to) && from != by && joins(from, by);
-            (!known)
-                .then(|| "route must be from a node to a node, by a neighbour of the first".into())
+            (!known).then(|| "route must be [from, to, by], where by is a neighbour of from".into())
         }
         (None, Some(_), None, None) | (None, None, Some(_), None) => {
-            Some("between must be as a link has it".into())
+            Some("between must be the same as that of a link".into())
         }
-        _ => Some("one of delay_ms and mtu_bytes, with between, route, or an edge".into()),
+        _ => Some(
+            "give delay_ms or mtu_bytes with between, or route, kill_edge or start_edge".into(),
+        ),
     }
 }
 
@@ -237,7 +243,7 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
     let all = experiment.flows.len();
     match &variant.flows {
         Some(Chosen::First(n)) if *n == 0 || *n > all => {
-            return Some(format!("flows must be 1 to {all}, as many as there are"));
+            return Some(format!("flows must be 1 to {all}, the number of flows"));
         }
         Some(Chosen::Named(names)) => {
             let known = |name: &&String| experiment.flows.iter().any(|f| f.name == **name);
@@ -273,7 +279,7 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
             return Some("capacity_mbit must be 0.008 to 100000, or \"auto\"".into());
         }
     } else if variant.capacity_mbit.is_some() && !variant.measure {
-        return Some("only measuring can tell a capacity of \"auto\"".into());
+        return Some("a capacity of \"auto\" needs measure = true".into());
     }
     if !OVERHEAD_RANGE_B.contains(&variant.overhead_bytes) {
         let (least, most) = (OVERHEAD_RANGE_B.start(), OVERHEAD_RANGE_B.end());
@@ -284,7 +290,7 @@ fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
         .keys()
         .find(|p| experiment.direction(p).is_none())
     {
-        return Some(format!("lose: no link {point}, from one node to the next"));
+        return Some(format!("lose: no link {point} between neighbouring nodes"));
     }
     if !variant.lose.values().all(|p| LOSSES_PERCENT.contains(p)) {
         return Some("lose must be 0.002 to 50 (percent)".into());
@@ -313,7 +319,7 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
     // one line, as the table of a run has one line per check
     let says_why = |why: &String| !why.trim().is_empty() && !why.contains(char::is_control);
     if !check.known_gap.as_ref().is_none_or(says_why) {
-        return Some("known_gap must say why, in one line".into());
+        return Some("known_gap must give the reason, in one line".into());
     }
     let of_periods = matches!(check.metric, Metric::PeriodUtilisation | Metric::PeriodJain);
     if of_periods && experiment.periods.is_empty() {
@@ -324,10 +330,13 @@ fn check_fault(experiment: &Experiment, check: &Check) -> Option<String> {
             .into_iter()
             .find_map(|variant| kind_fault(experiment, variant, kind)),
         (None, true) => Some(format!(
-            "{} is of one kind of flows: kind = \"xcp\", \"cubic\" or \"{UDP}\"",
+            "{} needs a kind of flows: kind = \"xcp\", \"cubic\" or \"{UDP}\"",
             check.metric.name()
         )),
-        (Some(_), false) => Some(format!("{} is of all flows", check.metric.name())),
+        (Some(_), false) => Some(format!(
+            "{} is about all flows: remove kind",
+            check.metric.name()
+        )),
         (None, false) => None,
     }
 }
@@ -390,7 +399,8 @@ kind = "cubic"
 min = 0.45
 "#;
 
-    /// What is said of the file with one line in place of another.
+    /// The error in the file with `line` replaced by `instead`; empty if it is
+    /// valid.
     fn said(line: &str, instead: &str) -> String {
         assert!(FILE.contains(line), "{line}");
         match Experiment::parse("x.toml", &FILE.replacen(line, instead, 1)) {
@@ -400,7 +410,7 @@ min = 0.45
     }
 
     #[test]
-    fn new_fields_are_taken() {
+    fn valid_fields_are_accepted() {
         let variant = |more: &str| said("queue = \"xcp\"", &format!("queue = \"xcp\"\n{more}"));
         for more in [
             "",
@@ -442,7 +452,7 @@ min = 0.45
             assert_eq!(event(more), "", "{more}");
         }
         let check = "[[check]]\nvariant = \"v\"\n";
-        assert_eq!(said(check, "[[check]]\n"), "", "of all variants");
+        assert_eq!(said(check, "[[check]]\n"), "", "a check of all variants");
         let marked = "min = 0.45\nknown_gap = \"CUBIC backs off\"";
         assert_eq!(said("min = 0.45", marked), "");
         let link = |more: &str| said("rate_mbit = 10", more);
@@ -456,7 +466,7 @@ min = 0.45
     }
 
     #[test]
-    fn what_cannot_be_played_is_told() {
+    fn invalid_experiments_are_rejected() {
         for (line, instead, reason) in [
             (
                 "rate_mbit = 10",
@@ -492,7 +502,7 @@ min = 0.45
             (
                 "[[variant]]",
                 "[transfers]\nfrom = \"s\"\nto = \"d\"\ncount = 9\nload = 1\nbytes = [9, 9]\n[[variant]]",
-                "transfers: bytes must be the least and the most",
+                "transfers: bytes must be the smallest and the largest size",
             ),
             (
                 "udp_mbit = 4",
@@ -507,7 +517,7 @@ min = 0.45
             (
                 "warmup_s = 4",
                 "warmup_s = 4\nperiods = [[5, 6], [9, 11]]",
-                "periods must each begin before they end",
+                "each period must begin before it ends",
             ),
             (
                 "metric = \"share\"\nkind = \"cubic\"",
@@ -522,7 +532,7 @@ min = 0.45
             (
                 "control = \"cubic\"",
                 "burst = { bytes = 0, pause_s = 1 }",
-                "flow 2: a burst has bytes",
+                "flow 2: a burst needs bytes",
             ),
             (
                 "control = \"cubic\"",
@@ -532,12 +542,12 @@ min = 0.45
             (
                 "control = \"cubic\"",
                 "send_buffer_raised_s = 5",
-                "flow 2: only a send buffer that was set can be raised",
+                "flow 2: send_buffer_raised_s needs send_buffer_bytes",
             ),
             (
                 "warmup_s = 4",
                 "warmup_s = 4\nbuffer_bytes = 65536\nreceive_start_bytes = 65537",
-                "buffers must be 4608 bytes to 1 GB, at start no more than at most",
+                "buffers must be 4608 bytes to 1 GB, receive_start_bytes at most buffer_bytes",
             ),
             (
                 "[[variant]]",
@@ -547,7 +557,7 @@ min = 0.45
             (
                 "[[variant]]",
                 "[[event]]\nat_s = 5\nroute = [\"s\", \"d\", \"d\"]\n[[variant]]",
-                "event at 5 s: route must be from a node to a node, by a neighbour",
+                "event at 5 s: route must be [from, to, by], where",
             ),
             (
                 "[[variant]]",
@@ -557,7 +567,7 @@ min = 0.45
             (
                 "[[variant]]",
                 "[[event]]\nat_s = 5\nmtu_bytes = 1000\n[[variant]]",
-                "event at 5 s: between must be as a link has it",
+                "event at 5 s: between must be the same as that of a link",
             ),
             (
                 "udp_mbit = 4",
@@ -597,7 +607,7 @@ min = 0.45
             (
                 "queue = \"xcp\"",
                 "capacity_mbit = \"auto\"\nmeasure = false",
-                "variant v: only measuring",
+                "variant v: a capacity of \"auto\" needs",
             ),
             (
                 "queue = \"xcp\"",
@@ -624,27 +634,27 @@ min = 0.45
                 "[[check]]\nvariant = \"w\"",
                 "check: no variant \"w\"",
             ),
-            ("kind = \"cubic\"", "", "check: share is of one kind"),
+            ("kind = \"cubic\"", "", "check: share needs a kind"),
             (
                 "kind = \"cubic\"",
                 "kind = \"bbr\"",
                 "check: no flow of kind \"bbr\": there are cubic, udp, xcp",
             ),
-            ("\"share\"", "\"jain\"", "check: jain is of all flows"),
+            ("\"share\"", "\"jain\"", "check: jain is about all flows"),
             (
                 "min = 0.45",
                 "min = 0.45\nknown_gap = \"\"",
-                "check: known_gap must say why",
+                "check: known_gap must give the reason",
             ),
             (
                 "min = 0.45",
                 "min = 0.45\nknown_gap = \" \"",
-                "check: known_gap must say why",
+                "check: known_gap must give the reason",
             ),
             (
                 "min = 0.45",
                 "min = 0.45\nknown_gap = \"a\\nb\"",
-                "check: known_gap must say why, in one line",
+                "check: known_gap must give the reason, in one line",
             ),
             (
                 "min = 0.45",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Programs on single packets without a device, and what their runs take
+//! Runs programs on single packets without a device, and measures the time of a run
 //! (BPF_PROG_TEST_RUN).
 
 use std::mem::size_of;
@@ -18,14 +18,14 @@ use xcp_datapath::Result;
 
 use crate::{image, last_os};
 
-/// A loaded program that is attached to nothing: a router's, where nothing else is said.
+/// A loaded program that is not attached: the router's by default.
 pub struct Bench {
     object: Object,
     program: &'static str,
 }
 
 impl Bench {
-    /// A router.
+    /// Loads a router.
     pub fn new(options: Options) -> Result<Self> {
         Ok(Self {
             object: router::load(14, options)?,
@@ -33,7 +33,7 @@ impl Bench {
         })
     }
 
-    /// The virtual router of an upstream router, as it is in last_xcp_router.
+    /// Loads the virtual router of an upstream router, given its identifier in last_xcp_router.
     pub fn of_cloud(upstream: u32) -> Result<Self> {
         Ok(Self {
             object: cloud::load_for(object::cpus()?, 14, upstream)?,
@@ -41,7 +41,7 @@ impl Bench {
         })
     }
 
-    /// A program that does nothing: the yardstick of times.
+    /// Loads a program that does nothing: the baseline of time measurements.
     pub fn empty() -> Result<Self> {
         Ok(Self {
             object: image::load_only("xcp_empty")?,
@@ -49,8 +49,7 @@ impl Bench {
         })
     }
 
-    /// Sends one Ethernet frame through the router and returns what comes
-    /// out: `(bytes, verdict)`.
+    /// Runs the program on one Ethernet frame. Returns the resulting frame and the verdict.
     pub fn packet(&self, frame: &[u8]) -> Result<(Vec<u8>, i32)> {
         let mut out = vec![0; frame.len() + 256];
         let program = object::program(&self.object, self.program)?;
@@ -68,7 +67,7 @@ impl Bench {
         Ok((out, verdict))
     }
 
-    /// Mean time of one run.
+    /// Measures the mean time of one run.
     pub fn time(&self, frame: &[u8], repeat: u32) -> Result<Duration> {
         object::program(&self.object, self.program)?
             .test_run(ProgramInput {
@@ -80,13 +79,14 @@ impl Bench {
             .map_err(|e| object::failure("test run", &e))
     }
 
-    /// The same on several CPUs at once, in one router: a mean for each.
+    /// Measures the mean time of one run on several CPUs at once, with one router. Returns a
+    /// mean per CPU.
     pub fn time_on(&self, cpus: &[usize], frame: &[u8], repeat: u32) -> Result<Vec<Duration>> {
         self.run_on(cpus, |program| test_run(program, frame, &mut [], repeat))
     }
 
-    /// Sends a frame through the router again and again, on several CPUs at
-    /// once; what comes out on each.
+    /// Runs the program on a frame several times, on several CPUs at once. Returns the
+    /// resulting frames per CPU.
     pub fn send_on(&self, cpus: &[usize], frame: &[u8], times: usize) -> Result<Vec<Vec<Vec<u8>>>> {
         self.run_on(cpus, |program| {
             let packet = |_| {
@@ -123,12 +123,12 @@ impl Bench {
         })
     }
 
-    /// The router's counters, of all CPUs.
+    /// The sum of the router's counters over all CPUs.
     pub fn counters(&self) -> Result<xcp_router_counters> {
         router::sum_counters(&object::map(&self.object, "cpus")?)
     }
 
-    /// Reads its control intervals from now on.
+    /// Traces the router's control intervals from now on.
     pub fn trace(&self) -> Result<Ring> {
         let holder = MapHandle::try_from(&object::map(&self.object, "trace")?)
             .map_err(|e| object::failure("trace", &e))?;
@@ -141,7 +141,7 @@ impl Bench {
     }
 }
 
-/// Binds this thread to a CPU; where that is not allowed it stays free.
+/// Pins this thread to a CPU. Errors are ignored.
 fn pin(cpu: usize) {
     // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the call.
     unsafe {
@@ -151,8 +151,8 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Mean time of one run; `out` is what comes out of the last. libbpf-rs keeps
-/// its programs to one thread.
+/// Measures the mean time of one run; `out` receives the frame from the last run. Calls
+/// libbpf directly, since programs of libbpf-rs cannot be shared between threads.
 fn test_run(
     program: BorrowedFd<'_>,
     frame: &[u8],

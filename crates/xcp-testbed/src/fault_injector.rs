@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Accidents on a real device: options that are stripped, packets that are lost.
+//! Fault injection on a real device: strips options and drops packets.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,22 +11,23 @@ use xcp_datapath::Result;
 
 use crate::image;
 
-/// What an accident does to and tells of the XCP packets that leave a device.
+/// The faults to inject into the XCP packets that a device sends.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultPlan {
-    /// Strip the option from SYNs (bit 0), SYN-ACKs (bit 1), pure ACKs (bit 2);
-    /// what says that totals are understood from SYNs (bit 3), SYN-ACKs (bit 4).
+    /// Bit mask. Strip the XCP option from SYNs (bit 0), SYN-ACKs (bit 1) and pure ACKs
+    /// (bit 2); strip the option that announces support for totals from SYNs (bit 3) and
+    /// SYN-ACKs (bit 4).
     pub strip: u32,
-    /// Of every n XCP packets drop the first and the third; 0 for none.
+    /// Drop the first and the third of every n XCP packets; 0 for none.
     pub drop_every: u32,
-    /// Drop pure ACKs rather than data.
+    /// Drop pure ACKs instead of data packets.
     pub drop_return: u32,
-    /// Drop so many SYN-ACKs, in any format or none.
+    /// Drop this many SYN-ACKs, with or without XCP.
     pub drop_syn_acks: u32,
 }
 
-/// What it did.
+/// The counters of the test programs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultCounters {
@@ -35,18 +36,19 @@ pub struct FaultCounters {
     pub dropped: u64,
     pub lost_delta_bytes_per_s: i64,
     pub lost_feedback_bytes_per_s: i64,
-    /// Options `option` that tell of the way.
+    /// Packets with a forward part in the format `option`; a GSO packet counts as one.
     pub forward: u64,
-    /// Routers that were not XCP, as they tell, of all.
+    /// Sum over these packets of the number of routers without XCP on their path.
     pub other_hops: u64,
     /// Callbacks of [`crate::ForeignProgram::of_sockets`].
     pub rtts: u64,
-    /// Super-packets of [`crate::ForeignProgram::who_forgets`].
+    /// GSO packets whose number of segments was cleared by
+    /// [`crate::ForeignProgram::who_forgets`].
     pub forgotten: u64,
-    /// Wire packets with a forward header, as the device's programs see them:
-    /// all packets of a GSO packet have its header.
+    /// Packets on the wire with a forward part. All segments of a GSO packet count, since they
+    /// have its header.
     pub forward_packets: u64,
-    /// The sum of their deltas, in the unit of their format.
+    /// Sum of the deltas of these packets, in the unit of their format.
     pub delta: i64,
 }
 
@@ -55,14 +57,14 @@ unsafe impl Record for FaultPlan {}
 // SAFETY: integers only, in C order.
 unsafe impl Record for FaultCounters {}
 
-/// An accident in progress on a device, over when dropped.
+/// Injects faults on a device until dropped.
 pub struct FaultInjector {
     object: Object,
     _link: OwnedFd,
 }
 
 impl FaultInjector {
-    /// Begins on a device of this network namespace, behind the programs there.
+    /// Starts on a device of this network namespace, after the programs attached there.
     pub fn start(dev: &str, plan: FaultPlan) -> Result<Self> {
         let device = Device::find(dev)?;
         let mut open = image::open_only("xcp_accident")?;
@@ -76,12 +78,12 @@ impl FaultInjector {
         })
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn account(&self) -> Result<FaultCounters> {
         object::read_record(&object::map(&self.object, ".data.account")?, 0)
     }
 
-    /// Changes the plan while it goes on.
+    /// Changes the plan while faults are injected.
     pub fn plan(&self, plan: FaultPlan) -> Result<()> {
         object::write_record(&object::map(&self.object, ".data.config")?, &plan)
     }

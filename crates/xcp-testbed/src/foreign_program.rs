@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Programs of others beside ours.
+//! Foreign BPF programs that run together with those of XCP.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -11,21 +11,21 @@ use xcp_datapath::{Cgroup, Result};
 use crate::fault_injector::FaultCounters;
 use crate::{image, last_os};
 
-/// A program of someone else's, gone when dropped.
+/// A foreign program, attached until dropped.
 pub struct ForeignProgram {
     object: Object,
     _link: OwnedFd,
 }
 
 impl ForeignProgram {
-    /// Ends the chain of the programs at a device's egress, before or behind
-    /// those that are there.
+    /// Attaches a program to a device's egress, before or after the present ones, whose
+    /// verdict ends the chain: later programs do not run.
     pub fn who_ends_the_chain(dev: &str, first: bool) -> Result<Self> {
         let place = if first { Place::First } else { Place::Last };
         Self::on(dev, "xcp_ends", Direction::Egress, place)
     }
 
-    /// An XDP program on a device.
+    /// Attaches an XDP program to a device.
     pub fn who_redirects(dev: &str) -> Result<Self> {
         let object = image::load_only("xcp_redirects")?;
         let program = object::program(&object, "xcp_redirects")?;
@@ -36,17 +36,18 @@ impl ForeignProgram {
         })
     }
 
-    /// Super-packets that come in by a device are as from a guest's.
+    /// Clears the number of segments of GSO packets that a device receives, as if they came
+    /// from a virtual machine.
     pub fn who_forgets(dev: &str) -> Result<Self> {
         Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)
     }
 
-    /// Asks for a callback with each RTT of all connections that are made.
+    /// Requests a callback for each RTT sample of all new connections.
     pub fn of_sockets() -> Result<Self> {
         Self::on_sockets("xcp_neighbour")
     }
 
-    /// Puts a TCP option of 12 bytes on all segments of all connections.
+    /// Adds a 12-byte TCP option to all segments of all connections.
     pub fn with_an_option() -> Result<Self> {
         Self::on_sockets("xcp_foreign_option")
     }
@@ -63,7 +64,7 @@ impl ForeignProgram {
         })
     }
 
-    /// What it has seen so far.
+    /// The counters so far.
     pub fn account(&self) -> Result<FaultCounters> {
         object::read_record(&object::map(&self.object, ".data.account")?, 0)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The compiled programs of bpf/ that are not shipped.
+//! The compiled programs of bpf/ that are only for tests and the lab.
 
 use libbpf_rs::{Object, OpenObject};
 use xcp_datapath::internal::object::{self, Image};
@@ -18,7 +18,7 @@ macro_rules! image {
 pub const MEDIUM: Image = image!("medium", "departure times of packets (tc)");
 pub const TEST_TC: Image = image!("test_tc", "packet programs on egress (tc)");
 
-/// Opens the tests' object, of which one program will be loaded.
+/// Opens the object of test programs so that only one program will be loaded.
 pub fn open_only(program: &str) -> Result<OpenObject> {
     let mut open = object::open(&TEST_TC)?;
     for mut other in open.progs_mut() {
@@ -28,7 +28,7 @@ pub fn open_only(program: &str) -> Result<OpenObject> {
     Ok(open)
 }
 
-/// Loads one program of the tests' object.
+/// Loads one program from the object of test programs.
 pub fn load_only(program: &str) -> Result<Object> {
     object::load(&TEST_TC, open_only(program)?)
 }

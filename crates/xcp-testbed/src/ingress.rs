@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The host's program for what arrives, on single packets.
+//! Runs the host's ingress program on single packets.
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput};
 use xcp_abi::{xcp_host_counters, Record};
@@ -7,14 +7,14 @@ use xcp_datapath::internal::{host, netns, object};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{Result, Wire};
 
-/// The host's program for what arrives, attached to nothing, in this network
-/// namespace, where every address may speak headers.
+/// The host's ingress program, not attached, for this network namespace. All peers may use
+/// the format `header`.
 pub struct Ingress {
     object: Object,
 }
 
 impl Ingress {
-    /// Loads it.
+    /// Loads the program.
     pub fn new() -> Result<Self> {
         let netns = netns::cookie()?;
         let open = host::open_device(netns, 14, IP_PROTO)?;
@@ -29,8 +29,8 @@ impl Ingress {
         Ok(Self { object })
     }
 
-    /// Sends one Ethernet frame in; what TCP or the kernel would see. None if
-    /// the kernel's test run does not take the frame.
+    /// Runs the program on one Ethernet frame. Returns the frame as TCP would receive it, or
+    /// None if the kernel's test run rejects the frame.
     pub fn packet(&self, frame: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut out = vec![0; frame.len() + 256];
         let program = object::program(&self.object, "xcp_ingress")?;
@@ -51,7 +51,7 @@ impl Ingress {
         }
     }
 
-    /// Headers that did not parse, so far.
+    /// The number of malformed headers so far.
     pub fn malformed(&self) -> Result<u64> {
         let map = object::map(&self.object, "counters")?;
         let all = object::read_per_cpu::<xcp_host_counters>(&map)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! An example of what a router's trace tells.
+//! An example of a router's trace.
 
 use xcp_datapath::trace::Interval;
 
-/// A control interval as a router tells it.
+/// Returns an example of a traced control interval.
 #[must_use]
 pub fn interval() -> Interval {
     Interval {

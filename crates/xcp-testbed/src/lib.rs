@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What tests, benches and the lab need and nobody else: programs on single packets
-//! without a device, accidents and neighbours on real devices, turns among tests, and
-//! the lab's half-duplex medium.
+//! Tools for tests, benches and the lab: programs on single packets without a device,
+//! fault injection and foreign programs on real devices, the lock for tests, and the
+//! lab's half-duplex medium.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in field names: B and Bps are bytes, b bits

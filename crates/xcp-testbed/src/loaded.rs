@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is loaded in the whole system.
+//! Lists all BPF objects in the system.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,22 @@ use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use xcp_datapath::internal::require_root;
 use xcp_datapath::Result;
 
-/// Number of BPF programs and maps loaded in the whole system.
+/// Returns the number of BPF programs and maps in the whole system.
 pub fn loaded() -> Result<(usize, usize)> {
     let ids = loaded_ids()?;
     Ok((ids.programs.len(), ids.maps.len()))
 }
 
-/// The BPF objects of the whole system. The kernel gives no id twice.
+/// The BPF objects of the whole system. The kernel never reuses an id.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Numbers of programs.
+    /// The ids of programs.
     pub programs: BTreeSet<u32>,
-    /// Numbers of maps.
+    /// The ids of maps.
     pub maps: BTreeSet<u32>,
 }
 
-/// What is loaded now.
+/// Returns the BPF objects that are loaded now.
 pub fn loaded_ids() -> Result<Loaded> {
     require_root("counting BPF objects")?;
     Ok(Loaded {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A half-duplex link of the lab: both its devices send through one shaper.
-//! Gone when dropped.
+//! The lab's half-duplex link: both its devices send through one shaper.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,7 +12,7 @@ use xcp_datapath::Result;
 
 use crate::image;
 
-/// The medium that two devices share.
+/// A medium that two devices share until it is dropped.
 pub struct Medium {
     object: Object,
     settings: xcp_medium,
@@ -21,8 +20,7 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// A medium that carries so many bytes per second; each end queues up to
-    /// `limit_packets`.
+    /// Creates a medium with this rate. Each device queues up to `limit_packets`.
     pub fn new(rate_bytes_per_s: u64, framing: Framing, limit_packets: u32) -> Result<Self> {
         let open = object::open(&image::MEDIUM)?;
         let mut medium = Self {
@@ -38,14 +36,14 @@ impl Medium {
         Ok(medium)
     }
 
-    /// Changes the rate, of what comes from now on.
+    /// Changes the rate for packets that are sent from now on.
     pub fn set_rate(&mut self, bytes_per_s: u64) -> Result<()> {
         self.settings.rate_Bps = bytes_per_s;
         object::write_record(&object::map(&self.object, ".data.medium")?, &self.settings)
     }
 
-    /// Makes a device of this network namespace one of the ends. Its root
-    /// queue discipline has to be fq, which keeps packets until they leave.
+    /// Adds a device of this network namespace to the medium. Its root queue discipline
+    /// must be fq, which holds packets until their departure time.
     pub fn attach(&mut self, dev: &str) -> Result<()> {
         let device = Device::find(dev)?;
         let program = object::program(&self.object, "xcp_depart")?;

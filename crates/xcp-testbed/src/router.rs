@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the router of a device keeps in the kernel.
+//! Reads the kernel state of a device's router.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -9,14 +9,14 @@ use xcp_abi::xcp_router_link;
 use xcp_datapath::internal::{link, object, router, Device};
 use xcp_datapath::{Error, Result};
 
-/// What the router of a device keeps of its link.
+/// Returns the link state of a device's router.
 pub fn router_link(dev: &str) -> Result<xcp_router_link> {
     let state = router::readable(&Device::find(dev)?)?.join("state");
     object::read_record(&object::pinned_map(&state)?, 0)
 }
 
-/// Whether the router of a device has a ring buffer for its trace, and the
-/// kernel memory of its maps and its program, bytes, by name.
+/// Returns whether a device's router has a ring buffer for its trace, and the kernel memory
+/// of each of its maps and its program, by name, in bytes.
 pub fn router_memory(dev: &str) -> Result<(bool, Vec<(String, u64)>)> {
     let dir = router::readable(&Device::find(dev)?)?;
     let pins = router::MAPS.iter().map(|(_, pin)| *pin);

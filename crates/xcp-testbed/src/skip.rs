@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tests that cannot run here.
+//! Skips tests that cannot run on this system.
 
 use std::io::Write;
 use std::mem::size_of;
@@ -8,14 +8,14 @@ use libbpf_rs::{MapHandle, MapType};
 use libbpf_sys::bpf_map_create_opts;
 use xcp_datapath::internal::is_root;
 
-/// Says that a test does not run here, and why, past the test runner's
-/// capture of what passing tests print.
+/// Reports that a test is skipped, and why. Writes to standard error directly, since the test
+/// runner captures the output of passing tests.
 pub fn skipped(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
-/// Whether the tests that load programs can run here; says so if not. A
-/// program that the kernel turns down is no reason to skip.
+/// Whether tests that load programs can run on this system; if not, reports the test as
+/// skipped. A program that the kernel rejects is no reason to skip.
 pub fn can_run(test: &str) -> bool {
     if !is_root() {
         skipped(test, "not root: run `sudo ./x test`");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What XCP needs, taken by others: a control group, the name `xcp`.
+//! Resources that XCP needs, occupied by others: a control group, the name `xcp`.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -10,15 +10,14 @@ use xcp_datapath::{Cgroup, Result};
 
 use crate::{image, last_os};
 
-/// A sock_ops program of someone else's that has a control group to itself, until
-/// dropped.
+/// A foreign sock_ops program that occupies a control group exclusively until dropped.
 pub struct Exclusive {
     object: Object,
     group: Cgroup,
 }
 
 impl Exclusive {
-    /// Takes a group. `flags`: 0, or BPF_F_ALLOW_OVERRIDE.
+    /// Occupies a control group. `flags`: 0, or BPF_F_ALLOW_OVERRIDE.
     pub fn on(group: &Path, flags: u32) -> Result<Self> {
         let object = image::load_only("xcp_neighbour")?;
         let group = Cgroup::open(Some(group))?;
@@ -35,7 +34,7 @@ impl Exclusive {
         }
     }
 
-    /// The number that the program has in this kernel.
+    /// The kernel's id of the program.
     pub fn id(&self) -> Result<u32> {
         let programs = link::cgroup_programs(self.group.fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)?;
         programs
@@ -58,14 +57,14 @@ impl Drop for Exclusive {
     }
 }
 
-/// The name of the congestion control `xcp`, taken until dropped.
+/// Occupies the congestion control name `xcp` until dropped.
 pub struct NameTaken {
     _link: libbpf_rs::Link,
     _object: Object,
 }
 
 impl NameTaken {
-    /// Takes it.
+    /// Registers a congestion control with this name.
     pub fn new() -> Result<Self> {
         let mut object = object::open(&object::CC).and_then(host::load_control)?;
         let link = object::map_mut(&mut object, "xcp")?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Turns: programs, pins and namespaces belong to the whole system, so tests take
-//! turns, also those of other processes.
+//! A lock for tests: programs, pins and namespaces are shared by the whole system, so tests
+//! that use them run one after another, also across processes.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -10,18 +10,18 @@ use xcp_datapath::{Error, Result};
 
 const TURN: &str = "/run/xcp-tests.lock";
 
-/// A test's turn, over when dropped.
+/// The lock, held until dropped.
 pub struct TestLock {
     _lock: Option<File>,
 }
 
-/// Waits until no other test has a turn.
+/// Waits until no other test holds the lock.
 pub fn test_lock() -> Result<TestLock> {
     lock(libc::LOCK_EX)
 }
 
-/// The turn of a test that only loads programs: beside others of its kind,
-/// but not while a test looks at what is loaded.
+/// Takes the lock in shared mode, for tests that only load programs: several of them can run
+/// at once, but not together with a test that counts loaded programs.
 pub fn shared_test_lock() -> Result<TestLock> {
     lock(libc::LOCK_SH)
 }

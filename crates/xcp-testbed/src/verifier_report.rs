@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a kernel's verifier makes of the programs.
+//! Loads the programs and reads the verifier's costs.
 
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,14 +15,14 @@ use crate::{image, last_os};
 /// A program that the kernel has loaded.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// Its name in bpf/.
+    /// The program's name in bpf/.
     pub name: String,
-    /// Instructions that the verifier looked at: some of them many times.
+    /// Number of instructions that the verifier processed, including repeated ones.
     pub instructions: u32,
 }
 
-/// Loads every program that this kernel can have, the router's as for machines
-/// of so many processors.
+/// Loads all programs that this kernel supports. The routers are loaded once for each of
+/// these numbers of processors.
 pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
     let plain = |image| object::load(image, object::open(image)?);
     let mut objects = vec![
@@ -60,7 +60,7 @@ pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
 fn verified_instructions(program: BorrowedFd<'_>) -> Result<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: the descriptor is open; the record is as long as said.
+    // SAFETY: the descriptor is open; the length is that of the record.
     let rc =
         unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
     if rc < 0 {
@@ -69,7 +69,7 @@ fn verified_instructions(program: BorrowedFd<'_>) -> Result<u32> {
     Ok(info.verified_insns)
 }
 
-/// Loads a program that every verifier refuses: it reads past a packet's end.
+/// Loads a program that every verifier rejects: it reads past the end of a packet.
 pub fn load_refused() -> Result<()> {
     image::load_only("xcp_refused").map(drop)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Instructions per short connection through a router: handshake, a request
-//! and an answer of 100 bytes, and the end. All three nodes are counted.
+//! and an answer of 100 bytes each, and close. Sum of all three nodes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -54,7 +54,7 @@ fn of(kind: &Kind) -> Result<f64> {
                 ask(COUNTED)?;
                 Ok(spare.used_since(mark) / f64::from(COUNTED))
             });
-            // SAFETY: the listener is open; a server that still waits returns.
+            // SAFETY: the listener is open. This ends a server that still waits in accept.
             unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
             let served = server.join().unwrap_or(Ok(())).map_err(failed);
             used.and_then(|used| served.map(|()| used))
@@ -62,7 +62,7 @@ fn of(kind: &Kind) -> Result<f64> {
     })
 }
 
-/// One connection, from the client's side.
+/// Runs the client side of one connection.
 fn ask(to: std::net::SocketAddr, control: &str) -> std::io::Result<()> {
     let mut client = TcpStream::from(connect(to, control, Socket::Tcp)?);
     client.set_nonblocking(false)?;

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is counted, and the figures.
+//! The parts of the data path whose cost can be counted, and the results.
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
+/// A part of the data path whose cost can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The router's program, for packets of several kinds, beside an empty
-    /// program.
+    /// The router's program for several kinds of packets, compared with an empty program.
     Router,
-    /// Enqueue and dequeue, beside the kernel's queue disciplines.
+    /// Enqueue and dequeue, compared with the kernel's queue disciplines.
     Qdisc,
-    /// Connections of each wire format, beside CUBIC and BBR.
+    /// Connections in each wire format, compared with CUBIC and BBR.
     Hosts,
-    /// Short connections of each wire format, beside CUBIC's.
+    /// Short connections in each wire format, compared with CUBIC.
     Connections,
 }
 
@@ -30,7 +29,7 @@ impl Subject {
         }
     }
 
-    /// What the instructions are counted for.
+    /// The unit that the number of instructions refers to.
     pub fn per(self) -> &'static str {
         match self {
             Self::Router | Self::Qdisc => "packet",
@@ -39,7 +38,7 @@ impl Subject {
         }
     }
 
-    /// What the ratios are to.
+    /// The baseline of the ratios.
     pub fn baseline(self) -> &'static str {
         match self {
             Self::Router => "an empty program",
@@ -49,12 +48,12 @@ impl Subject {
     }
 }
 
-/// What was counted of one thing.
+/// The cost of one variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub name: String,
     pub instructions: f64,
-    /// To the baseline's instructions.
+    /// The instructions divided by those of the baseline.
     pub ratio: f64,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Instructions per MB that one connection sends and receives through a
-//! router, with the segmentation offload that its wire format permits. Nothing
-//! limits the rate but the processor. All three nodes are counted, and the
-//! sender's copy into the kernel, several bytes an instruction; the receiver drops
-//! what it reads.
+//! router, with the segmentation offload that its wire format permits. Only the
+//! processor limits the rate. The result is the sum of all three nodes. It includes the
+//! sender's copy into the kernel, several bytes per instruction; the receiver discards
+//! the data that it reads.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use xcp_player::play::{serve, HostOn};
 use xcp_player::topology::{tool, Topology};
 use xcp_player::traffic::Running;
 
-/// Until each congestion control has its share.
+/// Time until each congestion control has reached its rate.
 const WARM_UP: Duration = Duration::from_millis(600);
 const COUNTED: Duration = Duration::from_millis(400);
-/// More than the machine carries.
+/// Higher than the machine can reach.
 const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000;
 const MB: f64 = 1e6;
 
@@ -38,12 +38,12 @@ flow = [{ name = "1", from = "s", to = "d" }]
 variant = [{ name = "cost", control = "cubic" }]
 "#;
 
-/// What is compared.
+/// A variant that is compared with the others.
 pub(super) struct Kind {
     pub name: &'static str,
     pub control: &'static str,
     wire: Wire,
-    /// Of a segment that the sender hands to its device; 0 leaves it alone.
+    /// Most segments in a GSO packet of the sender; 0 for the device's default.
     gso_max_segs: u32,
 }
 
@@ -75,8 +75,8 @@ impl Kind {
     }
 }
 
-/// Headers between IP and TCP permit no segmentation offload, so CUBIC without
-/// it stands beside them.
+/// The variants. Headers between IP and TCP do not permit segmentation offload, so CUBIC
+/// without offload is included for comparison.
 const KINDS: [Kind; 7] = [
     Kind::plain("cubic", "cubic", 0),
     Kind::plain("bbr", "bbr", 0),
@@ -91,7 +91,7 @@ pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     of_each(&KINDS, of, progress)
 }
 
-/// Counts each kind; the first is what the others are compared with.
+/// Counts each variant; the first one is the baseline.
 pub(super) fn of_each(
     kinds: &[Kind],
     of: fn(&Kind) -> Result<f64>,
@@ -119,10 +119,10 @@ fn of(kind: &Kind) -> Result<f64> {
 
 pub(super) fn network() -> Result<Experiment> {
     toml::from_str(NETWORK)
-        .map_err(|e| Error::new("network of the bench", e.to_string(), "report this"))
+        .map_err(|e| Error::new("the benchmark's network", e.to_string(), "report this"))
 }
 
-/// The network, with routers in both directions and the host programs on.
+/// Runs `work` in the network, with routers in both directions and the host programs on.
 pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Topology) -> Result<T>) -> Result<T> {
     let network = network()?;
     let variant = kind.variant(&network);
@@ -156,7 +156,7 @@ fn instructions_per_mb(kind: &Kind, stage: &Topology, spare: &spare::Spare) -> R
     if control != kind.control || bytes == 0 {
         return Err(Error::new(
             kind.name,
-            format!("{bytes} bytes arrived, by the congestion control {control}"),
+            format!("{bytes} bytes arrived with the congestion control {control}"),
             "report this",
         ));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a packet costs in a queue discipline: how much longer it takes to send
-//! one than by a device without any. The machine's clock counts instructions,
-//! so that is what it is.
+//! Instructions per packet in a queue discipline: the time to send a packet, minus the
+//! time on a device without a queue discipline. The machine's clock counts
+//! instructions, so 1 ns is one instruction.
 //!
-//! pfifo and fq_codel let a packet pass by an empty queue; not below tbf,
-//! where they are measured. What tbf itself costs, two of them tell.
+//! pfifo and fq_codel let packets bypass an empty queue, except below tbf, so they are
+//! measured there. The cost of tbf itself is measured with two of them in a chain.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Instant;
@@ -20,13 +20,12 @@ use xcp_player::topology::tool;
 const PACKETS: u32 = 200;
 const ROUNDS: usize = 60;
 const LENGTH: usize = 100;
-/// So fast that nothing waits.
+/// So high that no packet is queued.
 const RATE: &str = "100gbit";
 const RATE_BYTES_PER_S: u64 = 12_500_000_000;
 const TBF: &str = "tbf rate 100gbit burst 10mb limit 100mb";
 
-/// Compares `xcp` with queue disciplines of the kernel's, with and without a
-/// shaper.
+/// Compares `xcp` with the kernel's queue disciplines, with and without a shaper.
 pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     let mut setups = vec![Setup::Chain(vec![])];
     let kernels: [&[&str]; 5] = [
@@ -61,16 +60,16 @@ pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     ])
 }
 
-/// What is at the root of the device.
+/// The queue disciplines of the device.
 enum Setup {
-    /// Each the parent of the next; none at all if empty.
+    /// A chain from root to leaf, without any queue discipline if empty.
     Chain(Vec<&'static str>),
-    /// At this rate, bytes per second.
+    /// `xcp` at this rate, bytes per second; 0 for no shaper.
     Xcp(u64),
 }
 
-/// The least ns per packet: interrupts, and what has to be fetched at first,
-/// are not the queue discipline's.
+/// Measures the lowest time per packet, ns. The minimum excludes interrupts and first-use
+/// costs, which the queue discipline does not cause.
 fn cost(setup: &Setup) -> Result<f64> {
     let sink = Hole::new("q")?;
     let dev = sink.name();
@@ -115,9 +114,8 @@ fn cost(setup: &Setup) -> Result<f64> {
     Ok(least)
 }
 
-/// A packet that waits for somebody to read it. It moves the kernel's caches
-/// of memory on: in some of their states every packet takes a new page, which
-/// the kernel clears.
+/// Sends a packet that is never read. It changes the state of the kernel's memory caches:
+/// in some states, each packet needs a new page, which the kernel clears.
 fn hold() -> Result<[UnixDatagram; 2]> {
     let describe = |e| Error::io("socket", &e);
     let (here, there) = UnixDatagram::pair().map_err(describe)?;

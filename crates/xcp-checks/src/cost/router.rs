@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Instructions of the router's program per packet (BPF_PROG_TEST_RUN).
 //!
-//! The kernel repeats a run on one packet, which keeps the edit: from the
-//! second on it asks for what it was granted before, as behind another router.
+//! The kernel repeats the run on the same packet, which keeps its changes: from the
+//! second run on, the packet requests the delta that it was granted before, as after
+//! another router.
 
 use xcp_datapath::router::Options;
 use xcp_testbed::Bench;
@@ -10,7 +11,7 @@ use xcp_testbed::Bench;
 use super::figure::Cost;
 use crate::{Error, Result};
 
-/// So many that an interrupt among them does not count.
+/// So many that interrupts do not matter.
 const REPEATS: u32 = 100_000;
 const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000; // 100 Gb/s
 
@@ -20,7 +21,7 @@ macro_rules! golden {
     };
 }
 
-/// Golden packets, by their names.
+/// Golden packets by name.
 const PACKETS: [(&str, &str); 8] = golden![
     "forward",
     "forward-ipv6",
@@ -55,7 +56,7 @@ pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     Ok(costs)
 }
 
-/// What a golden packet's file says: hex, and comments behind `#`.
+/// Parses the file of a golden packet: hex digits, and lines of comments that begin with `#`.
 fn bytes(text: &str) -> Result<Vec<u8>> {
     let digits: String = text
         .lines()
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn golden_packets_are_read() {
+    fn golden_packets_can_be_parsed() {
         for (name, text) in PACKETS {
             let frame = bytes(text).expect("hex");
             assert!(

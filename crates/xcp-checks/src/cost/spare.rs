@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is left of the machine's one processor, counted: a thread that runs
-//! only when nothing else wants to counts its own turns, each of the same
+//! Counts the idle time of the machine's single processor: a thread at idle priority
+//! runs only when no other thread does, and counts its turns, each with the same
 //! number of instructions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// Of the loop in a turn.
+/// Number of loop iterations in a turn.
 const LOOPS: u64 = 500;
-/// To find how long a turn takes.
+/// How long the thread runs alone, to measure the length of a turn.
 const ALONE: Duration = Duration::from_millis(20);
 
-/// Counts the instructions of the processor that were not spare.
+/// Counts the instructions that the processor executed outside of the idle thread.
 pub struct Spare<'a> {
     turns: &'a AtomicU64,
     instructions_per_turn: f64,
 }
 
-/// A moment, and the turns until then.
+/// A time, and the number of turns until then.
 #[derive(Clone, Copy)]
 pub struct Mark {
     time: Instant,
@@ -35,7 +35,7 @@ impl Spare<'_> {
         }
     }
 
-    /// Instructions since a mark that were not spare.
+    /// Number of instructions since a mark, without those of the idle thread.
     pub fn used_since(&self, mark: Mark) -> f64 {
         let now = self.mark();
         let all = (now.time - mark.time).as_nanos() as f64;
@@ -43,7 +43,7 @@ impl Spare<'_> {
     }
 }
 
-/// Runs `work` beside a thread that uses what is spare.
+/// Runs `work` while the idle thread counts the unused time of the processor.
 pub fn beside<T>(work: impl FnOnce(&Spare) -> Result<T>) -> Result<T> {
     let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -67,7 +67,7 @@ pub fn beside<T>(work: impl FnOnce(&Spare) -> Result<T>) -> Result<T> {
     })
 }
 
-/// Runs at the lowest priority there is.
+/// Counts turns at the lowest scheduling priority until `stop` is set.
 fn idle(turns: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the record lives through the call; 0 is this thread.
@@ -75,7 +75,7 @@ fn idle(turns: &AtomicU64, stop: &AtomicBool) -> Result<()> {
         return Err(Error::io("idle thread", &std::io::Error::last_os_error()));
     }
     while !stop.load(Ordering::Relaxed) {
-        // SAFETY: counts a register down; nothing else is touched.
+        // SAFETY: only counts a register down.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(

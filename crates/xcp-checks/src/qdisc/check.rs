@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What must hold of the queue discipline `xcp`, each tried on devices of its
-//! own.
+//! Checks of the `xcp` queue discipline, each on separate devices.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,28 +18,27 @@ use crate::{Error, Result};
 /// 10 Mb/s.
 const RATE_BYTES_PER_S: u64 = 1_250_000;
 const NO_PAUSE: Duration = Duration::ZERO;
-/// Between packets that are a tenth of the rate.
+/// Pause between full-size packets at about a tenth of the rate.
 const SOMETIMES: Duration = Duration::from_millis(12);
-/// Until queues are full and senders wait.
+/// Time until queues are full and senders wait.
 const SETTLE: Duration = Duration::from_millis(500);
 const XCP: usize = 0;
 const OTHER: usize = 1;
 
-/// Tries everything; `cycles` is how often the queue discipline changes under
-/// load.
+/// Runs all checks; `cycles` is how often the queue discipline changes under load.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     type Try = fn() -> Result<(bool, String)>;
     const QUICK: [(&str, Try); 11] = [
-        ("by hand", by_hand),
+        ("installed with tc", by_hand),
         ("counters", counters),
         ("classes", classes),
-        ("what was there", what_was_there),
+        ("existing queue discipline", what_was_there),
         ("rate", rate),
         ("no burst after idling", no_burst),
         ("weights", weights),
-        ("delay within the weight", delay),
-        ("one medium", one_medium),
-        ("replaced by somebody", replaced),
+        ("delay within XCP's weight", delay),
+        ("shared medium", one_medium),
+        ("replaced with tc", replaced),
         ("fast devices with several queues", several_queues),
     ];
     let mut checks = Vec::new();
@@ -84,7 +82,7 @@ fn numbered(class: Class, length: usize, number: u64) -> Vec<u8> {
     frame(class, length, label)
 }
 
-/// What `sink` heard of two flows during some time.
+/// The frames that `sink` receives of two flows during some time.
 fn during(sink: &Sink, time: Duration) -> [Arrived; 2] {
     let before = [1, 2].map(|flow| sink.of(flow));
     sleep(time);
@@ -95,7 +93,7 @@ fn during(sink: &Sink, time: Duration) -> [Arrived; 2] {
     })
 }
 
-/// `tc qdisc replace dev DEV root xcp` on a device that no router is on.
+/// Checks `tc qdisc replace dev DEV root xcp` on a device without a router.
 fn by_hand() -> Result<(bool, String)> {
     let pair = Pair::new("h")?;
     let sink = Sink::open(&pair.far)?;
@@ -109,7 +107,7 @@ fn by_hand() -> Result<(bool, String)> {
     let seen = shown(&pair.near)?;
     tc(&format!("qdisc del dev {} root", pair.near))?;
     let after = shown(&pair.near)?.kind;
-    // the first to come and go without a router: the registration goes too
+    // installing and removing once without a router also removes the registration
     qdisc::install(&pair.near, qdisc::Options::default())?;
     qdisc::remove(&pair.near)?;
     let wanted = Shown {
@@ -121,11 +119,11 @@ fn by_hand() -> Result<(bool, String)> {
     let arrived = sink.of(1).packets;
     Ok((
         seen == wanted && arrived == 500 && after == "noqueue",
-        format!("{seen:?}, {arrived} arrived, then {after}"),
+        format!("{seen:?}, {arrived} arrived; after deletion: {after}"),
     ))
 }
 
-/// `tc -s qdisc show` and the records, with packets sent, waiting and dropped.
+/// Checks that `tc -s qdisc show` and the records agree on sent, queued and dropped packets.
 fn counters() -> Result<(bool, String)> {
     let pair = Pair::new("c")?;
     let sink = Sink::open(&pair.far)?;
@@ -186,7 +184,8 @@ macro_rules! golden {
     };
 }
 
-/// Packets of every wire format, both ways, are XCP's; others are not.
+/// Checks that packets of every wire format, in both directions, go to the XCP queue, and
+/// other packets do not.
 fn classes() -> Result<(bool, String)> {
     const XCPS: [(&str, &str); 15] = [
         golden!("syn"),
@@ -203,7 +202,7 @@ fn classes() -> Result<(bool, String)> {
         golden!("header-minimal"),
         golden!("header-2004-standard"),
         golden!("header-2004-minimal"),
-        // address resolution goes with XCP's packets
+        // ARP packets use the XCP queue
         golden!("none-arp"),
     ];
     const OTHERS: [(&str, &str); 6] = [
@@ -252,7 +251,8 @@ fn bytes_of(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// What was there comes back, or is left alone, and nothing stays behind.
+/// Checks that an existing queue discipline is kept, that the default one is restored, and
+/// that nothing leaks.
 fn what_was_there() -> Result<(bool, String)> {
     let pair = Pair::new("w")?;
     let dev = &pair.near;
@@ -290,11 +290,14 @@ fn what_was_there() -> Result<(bool, String)> {
         && after == ("noqueue".to_owned(), before);
     Ok((
         ok,
-        format!("\"{refused}\"; {left:?}, {kept}, {there}, {after:?} ({before:?})"),
+        format!(
+            "refused: \"{refused}\"; then {left:?}; kept {kept}; added {there}; \
+             after {after:?}, before {before:?}"
+        ),
     ))
 }
 
-/// A full queue leaves at the rate that is set, and at the new one at once.
+/// Checks that a full queue sends at the configured rate, and at a new rate at once.
 fn rate() -> Result<(bool, String)> {
     let pair = Pair::new("r")?;
     let sink = Sink::open(&pair.far)?;
@@ -312,12 +315,12 @@ fn rate() -> Result<(bool, String)> {
     }
     qdisc::remove(dev)?;
     drop(load);
-    // a packet more or less at each end
+    // a packet more or less at the start and the end
     let ok = seen.iter().all(|r| (r - 1.0).abs() < 0.002);
-    Ok((ok, format!("of the rate set: {seen:.4?}")))
+    Ok((ok, format!("measured / configured rate: {seen:.4?}")))
 }
 
-/// After idling, packets leave no faster than ever.
+/// Checks that packets after an idle time are not sent faster than the rate.
 fn no_burst() -> Result<(bool, String)> {
     let pair = Pair::new("b")?;
     let sink = Sink::open(&pair.far)?;
@@ -325,7 +328,7 @@ fn no_burst() -> Result<(bool, String)> {
     qdisc::install(&pair.near, limited(RATE_BYTES_PER_S, 0, 0))?;
     port.send(&numbered(Class::Other, 1250, 0));
     sleep(Duration::from_secs(2));
-    // one each ms; the last of 20 begins 19 ms after the first
+    // each packet takes 1 ms; the last of 20 starts 19 ms after the first
     for number in 1..=20 {
         port.send(&numbered(Class::Other, 1250, number));
     }
@@ -334,11 +337,11 @@ fn no_burst() -> Result<(bool, String)> {
     let longest = sink.of(1).longest.as_secs_f64() * 1e3;
     Ok((
         (18.5..19.5).contains(&longest) && sink.of(1).packets == 21,
-        format!("the 20th left after {longest:.2} ms"),
+        format!("the 20th packet was sent after {longest:.2} ms"),
     ))
 }
 
-/// Two full queues share by weight, whatever their packets' lengths.
+/// Checks that two full queues share the rate by weight, independent of packet lengths.
 fn weights() -> Result<(bool, String)> {
     let pair = Pair::new("s")?;
     let sink = Sink::open(&pair.far)?;
@@ -362,10 +365,10 @@ fn weights() -> Result<(bool, String)> {
         .iter()
         .zip(wanted)
         .all(|(s, w): (&f64, f64)| (s - w).abs() < 0.005);
-    Ok((ok, format!("XCP's share {seen:.4?}, wanted {wanted:?}")))
+    Ok((ok, format!("XCP's share {seen:.4?}, expected {wanted:?}")))
 }
 
-/// A router that gives XCP so much of the link.
+/// The options of a router that gives XCP this share of the link.
 fn weighted(percent: u8) -> router::Options {
     router::Options {
         capacity_bytes_per_s: RATE_BYTES_PER_S,
@@ -375,7 +378,7 @@ fn weighted(percent: u8) -> router::Options {
     }
 }
 
-/// XCP's packets within its weight wait for one other packet at most.
+/// Checks that XCP packets within XCP's weight wait for at most one other packet.
 fn delay() -> Result<(bool, String)> {
     let pair = Pair::new("d")?;
     let sink = Sink::open(&pair.far)?;
@@ -393,13 +396,13 @@ fn delay() -> Result<(bool, String)> {
         // 1,500 bytes take 1.2 ms
         longest[0] < 1.3 && longest[1] > 20.0,
         format!(
-            "XCP's longest {:.2} ms, the other's {:.1} ms",
+            "longest delay: XCP {:.2} ms, other traffic {:.1} ms",
             longest[0], longest[1]
         ),
     ))
 }
 
-/// Two devices of one medium share it by turns, whole when alone.
+/// Checks that two devices share one medium equally, and that one alone gets all of it.
 fn one_medium() -> Result<(bool, String)> {
     let pairs = [Pair::new("m")?, Pair::new("n")?];
     let [first, second] = &pairs;
@@ -432,12 +435,12 @@ fn one_medium() -> Result<(bool, String)> {
     let near = |a: f64, b: f64| (a - b).abs() < 0.003;
     Ok((
         near(both[0], 0.5) && near(both[1], 0.5) && near(alone[0], 1.0) && alone[1] == 0.0,
-        format!("both: {both:.4?}, one alone: {alone:.4?}"),
+        format!("share of the rate, both active: {both:.4?}, one alone: {alone:.4?}"),
     ))
 }
 
-/// Where somebody has put another queue discipline, the router sees the queue
-/// and the rate that are there now, and says so.
+/// Checks that the router reports when its queue discipline was replaced, and uses the backlog
+/// and rate of the new one.
 fn replaced() -> Result<(bool, String)> {
     let pair = Pair::new("o")?;
     let _sink = Sink::open(&pair.far)?;
@@ -469,8 +472,8 @@ fn replaced() -> Result<(bool, String)> {
             && near
             && after.queue_bytes.abs_diff(backlog) < 10_000,
         format!(
-            "replaced {}, then {}; the link {link_bps} of {slower} b/s, the queue {} of \
-             {backlog} B; {:?}, then {:?} and {other_rate} B/s",
+            "replaced: {}, then {}; link rate {link_bps} of {slower} b/s, queue {} of \
+             {backlog} B; sharing {:?}, then {:?} and {other_rate} B/s",
             before.qdisc_replaced,
             after.qdisc_replaced,
             after.queue_bytes,
@@ -480,7 +483,8 @@ fn replaced() -> Result<(bool, String)> {
     ))
 }
 
-/// They keep their queues, slower ones do not, and one may become the other.
+/// Checks that fast devices keep their multiple queues, slower ones do not, and that a change
+/// of the rate changes this.
 fn several_queues() -> Result<(bool, String)> {
     let fast = Hole::with_queues("u", 4)?;
     let mut seen = Vec::new();
@@ -492,7 +496,7 @@ fn several_queues() -> Result<(bool, String)> {
         let options = of(rate);
         router::add(fast.name(), options)?;
         seen.push(shown(fast.name())?.kind);
-        // the same once more changes nothing
+        // adding it again with the same options changes nothing
         let again = router::add(fast.name(), options)?;
         seen.push(format!("{again:?}"));
         router::del(fast.name())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The queue discipline comes and goes under full load: nothing overtakes,
-//! nothing is left.
+//! Installs and deletes the queue discipline under full load, and checks that packets stay
+//! in order and nothing leaks.
 
 use std::fs;
 use std::thread::sleep;
@@ -16,24 +16,24 @@ use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::topology::tool;
 
-/// 20 Mb/s: a fifth of what the flows send.
+/// 20 Mb/s: a fifth of the rate that the flows send.
 const RATE_BYTES_PER_S: u64 = 2_500_000;
 const PAUSE: Duration = Duration::from_micros(200);
-/// Cycles until the kernel's caches have what they keep.
+/// Number of cycles until the kernel's caches have their final size.
 const WARM_UP: u32 = 50;
-/// Each so many cycles a router comes and goes too.
+/// Once in this many cycles, a router is also added and deleted.
 const WHOLE_EVERY: u32 = 50;
-/// Packets that are left behind would take more: a queue full is 90 KB.
+/// Largest growth of memory use. Leaked packets would need more: a full queue has 90 KB.
 const MEMORY_KB: i64 = 1024;
-/// Until the kernel has freed what it frees later.
+/// Time for deferred frees in the kernel.
 pub const SETTLE: Duration = Duration::from_secs(2);
 const BETWEEN: Duration = Duration::from_millis(3);
 
-/// Goes through so many cycles.
+/// Runs this number of cycles and checks order, leaked objects and memory.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     sleep(SETTLE);
     let before = xcp_testbed::loaded()?;
-    // one device keeps the registration: loading takes long
+    // one device keeps the queue discipline registered, since loading takes long
     let keeper = Pair::new("x")?;
     qdisc::install(&keeper.near, options(RATE_BYTES_PER_S))?;
     let pair = Pair::new("y")?;
@@ -73,7 +73,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
         ok,
         seen,
     };
-    // a queue that is removed loses its backlog: so there was one
+    // each deleted queue loses its backlog: more losses than cycles show that there was one
     let changed = |(packets, sent): (&u64, &u64)| sent - packets > u64::from(cycles);
     Ok(vec![
         check(
@@ -101,7 +101,8 @@ fn options(rate_bytes_per_s: u64) -> qdisc::Options {
     }
 }
 
-/// Installed, changed, replaced by others and by itself, deleted.
+/// Installs the queue discipline, changes it, replaces it by pfifo and a new `xcp`, and
+/// deletes it.
 fn once(dev: &str) -> Result<()> {
     qdisc::install(dev, options(RATE_BYTES_PER_S))?;
     sleep(BETWEEN);
@@ -113,7 +114,7 @@ fn once(dev: &str) -> Result<()> {
     qdisc::remove(dev)
 }
 
-/// Installed, changed and deleted with a router.
+/// Adds, changes and deletes a router with the queue discipline.
 fn whole(dev: &str) -> Result<()> {
     for rate in [RATE_BYTES_PER_S, RATE_BYTES_PER_S / 2] {
         router::add(
@@ -129,8 +130,7 @@ fn whole(dev: &str) -> Result<()> {
     router::del(dev)
 }
 
-/// Memory that the kernel has and cannot give back, after it had time to
-/// free.
+/// Unavailable memory, kB, after time for deferred frees.
 fn unreclaimable_kb() -> Result<i64> {
     sleep(SETTLE);
     let path = "/proc/meminfo";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Frames with a number and a time in them, sent and received by packet
-//! sockets: no protocol stack is in between.
+//! Frames that contain a number and a send time. Packet sockets send and receive them
+//! without a protocol stack.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,32 +11,32 @@ use crate::{Error, Result};
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 const IP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
-/// With the option of a handshake, four bytes.
+/// Length of a TCP header with the 4-byte handshake option.
 const TCP_LEN: usize = 24;
 const SYN: u8 = 2;
 const HANDSHAKE: [u8; 4] = [254, 4, 0x58, 0x43];
 const MARK: [u8; 4] = *b"load";
 const LABEL_LEN: usize = 4 + 4 + 8 + 8;
 
-/// Which queue a frame is for.
+/// The queue for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A TCP SYN that asks for XCP: small to make, and as much XCP as any.
+    /// The XCP queue: a TCP SYN with the handshake option, the simplest XCP packet.
     Xcp,
-    /// UDP.
+    /// The queue for other traffic: a UDP packet.
     Other,
 }
 
-/// What is written in a frame.
+/// The label that a frame contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     pub flow: u32,
     pub number: u64,
-    /// Real-time clock.
+    /// The send time by the real-time clock.
     pub sent: Duration,
 }
 
-/// A frame of `length` bytes.
+/// Builds a frame of `length` bytes.
 pub fn frame(class: Class, length: usize, label: Label) -> Vec<u8> {
     let (protocol, transport) = match class {
         Class::Xcp => (libc::IPPROTO_TCP, TCP_LEN),
@@ -67,7 +67,7 @@ pub fn frame(class: Class, length: usize, label: Label) -> Vec<u8> {
     bytes
 }
 
-/// The label of a frame made by [`frame`].
+/// Reads the label of a frame made by [`frame`].
 pub fn label(bytes: &[u8]) -> Option<Label> {
     let transport = match i32::from(*bytes.get(23)?) {
         libc::IPPROTO_TCP => TCP_LEN,
@@ -84,7 +84,7 @@ pub fn label(bytes: &[u8]) -> Option<Label> {
     })
 }
 
-/// The real-time clock.
+/// The time of the real-time clock.
 pub fn now() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -97,13 +97,13 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens one that sends, and hears nothing.
+    /// Opens a socket that only sends.
     pub fn sender(device: &str) -> Result<Self> {
         Self::open(device, 0).map_err(|e| Error::io(device, &e))
     }
 
-    /// Opens one that hears all, with room for `buffer` bytes, and waits for
-    /// at most 100 ms.
+    /// Opens a socket that receives all frames, with a buffer of `buffer` bytes and a
+    /// receive timeout of 100 ms.
     pub fn receiver(device: &str, buffer: i32) -> Result<Self> {
         let port = Self::open(device, libc::ETH_P_ALL as u16).map_err(|e| Error::io(device, &e))?;
         let wait = libc::timeval {
@@ -125,7 +125,7 @@ impl Port {
         if index == 0 || fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: socket returned this descriptor to us alone.
+        // SAFETY: socket has just returned this descriptor, so nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
@@ -150,7 +150,7 @@ impl Port {
         Ok(Self { socket })
     }
 
-    /// Lets so many bytes of memory wait in queues, as the kernel counts it.
+    /// Sets the send buffer: the memory that queued frames may use, as the kernel counts it.
     pub fn allow(&self, buffer: i32) -> Result<()> {
         self.set(libc::SO_SNDBUFFORCE, &buffer)
             .map_err(|e| Error::io("SO_SNDBUFFORCE", &e))
@@ -173,10 +173,10 @@ impl Port {
         Ok(())
     }
 
-    /// Sends a frame, and waits while too many of this port's wait. False if
-    /// it was dropped at once.
+    /// Sends a frame. Waits while the send buffer is full. Returns false if the frame was
+    /// dropped at once.
     pub fn send(&self, bytes: &[u8]) -> bool {
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the length is that of the buffer.
         let sent = unsafe {
             libc::send(
                 self.socket.as_raw_fd(),
@@ -188,9 +188,9 @@ impl Port {
         sent >= 0
     }
 
-    /// Receives a frame and when the kernel had it; None if nothing comes.
+    /// Receives a frame and the kernel's receive time; None after the timeout.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], Duration)> {
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the length is that of the buffer.
         let got = unsafe {
             libc::recv(
                 self.socket.as_raw_fd(),
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_read_as_it_was_written() {
+    fn label_round_trips_through_frame() {
         let written = Label {
             flow: 7,
             number: 1 << 40,

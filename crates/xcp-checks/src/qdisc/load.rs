@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Load: flows of frames as fast as the queue takes them, and what arrives of
-//! them at the other end.
+//! Load: flows that send frames as fast as the queue accepts them, and counters of the
+//! frames that arrive at the receiving device.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +13,26 @@ use crate::Result;
 
 const RECEIVE_BUFFER: i32 = 64 << 20;
 
-/// What has arrived of one flow.
+/// Counters of the received frames of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrived {
     pub packets: u64,
     pub bytes: u64,
     last: Option<u64>,
-    /// That came after one with a higher number.
+    /// Frames that arrived after one with a higher number.
     pub late: u64,
+    /// Longest delay of a frame.
     pub longest: Duration,
 }
 
 impl Arrived {
-    /// How many were sent up to the last that arrived.
+    /// Number of frames sent up to the last one that arrived.
     pub fn numbers(&self) -> u64 {
         self.last.map_or(0, |last| last + 1)
     }
 }
 
-/// One end of the load; goes on until it is dropped.
+/// A sender or receiver thread that runs until it is dropped.
 pub struct Worker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -62,8 +63,7 @@ impl Drop for Worker {
     }
 }
 
-/// A flow that sends `length`-byte frames one after the other, each `pause`
-/// after the one before.
+/// Starts a flow that sends `length`-byte frames with a pause of `pause` after each.
 pub fn flow(
     device: &str,
     flow: u32,
@@ -87,7 +87,7 @@ pub fn flow(
     }))
 }
 
-/// Hears what arrives by a device.
+/// Receives the frames that arrive on a device.
 pub struct Sink {
     seen: Arc<Mutex<BTreeMap<u32, Arrived>>>,
     _worker: Worker,
@@ -121,7 +121,7 @@ impl Sink {
         })
     }
 
-    /// All so far, by flow.
+    /// The counters of all flows so far.
     pub fn seen(&self) -> BTreeMap<u32, Arrived> {
         self.seen.lock().map(|s| s.clone()).unwrap_or_default()
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Devices for the checks, and what `tc` says of them.
+//! Network devices for the checks, and the output of `tc` about them.
 
 use serde_json::Value;
 
 use crate::{Error, Result};
 use xcp_player::topology::tool;
 
-/// A pair of devices that is gone when dropped. Nothing else is sent there.
+/// A pair of veth devices, deleted when dropped. Only the checks send packets on them.
 pub struct Pair {
     pub near: String,
     pub far: String,
@@ -37,7 +37,7 @@ impl Drop for Pair {
     }
 }
 
-/// A device that throws all away that is sent by it; gone when dropped.
+/// A device that discards all sent packets, deleted when dropped.
 pub struct Hole(String);
 
 impl Hole {
@@ -45,7 +45,7 @@ impl Hole {
         Self::of_kind(name, "type dummy")
     }
 
-    /// With several queues, as fast devices have them.
+    /// Creates a device with several queues, like fast devices.
     pub fn with_queues(name: &str, count: u32) -> Result<Self> {
         Self::of_kind(name, &format!("numtxqueues {count} type ifb"))
     }
@@ -67,12 +67,12 @@ impl Drop for Hole {
     }
 }
 
-/// Runs `tc` with these words.
+/// Runs `tc` with these arguments, separated by spaces.
 pub fn tc(words: &str) -> Result<String> {
     tool("tc", &words.split(' ').collect::<Vec<_>>(), "")
 }
 
-/// What `tc -s qdisc show` prints of a device's root.
+/// The root queue discipline of a device in the output of `tc -s qdisc show`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     pub kind: String,

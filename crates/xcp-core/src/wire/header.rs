@@ -8,7 +8,7 @@ use crate::*;
 /// Length of the header, B.
 pub const HEADER_LEN: usize = 20;
 
-/// A version of the header that is sent.
+/// A version of the header that senders use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Version {
@@ -18,7 +18,7 @@ pub enum Version {
     V2007 = 3,
 }
 
-/// Reads the first word: both or return, else malformed.
+/// Reads the first word; the kind is both, return or malformed.
 #[must_use]
 pub fn read(h: &[u8; HEADER_LEN]) -> (xcp_kind, xcp_header) {
     let mut head = xcp_header::default();
@@ -27,16 +27,15 @@ pub fn read(h: &[u8; HEADER_LEN]) -> (xcp_kind, xcp_header) {
     (kind, head)
 }
 
-/// The forward fields of a header that [`read`] finds to be both, on a packet
-/// of `size_B`.
+/// The forward fields of a header of kind both, on a packet of `size_B`.
 #[must_use]
 pub fn forward(h: &[u8; HEADER_LEN], version: u8, size_B: u32) -> xcp_forward {
     // SAFETY: reads HEADER_LEN bytes at most.
     unsafe { xcp_header_forward(h.as_ptr(), version, size_B) }
 }
 
-/// last_xcp_router behind a header, as [`router_id`] has it; `whole` is the header
-/// with what is appended. 0: none.
+/// last_xcp_router after a header, in the form of [`router_id`]; `whole` is the header
+/// with all appended bytes. 0: none.
 #[must_use]
 pub fn last_router(whole: &[u8]) -> u32 {
     let length = u8::try_from(whole.len()).unwrap_or(0);
@@ -44,14 +43,14 @@ pub fn last_router(whole: &[u8]) -> u32 {
     unsafe { xcp_header_last_router(whole.as_ptr(), length) }
 }
 
-/// What a router with this address is known by in last_xcp_router.
+/// The identifier of a router with this address in last_xcp_router.
 #[must_use]
 pub fn router_id(address: Ipv6Addr) -> u32 {
     // SAFETY: reads 16 bytes.
     unsafe { xcp_router_id(address.octets().as_ptr()) }
 }
 
-/// The feedback of a header that can be read, B/s.
+/// The feedback of a valid header, B/s.
 #[must_use]
 pub fn feedback(h: &[u8; HEADER_LEN], version: u8) -> i32 {
     // SAFETY: reads HEADER_LEN bytes at most.
@@ -75,7 +74,7 @@ pub fn build(
     h
 }
 
-/// The header of a pure ACK; `hop_report` is what `xcp_header_hop_report` gives.
+/// The header of a pure ACK; `hop_report` is from `xcp_header_hop_report`.
 #[must_use]
 pub fn build_return(
     version: Version,
@@ -97,8 +96,8 @@ pub fn build_return(
     h
 }
 
-/// The XCP routers on the way of packets that began with `ttl`, if the
-/// receiver tells.
+/// The number of XCP routers on the path of packets with the initial TTL `ttl`, if the
+/// receiver reports it.
 #[must_use]
 pub fn hops(hop_report: u8, ttl: u8) -> Option<u32> {
     u32::try_from(xcp_header_hops(hop_report, ttl)).ok()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A link's capacity, measured (core/xcp_capacity.h) and shared
-//! (core/xcp_sharing.h): worked values, any values, and the closed loop.
+//! Measuring a link's capacity (core/xcp_capacity.h) and sharing it with other traffic
+//! (core/xcp_sharing.h): examples computed by hand, random values, and closed-loop simulations.
 
 #![allow(non_snake_case)]
 
@@ -53,8 +53,8 @@ impl Link {
         }
     }
 
-    /// An interval in which `arrived_B` came in one flow's packets and `sent_B`
-    /// left; C afterwards.
+    /// Runs an interval in which one flow sends `arrived_B` and `sent_B` are dequeued.
+    /// Returns C after it.
     fn interval(&mut self, arrived_B: u64, sent_B: u64, min_backlog_B: u64, queue_B: u64) -> u64 {
         self.arrive(arrived_B, 1);
         let seen = self.seen(sent_B, min_backlog_B);
@@ -72,7 +72,8 @@ impl Link {
         }
     }
 
-    /// The same beside other traffic, on a link of 2.5 MB/s that is busy.
+    /// Runs an interval together with other traffic on a busy link of 2.5 MB/s. Returns C
+    /// after it.
     fn shared(&mut self, flows: u64, other: xcp_sharing_interval) -> u64 {
         self.arrive(60_000, flows);
         self.other_B += other.other_B;
@@ -86,7 +87,7 @@ impl Link {
     }
 }
 
-/// Up to rounding, once or twice.
+/// Compares two values, up to one or two rounding errors.
 #[track_caller]
 fn assert_near(got: impl Into<f64>, want: f64) {
     let got = got.into();
@@ -97,22 +98,22 @@ fn assert_near(got: impl Into<f64>, want: f64) {
 }
 
 #[test]
-fn a_busy_link_carries_what_left() {
+fn capacity_of_a_busy_link_is_what_was_dequeued() {
     let mut link = Link::new(1_250_000);
-    assert_near(link.interval(125_000, 25_000, 3_000, 0) as f64, 253_906.0); // 250,000 and 1/64
+    assert_near(link.interval(125_000, 25_000, 3_000, 0) as f64, 253_906.0); // 250,000 + 1/64
     assert_near(link.router.link_Bps() as f64, 250_000.0);
     // never more than configured
     assert_near(
         link.interval(125_000, 250_000, 3_000, 0) as f64,
         1_250_000.0,
     );
-    // few bytes bound it: those and two packets
+    // few bytes limit the estimate: they plus two packets
     link.interval(6_000, 6_000, 3_000, 0);
     assert_near(link.router.link_Bps() as f64, 90_000.0);
 }
 
 #[test]
-fn a_link_that_was_never_busy_is_as_configured() {
+fn link_that_was_never_busy_has_its_configured_capacity() {
     let mut link = Link::new(1_250_000);
     for arrived_B in [0, 30_000, 120_000, 125_000] {
         assert_near(
@@ -120,13 +121,13 @@ fn a_link_that_was_never_busy_is_as_configured() {
             1_250_000.0,
         );
     }
-    assert_near(Link::new(0).interval(6_000, 6_000, 0, 0) as f64, 76_171.0); // 75,000 and 1/64
+    assert_near(Link::new(0).interval(6_000, 6_000, 0, 0) as f64, 76_171.0); // 75,000 + 1/64
 }
 
-/// What a train finds free may be little, where XCP itself fills the cloud; and no more
-/// than that is handed out, even if another router lets less pass.
+/// A train may find little free capacity because XCP itself fills the cloud. C exceeds the
+/// input by at most one step, even if another router limits the traffic.
 #[test]
-fn a_cloud_is_found_in_steps_of_what_is_free() {
+fn cloud_capacity_is_found_in_steps_of_the_free_rate() {
     let carries_B = 187_500;
     let cloud = xcp_cloud {
         free_Bps: 130_000,
@@ -147,33 +148,33 @@ fn a_cloud_is_found_in_steps_of_what_is_free() {
 }
 
 #[test]
-fn a_free_link_is_found_in_steps() {
+fn link_capacity_is_found_in_steps() {
     let mut link = Link::new(0);
     link.interval(45_000, 25_000, 1_500, 0);
-    // less than L left: nothing is learned
+    // less than L was dequeued: nothing is learned
     link.interval(21_000, 21_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 250_000.0);
-    // all of L left, and no queue: an eighth; all the room at once
+    // all of L was dequeued without a queue: L grows by an eighth at once
     link.interval(24_000, 24_700, 0, 0);
     assert_near(link.router.link_Bps() as f64, 281_250.0);
-    // hardly more than before: it was a gap between two packets
+    // hardly more than before: a gap between two packets
     link.interval(25_500, 25_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 281_250.0);
-    // most of the step has left: twice that
+    // the link carried 3/4 of the step: L = 2 left
     link.interval(28_500, 28_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 560_000.0);
     link.interval(39_000, 39_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 560_000.0);
-    // half as much again: twice that
+    // left has grown by half: L = 2 left
     link.interval(45_000, 43_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 860_000.0);
-    // full
+    // the link is full
     link.interval(90_000, 60_000, 1_500, 0);
     assert_near(link.router.link_Bps() as f64, 600_000.0);
 }
 
 #[test]
-fn a_link_is_found_again_up_to_what_it_carried_lately() {
+fn capacity_returns_quickly_to_its_recent_value() {
     let mut link = Link::new(0);
     link.interval(60_000, 60_000, 1_500, 0);
     link.interval(60_000, 25_000, 1_500, 0);
@@ -182,12 +183,12 @@ fn a_link_is_found_again_up_to_what_it_carried_lately() {
         link.router.link_Bps() as f64
     };
     assert_near(found(&mut link, 25_000), 281_250.0);
-    // 1/512 of it is forgotten in an interval
+    // the remembered rate decays by 1/512 per interval
     assert_near(found(&mut link, 28_000), 596_492.0);
-    // from here on as if it were the first time
+    // from here on the steps are as for a new link
     assert_near(found(&mut link, 59_500), 671_053.0);
     assert_near(found(&mut link, 67_000), 1_340_000.0);
-    // after some minutes it is forgotten
+    // after some minutes the rate is forgotten
     for _ in 0..2000 {
         link.interval(25_000, 25_000, 1_500, 0);
     }
@@ -201,7 +202,7 @@ fn a_link_is_found_again_up_to_what_it_carried_lately() {
 }
 
 #[test]
-fn a_link_that_carries_far_less_ends_the_interval() {
+fn large_fall_in_capacity_ends_the_interval() {
     let mut link = Link::new(1_250_000);
     link.interval(125_000, 125_000, 1_500, 0);
     let seen = |after_ns, left_B, free_ns, free_left_B| xcp_capacity_interval {
@@ -213,13 +214,13 @@ fn a_link_that_carries_far_less_ends_the_interval() {
         free_sent_B: link.sent_B + free_left_B,
     };
     let fell = |seen| link.router.link_changed(&seen);
-    // 15 kB in 50 ms, 10 ms after the interval's begin
+    // 15 kB in 50 ms, from 10 ms after the start of the interval
     assert!(fell(seen(60_000_000, 27_500, 10_000_000, 12_500)));
     // 60 kB
     assert!(!fell(seen(60_000_000, 72_500, 10_000_000, 12_500)));
-    // nothing in 30 ms, no more than two packets were on their way
+    // nothing in 30 ms: fewer than two packets can be in transmission
     assert!(fell(seen(40_000_000, 12_500, 10_000_000, 12_500)));
-    // too short a time, a rest just now
+    // too short a time, or the queue was empty just now
     assert!(!fell(seen(30_000_000, 12_500, 10_000_000, 12_500)));
     assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
     assert!(!fell(xcp_capacity_interval {
@@ -229,9 +230,9 @@ fn a_link_that_carries_far_less_ends_the_interval() {
 }
 
 #[test]
-fn a_link_that_carries_far_more_ends_the_interval_and_grows() {
+fn large_rise_in_capacity_ends_the_interval_and_is_used() {
     let mut link = Link::new(0);
-    // two packets in a second: it has stopped
+    // two packets in a second: the link has stopped
     for _ in 0..20 {
         link.interval(1_500, 300, 1_500, 0);
     }
@@ -245,7 +246,7 @@ fn a_link_that_carries_far_more_ends_the_interval_and_grows() {
         free_ns: link.now_ns + after_ns,
         free_sent_B: link.sent_B + left_B,
     };
-    // two packets may have been under way
+    // two packets may have been in transmission
     assert!(!link.router.link_changed(&seen(50_000_000, 2_000)));
     assert!(link.router.link_changed(&seen(50_000_000, 12_000)));
     link.interval(12_000, 12_000, 0, 0);
@@ -257,7 +258,7 @@ fn a_link_that_carries_far_more_ends_the_interval_and_grows() {
 }
 
 #[test]
-fn without_measuring_the_papers_law_holds() {
+fn measured_and_fixed_capacity_give_the_same_feedback_on_a_free_link() {
     let mut measured = Link::new(1_250_000);
     let mut plain = measured.router.clone();
     measured.interval(99_000, 99_000, 0, 0);
@@ -272,7 +273,7 @@ fn without_measuring_the_papers_law_holds() {
 }
 
 #[test]
-fn xcp_gets_its_share_and_what_is_left() {
+fn xcp_gets_its_share_and_all_unused_capacity() {
     let mut link = Link::new(2_500_000);
     let other = |other_B, min_backlog_B, flows: u32, share| xcp_sharing_interval {
         other_B,
@@ -280,7 +281,7 @@ fn xcp_gets_its_share_and_what_is_left() {
         other_flows: flows << XCP_FLOW_BITS,
         share,
     };
-    // 2 of XCP and 2 of others that always have a queue
+    // 2 XCP flows and 2 other flows that always have a queue
     for _ in 0..60 {
         link.shared(2, other(190_000, 3_000, 2, 0));
     }
@@ -291,23 +292,23 @@ fn xcp_gets_its_share_and_what_is_left() {
     );
     let half = link.shared(2, other(190_000, 3_000, 2, 0)) as f64;
     assert!((half / 1_250_000.0 - 1.0).abs() < 0.02, "{half}");
-    // they rest now and then, and use 40 %: the rest is XCP's
+    // the others pause at times and use 40 %: XCP gets the rest
     let left = link.shared(2, other(100_000, 0, 2, 0)) as f64;
     assert!((left / 1_500_000.0 - 1.0).abs() < 0.01, "{left}");
-    // a flood takes nothing of the share, whatever it sends
+    // a flood of other traffic does not reduce XCP's share
     let least = link.shared(2, other(500_000, 0, 2, 0)) as f64;
     assert!((least / 1_250_000.0 - 1.0).abs() < 0.02, "{least}");
-    // as it was set, and never less than 5 %
+    // a configured share applies, but never less than 5 %
     let set = link.shared(2, other(500_000, 3_000, 2, 65_536 / 4)) as f64;
     assert!((set / 625_000.0 - 1.0).abs() < 0.01, "{set}");
     let crowd = link.shared(2, other(500_000, 3_000, 60_000, 0)) as f64;
     assert!((crowd / 125_000.0 - 1.0).abs() < 0.02, "{crowd}");
-    // once they have no queue of their own, nothing is shared
+    // without a separate queue for other traffic nothing is shared
     assert_near(link.interval(60_000, 250_000, 1, 0) as f64, 2_500_000.0);
     assert_eq!((link.router.share(), link.router.other_Bps()), (0.0, 0));
 }
 
-/// SplitMix64.
+/// Returns the next number of the SplitMix64 generator.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -317,9 +318,9 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn flows_are_counted_by_what_they_send() {
-    // flows of full packets, and flows of ACKs that are as frequent; which
-    // processor has a packet is a matter of chance
+fn flows_are_counted_by_their_bytes() {
+    // flows of full packets and equally frequent flows of ACKs, each packet on a random
+    // processor
     let cases = [(1, 0), (2, 0), (9, 0), (3, 3), (3, 30), (40, 0)];
     let cases = cases.into_iter().flat_map(|c| [(c, 1), (c, 8)]);
     for ((flows, acks), processors) in cases {
@@ -343,14 +344,14 @@ fn flows_are_counted_by_what_they_send() {
         let counted = f64::from(xcp_sampler_flows(&sampler, 200_000_000_000)) / 256.0;
         assert!(
             (counted / want - 1.0).abs() < 0.15,
-            "{flows} flows and {acks} of ACKs on {processors} processors: {counted}"
+            "{flows} data flows and {acks} ACK flows on {processors} processors: {counted}"
         );
     }
 }
 
-/// Old samples do not count, nor do they affect new ones.
+/// Old samples neither count nor affect new ones.
 #[test]
-fn flows_that_are_gone_are_forgotten() {
+fn old_flows_are_not_counted() {
     const SECOND_NS: u64 = 1_000_000_000;
     let mut sampler = xcp_sampler::default();
     assert_eq!(xcp_sampler_flows(&sampler, 0), 0);
@@ -365,9 +366,9 @@ fn flows_that_are_gone_are_forgotten() {
     assert_eq!(xcp_sampler_flows(&sampler, 8 * SECOND_NS), 256);
 }
 
-/// Hints that are wrong by a constant factor, or late, do no harm.
+/// Hints that are late or wrong by a constant factor do no harm.
 #[test]
-fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
+fn modem_hint_scales_the_capacity_but_not_beyond_the_hint() {
     const CARRIES_BPS: u64 = 1_000_000;
     let carries = |before_Bps: u64, hint_Bps: u64| {
         let mut link = Link::new(0);
@@ -382,25 +383,25 @@ fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
             CARRIES_BPS,
             2 * CARRIES_BPS,
             2 * CARRIES_BPS,
-            "right, and it has risen",
+            "correct hint: the rate has risen",
         ),
         (
             CARRIES_BPS,
             CARRIES_BPS / 4,
             CARRIES_BPS / 4,
-            "right, and it has fallen",
+            "correct hint: the rate has fallen",
         ),
         (
             3 * CARRIES_BPS,
             CARRIES_BPS,
             CARRIES_BPS,
-            "late: L had fallen already",
+            "late hint: L had already fallen",
         ),
         (
             CARRIES_BPS / 2,
             CARRIES_BPS,
             CARRIES_BPS,
-            "late: L had risen already",
+            "late hint: L had already risen",
         ),
         (
             CARRIES_BPS / 2,
@@ -412,23 +413,23 @@ fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
             2 * CARRIES_BPS,
             4 * CARRIES_BPS,
             2 * CARRIES_BPS,
-            "twice too much, always",
+            "hints are always twice too high",
         ),
         (
             2 * CARRIES_BPS,
             CARRIES_BPS / 2,
             CARRIES_BPS / 2,
-            "twice too much, always",
+            "hints are always twice too high",
         ),
         (
             CARRIES_BPS / 2,
             CARRIES_BPS / 4,
             CARRIES_BPS / 2,
-            "half of it, always",
+            "hints are always half of the rate",
         ),
-        (0, 5 * CARRIES_BPS, CARRIES_BPS, "the first word"),
-        (5 * CARRIES_BPS, 0, CARRIES_BPS, "nobody says it any more"),
-        (1, u64::MAX, u64::MAX, "as much as there is"),
+        (0, 5 * CARRIES_BPS, CARRIES_BPS, "first hint"),
+        (5 * CARRIES_BPS, 0, CARRIES_BPS, "hints have ended"),
+        (1, u64::MAX, u64::MAX, "the largest hint"),
     ] {
         let most = u64::MAX >> 20;
         let got = carries(before_Bps, hint_Bps);
@@ -440,7 +441,7 @@ fn what_a_modem_says_moves_the_capacity_by_its_factor_and_not_past_it() {
     }
 }
 
-/// Of experiments/varying-trace.toml.
+/// The rates of experiments/varying-trace.toml.
 static RADIO: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
     let file = include_str!("../../../../experiments/varying-trace.toml");
     let (_, rates) = file.split_once("rates = [").unwrap();
@@ -463,7 +464,7 @@ fn steps_Bps(at_s: f64) -> f64 {
 }
 
 #[test]
-fn a_link_that_steps_is_followed() {
+fn capacity_follows_a_link_with_steps() {
     for (flows, configured) in [(1, 0.0), (2, 0.0), (4, 0.0), (2, 10.0)] {
         let got = run(&Loop {
             flows,
@@ -481,7 +482,7 @@ fn a_link_that_steps_is_followed() {
 }
 
 #[test]
-fn a_radio_link_is_followed() {
+fn capacity_follows_a_radio_link() {
     for flows in [1, 2, 4] {
         let got = run(&Loop {
             flows,
@@ -498,7 +499,7 @@ fn a_radio_link_is_followed() {
     }
 }
 
-/// Of experiments/stops.toml.
+/// The rates of experiments/stops.toml.
 fn stops_Bps(at_s: f64) -> f64 {
     let steps = [
         (45.0, 3.0),
@@ -512,9 +513,9 @@ fn stops_Bps(at_s: f64) -> f64 {
     step.map_or(2.0, |(_, Mbps)| *Mbps) * MBPS
 }
 
-/// What waited while a link had stopped says nothing of it when it is back.
+/// Packets that waited while the link had stopped do not affect the estimate after it resumes.
 #[test]
-fn a_link_that_stops_and_comes_back_is_followed() {
+fn capacity_follows_a_link_that_stops_and_resumes() {
     for rtt_s in [0.1, 0.04] {
         let got = run(&Loop {
             rtt_s,
@@ -527,7 +528,7 @@ fn a_link_that_stops_and_comes_back_is_followed() {
     }
 }
 
-/// A link of 10 Mb/s, whatever capacity its router has.
+/// Simulates a link of 10 Mb/s; the configured capacity may be wrong.
 fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
     run(&Loop {
         flows: 4,
@@ -541,9 +542,9 @@ fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
 }
 
 #[test]
-fn a_capacity_too_high_fills_the_queue_unless_measured() {
+fn too_high_capacity_builds_a_queue_unless_measured() {
     let (plain, measured) = (steady(11.0, false), steady(11.0, true));
-    // x = alpha / beta e, x = q / (0.5 s + q), e a tenth of the link
+    // x = alpha / beta e, x = q / (0.5 s + q); e is a tenth of the link
     let x = 0.15;
     let want_s = 0.5 * x / (1.0 - x);
     assert!(
@@ -551,13 +552,13 @@ fn a_capacity_too_high_fills_the_queue_unless_measured() {
         "{}",
         plain.delay_s(0.5)
     );
-    // and of a sixty-fourth of 10 Mb/s
+    // the same for an error of 1/64 of 10 Mb/s
     assert!(measured.delay_s(0.5) < 0.018, "{}", measured.delay_s(0.5));
     assert!(measured.utilisation > 0.99, "{}", measured.utilisation);
 }
 
 #[test]
-fn a_capacity_that_is_right_is_left_alone() {
+fn measuring_keeps_a_correct_capacity() {
     let (plain, measured) = (steady(10.0, false), steady(10.0, true));
     assert_eq!(plain.utilisation, measured.utilisation);
     assert_eq!(plain.delay_s(0.99), measured.delay_s(0.99));
@@ -577,7 +578,7 @@ fn extreme() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn no_link_is_too_odd(
+    fn capacity_stays_within_its_bounds_for_any_input(
         configured_Bps in 0..125_000_000_000u64,
         intervals in prop::collection::vec(
             (extreme(), extreme(), extreme(), extreme(), extreme(), any::<u32>(), 0..65_536u32),

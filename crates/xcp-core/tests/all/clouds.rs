@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_cloud.h, and the edits of routers at a cloud's edges.
+//! Tests of core/xcp_cloud.h, and of the header edits that routers at a cloud's edges make.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -11,13 +11,13 @@ use xcp_core::*;
 use crate::properties::{cases, extreme_u64, forward, ones_sum};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// What a cloud is taken to carry at first: 20 packets in an initial interval.
+/// The initial estimate of a cloud's capacity: 20 packets in an initial interval.
 const FIRST_BPS: u64 = 150_000;
-/// Later, at least: eight packets in an interval.
+/// The smallest later estimate: eight packets per interval.
 const LEAST_B: u64 = 12_000;
-/// A control interval whose rates are whole numbers.
+/// A control interval that makes the rates in these tests whole numbers.
 const D_NS: u64 = 200 * NS_PER_MS;
-/// The most that a link carries, in core/.
+/// The largest link capacity that core/ supports.
 const MAX_BPS: u64 = 1 << 42;
 
 fn waited(wait_ns: u64) -> xcp_cloud {
@@ -34,9 +34,9 @@ fn told(last_probe_ns: u64) -> xcp_cloud {
     }
 }
 
-/// Up to a full packet or two at 10 Mb/s the cloud is empty.
+/// A wait of 2 ms or less, one or two full packets at 10 Mb/s, counts as an empty cloud.
 #[test]
-fn a_short_wait_is_no_backlog() {
+fn a_wait_of_up_to_2_ms_counts_as_no_backlog() {
     for link_Bps in [0, 1, FIRST_BPS, 1_250_000, MAX_BPS, (1 << 44) - 1] {
         for wait_ns in [0, 1, NS_PER_MS, 2 * NS_PER_MS] {
             assert_eq!(
@@ -50,8 +50,8 @@ fn a_short_wait_is_no_backlog() {
 }
 
 #[test]
-fn backlogs_of_usual_clouds() {
-    // 10 Mb/s and 30 ms, 1 Gb/s and 3 ms, 75 kB/s and 1 s
+fn backlog_of_common_links_is_rate_times_wait() {
+    // 10 Mb/s with 30 ms, 1 Gb/s with 3 ms, 75 kB/s with 1 s
     for (link_Bps, wait_ms, backlog_B) in [
         (1_250_000, 30, 37_500.0),
         (125_000_000, 3, 375_000.0),
@@ -63,17 +63,17 @@ fn backlogs_of_usual_clouds() {
 }
 
 #[test]
-fn the_largest_backlog_does_not_overflow() {
+fn largest_backlog_does_not_overflow() {
     let most = xcp_cloud_backlog(&waited(u64::MAX), (1 << 44) - 1);
     let exact = ((1u128 << 44) - 1) * 100; // a wait counts as at most 100 s
     assert!(u128::from(most) <= exact && exact - u128::from(most) < 256 * 101);
 }
 
 #[test]
-fn a_cloud_is_known_for_two_intervals_or_50_ms() {
+fn a_probe_is_valid_for_two_control_intervals_but_at_least_50_ms() {
     let at_ns = 7_000_000_000;
     let cloud = told(at_ns);
-    // at the control intervals: for so long
+    // control interval, and how long a probe stays valid
     for (d_ms, patience_ms) in [
         (0, 50),
         (10, 50),
@@ -97,22 +97,22 @@ fn a_cloud_is_known_for_two_intervals_or_50_ms() {
 }
 
 #[test]
-fn a_cloud_that_was_never_told_is_not_known() {
+fn a_cloud_without_probes_is_unknown() {
     for now_ns in [0, 1, 50 * NS_PER_MS, u64::MAX] {
         assert!(!xcp_cloud_known(&told(0), now_ns, 1_000 * NS_PER_MS));
     }
 }
 
-/// Another CPU has read its clock a moment before.
+/// This happens if another CPU read its clock slightly earlier.
 #[test]
-fn a_cloud_told_in_the_future_is_known() {
+fn a_probe_time_in_the_future_is_valid() {
     for ahead_ns in [1, NS_PER_MS, 3_600_000 * NS_PER_MS] {
         assert!(xcp_cloud_known(&told(NS_PER_MS + ahead_ns), NS_PER_MS, 0));
     }
 }
 
-/// Looks every 10 ms for so many intervals at a cloud with this backlog at each time,
-/// ns; for how many seconds it stood aside.
+/// Updates the backoff every 10 ms for `intervals` control intervals, with the probe waits
+/// that `wait_ns` gives for each time. Returns the length of each suspension in seconds.
 fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut backoff = xcp_cloud_backoff::default();
     let mut found = Vec::new();
@@ -132,7 +132,7 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
 
 const SIZE_B: u64 = 1500;
 
-/// What a packet leaves with of a delta while the virtual router is suspended.
+/// The delta that a packet keeps while the virtual router is suspended.
 fn held_back_Bps(cloud: &xcp_cloud, delta: i32, rtt: u32, x: u32) -> i32 {
     let header = xcp_forward {
         rtt,
@@ -143,13 +143,13 @@ fn held_back_Bps(cloud: &xcp_cloud, delta: i32, rtt: u32, x: u32) -> i32 {
     xcp_cloud_backoff_delta(cloud, &header, SIZE_B)
 }
 
-/// By a packet in an RTT as Reno, or by W^(2/3) / 2 in a second, near CUBIC.
+/// Flows grow by one packet per RTT like Reno, or by W^(2/3) / 2 per second, close to CUBIC.
 #[test]
-fn aside_a_flow_grows_as_tcp_does() {
+fn flows_grow_like_tcp_while_the_virtual_router_is_suspended() {
     const SECOND: u32 = 1 << 28; // ticks
     let packets_per_s = |window: u32, rtt: u32| {
         let granted = held_back_Bps(&xcp_cloud::default(), i32::MAX, rtt, rtt / window);
-        // so many packets in an RTT, each of which adds granted RTT to the window
+        // `window` packets per RTT, each of which adds granted * RTT to the window
         f64::from(granted) * f64::from(window) / SIZE_B as f64
     };
     for (window, rtt, want) in [
@@ -180,46 +180,46 @@ fn aside_a_flow_grows_as_tcp_does() {
     assert_eq!(held_back_Bps(&without, i32::MAX, SECOND, SECOND), i32::MAX);
 }
 
-/// 12 intervals, then 10 s, 20 s and so on.
+/// The first suspension follows after 12 intervals and lasts 10 s, the next ones 20 s and so on.
 #[test]
-fn a_queue_that_stays_is_others() {
+fn a_persistent_queue_suspends_the_virtual_router() {
     assert_eq!(asides(3_000, |_| D_NS), [10, 20, 40, 80, 160, 160, 160]);
     assert!(asides(12, |_| D_NS).is_empty());
 }
 
-/// What virtual routers leave in the queue, and what an overload has left there.
+/// Virtual routers leave a short queue behind, and an overload leaves a temporary one.
 #[test]
-fn a_queue_of_xcp_is_no_crowd() {
+fn queues_caused_by_xcp_do_not_suspend_the_virtual_router() {
     assert!(asides(3_000, |_| D_NS / 4).is_empty());
     let overload = |now_ns: u64| now_ns / D_NS % 20 < 8;
     let wait_ns = |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 };
     assert!(asides(3_000, wait_ns).is_empty());
 }
 
-/// What is handed out beyond what came: 20 KB per flow and interval, less the more
-/// the longer the queue is.
+/// The capacity granted beyond the measured traffic is 20 KB per flow and interval, and
+/// shrinks as the queue grows.
 #[test]
-fn a_long_queue_is_not_added_to() {
+fn excess_capacity_shrinks_as_the_queue_grows() {
     let over_B =
         |wait_ns, flows| xcp_cloud_over(&waited(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
     let flow = 256;
     assert!(over_B(0, flow).abs_diff(20_000) <= 1);
     assert!(over_B(D_NS / 8, flow).abs_diff(10_000) <= 1);
     assert!(over_B(D_NS / 8, 3 * flow).abs_diff(30_000) <= 1);
-    assert!(over_B(0, 0).abs_diff(20_000) <= 1, "one that is to come");
+    assert!(over_B(0, 0).abs_diff(20_000) <= 1, "no flows count as one");
     for wait_ns in [D_NS / 4, D_NS, u64::MAX] {
         assert_eq!(
             xcp_cloud_over(&waited(wait_ns), flow, D_NS),
             1,
-            "as little as can be"
+            "1 B/s is the minimum"
         );
     }
 }
 
-/// A transfer's start may fill a queue for 8 intervals; the next one, much later, is
-/// another.
+/// The start of a transfer may fill a queue for 8 intervals. A start much later does not
+/// add to that count.
 #[test]
-fn what_was_before_a_pause_is_not_added_to() {
+fn intervals_with_a_queue_before_a_pause_do_not_count() {
     let mut backoff = xcp_cloud_backoff::default();
     for transfer in 0..20 {
         for interval in 0..=8 {
@@ -233,9 +233,9 @@ fn what_was_before_a_pause_is_not_added_to() {
     }
 }
 
-/// A path that was without others for a while is a new one.
+/// After a long time without other traffic, suspensions start at 10 s again.
 #[test]
-fn a_crowd_that_is_long_over_is_forgotten() {
+fn backoff_restarts_after_a_long_time_without_other_traffic() {
     let crowded = |now_ns: u64| (now_ns / (1_500 * D_NS)).is_multiple_of(2);
     let wait_ns = |now_ns| if crowded(now_ns) { D_NS } else { 0 };
     let found = asides(3_500, wait_ns);
@@ -245,9 +245,9 @@ fn a_crowd_that_is_long_over_is_forgotten() {
 proptest! {
     #![proptest_config(cases(4000))]
 
-    /// L w, rounded down to 256 B, in steps of 1 us and 256 B/s; at least 1.
+    /// The backlog is L w, rounded down in steps of 1 us, 256 B/s and 256 B; at least 1 B.
     #[test]
-    fn the_backlog_is_rate_by_wait(
+    fn backlog_is_rate_times_wait(
         link_Bps in extreme_u64(),
         wait_ns in extreme_u64(),
         (less, shorter) in (20..64u32, 0..64u32),
@@ -266,9 +266,13 @@ proptest! {
         prop_assert!(backlog_B >= 1 && backlog_B + 256 > least_B, "{backlog_B}, {least_B}");
     }
 
-    /// What was found, else what trains found free; within what a link carries.
+    /// The estimate starts with the rate that trains found free, within the supported range.
+    /// Later it is the measured rate, but at least eight packets per interval.
     #[test]
-    fn the_least_is_what_was_found(link_Bps in extreme_u64(), free_Bps in extreme_u64()) {
+    fn capacity_estimate_starts_at_the_free_rate_and_has_a_minimum(
+        link_Bps in extreme_u64(),
+        free_Bps in extreme_u64(),
+    ) {
         let cloud = xcp_cloud { free_Bps, ..xcp_cloud::default() };
         prop_assert_eq!(xcp_cloud_least(&cloud, 0, D_NS), free_Bps.clamp(FIRST_BPS, MAX_BPS));
         if link_Bps > 0 {
@@ -279,14 +283,14 @@ proptest! {
         }
     }
 
-    /// A virtual router's edit writes the delta, has the cloud's routers count as
-    /// XCP routers in xcp_ttl, and is no hop. The checksum stays as right or wrong
-    /// as it was.
+    /// A virtual router's edit writes the delta, makes the cloud's routers count as XCP
+    /// routers in xcp_ttl, and adds no hop. A correct checksum stays correct, and a wrong one
+    /// stays wrong.
     #[test]
-    fn a_virtual_router_edits_no_hop(
+    fn edit_by_a_virtual_router_adds_no_hop(
         (f, routers) in (forward(), any::<u8>()),
         (delta, ip_ttl) in any::<(i32, u8)>(),
-        // few routers, and a TTL near xcp_ttl
+        // favour few routers and a TTL near xcp_ttl
         (few, ahead) in (prop::option::of(0..6u8), prop::option::of(-3..10i16)),
         mut bytes in prop::collection::vec(any::<u8>(), 40..80),
         offset in 0..70usize,
@@ -307,15 +311,15 @@ proptest! {
         let want = xcp_forward { delta, xcp_ttl, xcp_hops: f.xcp_hops.min(15), ..f };
         prop_assert_eq!(wire::parse_forward(&bytes[offset..]), Some(want));
         prop_assert_eq!(ones_sum(&bytes) % 0xffff, ones_sum(&before) % 0xffff);
-        // xcp_ttl, delta
+        // the bytes of xcp_ttl and delta
         check_others(&before, &bytes, &[offset + 5..offset + 6, offset + 14..offset + 18])?;
     }
 
-    /// last_xcp_router, by itself.
+    /// Setting last_xcp_router changes only its four bytes and the checksum.
     #[test]
-    fn the_last_router_is_four_bytes(
+    fn edit_of_the_last_router_changes_four_bytes(
         (f, router) in (forward(), any::<u32>()),
-        // a small change is the last to be carried round in the checksum
+        // include small changes, which test the carry in the checksum
         change in prop::option::of(0..4u32),
         mut bytes in prop::collection::vec(any::<u8>(), 40..80),
         offset in 0..70usize,
@@ -335,7 +339,7 @@ proptest! {
     }
 }
 
-/// Puts the option there, if there is room for it behind the fixed header.
+/// Writes the option at `offset`, if it fits behind the fixed header. Returns whether it fits.
 fn place(bytes: &mut [u8], offset: usize, f: xcp_forward) -> bool {
     let fits = (20..60).contains(&offset) && offset + wire::FORWARD_LEN <= bytes.len();
     if fits {
@@ -344,7 +348,7 @@ fn place(bytes: &mut [u8], offset: usize, f: xcp_forward) -> bool {
     fits
 }
 
-/// All but these bytes and the checksum are as they were.
+/// Checks that only these bytes and the checksum have changed.
 fn check_others(
     before: &[u8],
     after: &[u8],

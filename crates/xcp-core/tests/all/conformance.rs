@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! docs/conformance.md names only what exists. Of the words in backquotes,
+//! docs/conformance.md must name only files, symbols and links that exist. In backquotes,
 //!
-//! - a path contains `/` and ends in one of EXTENSIONS: the repository has it
-//! - a symbol is a C name with a `_`, or C names joined by dots: it stands in a
-//!   file of SOURCES, whole
+//! - a word with `/` that ends in one of EXTENSIONS is a path: the repository must contain it
+//! - a C name with a `_`, or C names joined by dots, is a symbol: it must occur as a whole
+//!   word in a file below SOURCES
 //!
-//! and each link target without `://` exists, as seen from docs/. Options are
-//! tested in crates/xcp-cli/src/cli.rs.
+//! Each link target without `://` must exist, relative to docs/. Options are tested in
+//! crates/xcp-cli/src/cli.rs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ fn root() -> PathBuf {
 }
 
 fn document() -> String {
-    fs::read_to_string(root().join("docs/conformance.md")).expect("the document is there")
+    fs::read_to_string(root().join("docs/conformance.md")).expect("docs/conformance.md can be read")
 }
 
-/// The words in backquotes.
+/// Returns the words in backquotes.
 fn quoted(document: &str) -> Vec<&str> {
     let spans = document.split('`').skip(1).step_by(2);
     spans.flat_map(str::split_whitespace).collect()
@@ -42,7 +42,7 @@ fn is_symbol(word: &str) -> bool {
     word.contains(['_', '.']) && word.split('.').all(is_name)
 }
 
-/// The text of all sources below `folder`, without this file.
+/// Returns the text of all sources below `folder`, except this file.
 fn sources(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -60,7 +60,7 @@ fn sources(folder: &Path) -> String {
     text
 }
 
-/// Whether `symbol` stands in `text`, not as a part of a longer name.
+/// Returns whether `text` contains `symbol`, and not only as part of a longer name.
 fn has(text: &str, symbol: &str) -> bool {
     text.match_indices(symbol).any(|(at, _)| {
         !text[..at].ends_with(in_name) && !text[at + symbol.len()..].starts_with(in_name)
@@ -68,7 +68,7 @@ fn has(text: &str, symbol: &str) -> bool {
 }
 
 #[test]
-fn every_path_exists() {
+fn every_path_in_the_document_exists() {
     let document = document();
     let paths: Vec<_> = quoted(&document)
         .into_iter()
@@ -81,7 +81,7 @@ fn every_path_exists() {
 }
 
 #[test]
-fn every_symbol_is_in_the_sources() {
+fn every_symbol_in_the_document_is_in_the_sources() {
     let document = document();
     let text: String = SOURCES.map(|s| sources(&root().join(s))).concat();
     let symbols: Vec<_> = quoted(&document)
@@ -95,7 +95,7 @@ fn every_symbol_is_in_the_sources() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_target_in_the_document_exists() {
     let document = document();
     let targets = document
         .split("](")

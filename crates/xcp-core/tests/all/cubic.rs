@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_cubic.h against RFC 9438 in floating point.
+//! Compares core/xcp_cubic.h with a floating-point model of RFC 9438.
 
 #![allow(non_snake_case)] // units in names
 
@@ -10,7 +10,7 @@ use xcp_core::*;
 const WIRE_B: u64 = 1_500;
 const C: f64 = 0.4;
 
-/// W_cubic and W_est in packets, so long after a cut and the rounds since.
+/// Returns the larger of W_cubic and W_est in packets, `time_s` and `rounds` after a cut.
 fn model(max: f64, epoch: f64, time_s: f64, rounds: f64) -> f64 {
     let k = ((max - epoch) / C).cbrt();
     let friendly = epoch + rounds * 9.0 / 17.0;
@@ -18,7 +18,7 @@ fn model(max: f64, epoch: f64, time_s: f64, rounds: f64) -> f64 {
     (C * (time_s - k).powi(3) + max).max(friendly + beyond)
 }
 
-/// A window that has just been cut, and time that has passed since.
+/// Cuts a window of `packets`, then lets `rounds` pass.
 fn after(packets: u64, rounds: u64, rtt_us: u64) -> xcp_cubic {
     let mut cubic = xcp_cubic::default();
     xcp_cubic_cut(&mut cubic, packets * WIRE_B);
@@ -29,7 +29,7 @@ fn after(packets: u64, rounds: u64, rtt_us: u64) -> xcp_cubic {
 }
 
 #[test]
-fn the_window_follows_the_rfc() {
+fn window_follows_rfc_9438() {
     for packets in [2, 10, 100, 1_000, 100_000] {
         for rtt_us in [1_000, 50_000, 500_000] {
             for rounds in [0, 1, 10, 100, 600] {
@@ -48,7 +48,7 @@ fn the_window_follows_the_rfc() {
 }
 
 #[test]
-fn it_is_back_where_it_was_cut_after_k() {
+fn window_reaches_its_old_size_after_k() {
     // K = xcp_cbrt(0.3 * 100 / 0.4) = 4.22 s
     let at = |rounds| xcp_cubic_window(&after(100, rounds, 100_000), WIRE_B, 100_000) / WIRE_B;
     assert!(at(0) < 75);
@@ -57,14 +57,14 @@ fn it_is_back_where_it_was_cut_after_k() {
 }
 
 #[test]
-fn a_window_that_did_not_come_back_makes_room() {
+fn fast_convergence_lowers_the_plateau() {
     let mut cubic = xcp_cubic::default();
     assert_eq!(xcp_cubic_cut(&mut cubic, 100_000), 70_000);
     assert_eq!(xcp_cubic_cut(&mut cubic, 90_000), 63_000);
     for _ in 0..2 {
         xcp_cubic_round(&mut cubic, 1_000_000);
     }
-    // 0.85 * 90,000, and not beyond it for a while: K is 2.8 s
+    // the plateau is 0.85 * 90,000 and lasts for a while: K is 2.8 s
     let plateau_B = xcp_cubic_window(&cubic, WIRE_B, 1_000_000);
     assert!((76_500..80_000).contains(&plateau_B), "{plateau_B}");
 }
@@ -84,9 +84,9 @@ proptest! {
         prop_assert!((root + 1).pow(3) > u128::from(v));
     }
 
-    /// Whatever was before, it never falls below what the cut left.
+    /// The window never shrinks between two cuts, whatever the times and sizes.
     #[test]
-    fn a_window_grows(
+    fn window_never_shrinks_between_cuts(
         cwnd_B in 1..=1u64 << 46,
         wire_B in 1..=65_535u64,
         times_us in prop::collection::vec(any::<u64>(), 0..50),

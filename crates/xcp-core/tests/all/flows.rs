@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_flows.h: how many flows there are, and how much is shuffled.
+//! Tests of core/xcp_flows.h: the number of flows, and the share of traffic that is shuffled.
 
 #![allow(non_snake_case)] // units in names
 
@@ -29,7 +29,7 @@ impl Link {
         }
     }
 
-    /// gamma after an interval in which this many flows sent 2 packets each.
+    /// Runs an interval in which this many flows send 2 packets each; returns gamma after it.
     fn gamma(&mut self, flows: f64) -> f64 {
         let packets = (2.0 * flows).ceil();
         for _ in 0..packets as u32 {
@@ -43,7 +43,8 @@ impl Link {
         (self.router.gamma() * 1e6).round() / 1e6
     }
 
-    /// Intervals of a row that shuffle much, and whether others follow.
+    /// Runs 60 intervals; returns how many of them at the start shuffle much, and checks that
+    /// all others shuffle little.
     fn much(&mut self, flows: f64) -> usize {
         let gammas: Vec<f64> = (0..60).map(|_| self.gamma(flows)).collect();
         let much = gammas.iter().take_while(|g| **g == MUCH).count();
@@ -52,21 +53,22 @@ impl Link {
     }
 }
 
-/// While N is off its mean, which follows by an eighth, and 9 intervals after.
+/// Much traffic is shuffled while N differs from its mean, which moves by an eighth of the
+/// difference per interval, and for 9 intervals after that.
 #[test]
-fn much_is_shuffled_when_flows_come_and_go() {
+fn much_traffic_is_shuffled_after_flows_start_or_end() {
     let mut link = Link::new(0);
     // 3 (7/8)^13 > 1/2 > 3 (7/8)^14
     assert_eq!(link.much(3.0), 14 + 9);
-    // (7/8)^5 is all but 1/2, and rounding decides
+    // (7/8)^5 is close to 1/2, so rounding decides
     assert!((14..=15).contains(&link.much(4.0)));
     assert!((14..=15).contains(&link.much(3.0)));
     assert_eq!(link.much(3.0), 0);
 }
 
-/// One of many is not worth shaking the windows of all.
+/// A few new flows among many are no reason to disturb the windows of all.
 #[test]
-fn little_is_shuffled_for_a_few_of_many() {
+fn little_traffic_is_shuffled_if_few_of_many_flows_start_or_end() {
     let mut link = Link::new(0);
     assert!(link.much(100.0) > 20);
     assert_eq!(link.much(105.0), 0);
@@ -75,7 +77,7 @@ fn little_is_shuffled_for_a_few_of_many() {
 }
 
 #[test]
-fn the_published_law_shuffles_always() {
+fn published_law_always_shuffles_a_tenth() {
     let mut link = Link::new(PUBLISHED);
     for flows in [1.0, 1.0, 5.0, 100.0, 100.0] {
         assert_eq!(link.gamma(flows), 0.1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Headers that lie, from someone who sends 60 bytes now and then: the flows of
-//! others go on as if there were none.
+//! Forged headers in occasional packets of 60 bytes: the other flows are hardly affected.
 
 #![allow(non_snake_case)] // units in names
 
@@ -11,7 +10,7 @@ use xcp_core::*;
 use crate::closed_loop::{run, Forged, Loop, Outcome};
 
 const SECOND: u64 = TICKS_PER_SEC;
-/// What the wire can say at most.
+/// The largest value of a header field.
 const MOST: u64 = u32::MAX as u64;
 
 fn packet(x: u64, rtt: u64, delta: i32) -> xcp_bench_packet {
@@ -25,8 +24,8 @@ fn packet(x: u64, rtt: u64, delta: i32) -> xcp_bench_packet {
     }
 }
 
-/// Ten flows over 10 Mb/s and 100 ms, five of which leave after 30 s, from when
-/// on it is looked at.
+/// Runs ten flows over 10 Mb/s and 100 ms together with forged packets. Five flows end after
+/// 30 s; the outcome covers the time after that.
 fn beside(every_s: f64, packet: xcp_bench_packet) -> Outcome {
     run(&Loop {
         flows: 10,
@@ -43,28 +42,28 @@ fn beside(every_s: f64, packet: xcp_bench_packet) -> Outcome {
     })
 }
 
-/// Believed, one such packet a second brings d to 13 s and leaves half of the
-/// link empty.
+/// If the router trusted them, one such packet per second would raise d to 13 s and leave half
+/// of the link unused.
 #[test]
-fn a_long_rtt_a_second_does_not_slow_the_router() {
+fn one_forged_long_rtt_per_second_does_not_slow_the_router() {
     let got = beside(1.0, packet(MOST, MOST, i32::MAX));
     assert!(got.d_s < 0.12, "{got:?}");
     assert!(got.most_flows < 12.0, "{got:?}");
     assert!(got.utilisation > 0.96, "{got:?}");
 }
 
-/// 6 KB/s, a two-hundredth of the link, weigh as much as 12 flows, not 1,600.
+/// Forged packets of 6 KB/s, 1/200 of the link, count as 12 flows, not as 1,600.
 #[test]
-fn many_long_rtts_weigh_what_their_bytes_do() {
+fn forged_long_rtts_are_weighted_by_their_bytes() {
     let got = beside(0.01, packet(MOST, MOST, i32::MAX));
     assert!(got.d_s < 0.8, "{got:?}");
     assert!(got.most_flows < 23.0, "{got:?}");
     assert!(got.utilisation > 0.75, "{got:?}");
 }
 
-/// Who claims to give back more than it can have sent moves nobody else.
+/// A sender that claims to give back more than it can have sent does not affect other flows.
 #[test]
-fn nobody_gives_back_what_he_never_had() {
+fn forged_negative_deltas_do_not_affect_other_flows() {
     for rtt in [1, SECOND / 1000, SECOND / 10, SECOND] {
         let got = beside(0.01, packet(1, rtt, i32::MIN));
         assert!(got.utilisation > 0.97, "RTT {rtt}: {got:?}");
@@ -72,10 +71,10 @@ fn nobody_gives_back_what_he_never_had() {
     }
 }
 
-/// Any lies, in up to a tenth of what the link carries: once they end, the flow
-/// that is there has its link again within 20 round trips.
+/// Any forged headers, in up to a tenth of the link's capacity: once they end, the other flow
+/// uses the whole link again within 20 round trips.
 #[test]
-fn lies_are_forgotten() {
+fn flows_recover_after_forged_headers_end() {
     const RTT_S: f64 = 0.1;
     const END_S: f64 = 20.0;
     let number = prop_oneof![Just(0), Just(1), Just(MOST), 0..=MOST, 0..=SECOND];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What must hold for the formats option-2005, header and header-2004: how
-//! exactly they carry values, and that no rounding error is lost.
-//! core/ is compiled to stop at undefined behaviour here.
+//! Properties of the formats option-2005, header and header-2004: how exactly they carry
+//! values, and that rounding errors are carried over instead of lost.
+//! In test builds undefined behaviour in core/ aborts (UBSan).
 
 #![allow(non_snake_case)] // units in names
 
@@ -11,10 +11,10 @@ use xcp_core::wire::header::{self, Version};
 use xcp_core::*;
 
 const TICK: f64 = TICKS_PER_SEC as f64;
-/// Feedback of one packet in option-2005.
+/// The feedback value that stands for one packet in option-2005.
 const PACKET: f64 = 4096.0;
 
-/// The same cases every time, so that a red run can be repeated.
+/// Uses a fixed seed, so that a failure can be reproduced.
 fn cases(count: u32) -> ProptestConfig {
     ProptestConfig {
         cases: count,
@@ -32,21 +32,21 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Any sign; small ones as likely as large ones.
+/// Values of either sign; small values are as likely as large ones.
 fn any_size() -> impl Strategy<Value = i64> {
     let shifted = (any::<i64>(), 0..64u32).prop_map(|(v, smaller)| v >> smaller);
     prop_oneof![18 => shifted, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
 }
 
-/// The most that `H_feedback` says, 2^-12 packets.
+/// The largest value that `H_feedback` can carry, in 2^-12 packets.
 const XCP_2005_VALUE_MAX: i64 = (XCP_2005_MANTISSA_MAX as i64) << 28;
 
-/// Ticks, evenly over the orders of magnitude of seconds.
+/// Times in ticks, with a log-uniform distribution between two limits in seconds.
 fn ticks(low_s: f64, high_s: f64) -> impl Strategy<Value = u64> {
     (low_s.ln()..=high_s.ln()).prop_map(|v| (v.exp() * TICK) as u64)
 }
 
-/// A sender of up to 65,535 packets in flight, which may have more to ask for.
+/// A sender with up to 65,535 packets in flight, which may request a larger window.
 fn sender() -> impl Strategy<Value = xcp_sender> {
     (
         40..=9_000u32,
@@ -60,15 +60,15 @@ fn sender() -> impl Strategy<Value = xcp_sender> {
         })
 }
 
-/// H_rtt as routers read it, ticks.
+/// H_rtt as routers read it, in ticks.
 fn told(h: &xcp_2005) -> u64 {
     (u64::from(h.rtt_ms) << 28) / 1000
 }
 
-/// Every code there is. A negative mantissa has one value more than a positive
-/// one, which nobody writes.
+/// Checks every 16-bit code. Negative mantissas have one value more than positive ones;
+/// that value is never written.
 #[test]
-fn codes_of_2005_keep_their_values() {
+fn option_2005_codes_round_trip() {
     for c in 0..=u16::MAX {
         let v = xcp_2005_value(c);
         assert_eq!(v, i64::from(c as i16 >> 3) << (4 * (c & 7)), "{c:#x}");
@@ -83,10 +83,10 @@ fn codes_of_2005_keep_their_values() {
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// The carried value is no more than the exact one, and more than 255/256 of
-    /// it, up to the most that can be told.
+    /// The carried value is at most the exact one, and more than 255/256 of it, up to the
+    /// largest value that the format can carry.
     #[test]
-    fn values_of_2005_are_cut_towards_0(v in any_size()) {
+    fn option_2005_values_are_rounded_towards_zero(v in any_size()) {
         let told = xcp_2005_value(xcp_2005_code(v, false));
         prop_assert_eq!(told.signum(), v.signum());
         prop_assert!(told.unsigned_abs() <= v.unsigned_abs(), "{told}");
@@ -101,9 +101,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(1_000))]
 
-    /// The wishes told and the rest are the wishes meant, and the rest is small.
+    /// The requests sent plus the rest equal the requests intended, and the rest is small.
     #[test]
-    fn a_sender_of_2005_asks_for_all_that_it_wants(
+    fn option_2005_sender_requests_its_full_delta(
         senders in prop::collection::vec((sender(), any::<bool>(), 40..=9_000u32, 1..20usize), 1..10),
     ) {
         let (mut meant, mut asked, mut rest) = (0, 0, 0);
@@ -119,7 +119,7 @@ proptest! {
                 );
                 let part = i128::from(size_B.min(s.wire_B));
                 let wish = (i128::from(full) * part / i128::from(s.wire_B)) as i64;
-                // what one packet cannot say at all is no wish
+                // skip requests that one packet cannot carry
                 prop_assume!(rest + wish <= XCP_2005_VALUE_MAX);
                 meant += wish;
                 asked += xcp_2005_value(h.feedback);
@@ -129,10 +129,10 @@ proptest! {
         }
     }
 
-    /// What is granted and not written is carried to the next packets, and no
-    /// packet gets more than it asks for.
+    /// Granted deltas that cannot be written are carried to the next packets, and no packet
+    /// gets more than it requested.
     #[test]
-    fn a_router_of_2005_grants_all_that_it_has(
+    fn option_2005_router_carries_what_it_cannot_write(
         packets in prop::collection::vec(
             (any::<u16>(), 1..=u16::MAX, any::<u16>(), 40..=65_535u32, any_size(), 1..=64u32),
             1..100,
@@ -151,18 +151,18 @@ proptest! {
             prop_assert_eq!(granted, written + carry);
             prop_assert!(xcp_2005_value(answer) <= xcp_2005_value(feedback) && wrote <= asked);
             if (0..i64::from(asked)).contains(&target) {
-                // 1/256 of it, 2^-12 packets, and whole B/s
+                // rounding: 1/256 of the target, 2^-12 packets, and whole B/s
                 let unit_Bps = f64::from(size_B) / PACKET * 1000.0 / f64::from(rtt_ms);
                 let most_Bps = (target as f64 / 256.0 + unit_Bps + 2.0) * f64::from(n);
-                // what does not divide among n waits
+                // the remainder of the division by n stays in the carry
                 prop_assert!((-f64::from(n)..=most_Bps).contains(&(carry as f64)), "{carry}");
             }
         }
     }
 
-    /// What the receiver returns and what is still pending is what came in.
+    /// Feedback returned plus feedback pending equals feedback received.
     #[test]
-    fn a_receiver_of_2005_loses_nothing(
+    fn option_2005_receiver_returns_all_feedback(
         steps in prop::collection::vec((any::<u16>(), 1..=1_024u32, 0..=3u8, 1..=64u32), 1..100),
     ) {
         let mut receiver = xcp_receiver::default();
@@ -181,10 +181,10 @@ proptest! {
         }
     }
 
-    /// Feedback moves the window by so many packets * RTT / H_rtt, to 2^-12
+    /// Feedback changes the window by feedback in packets * RTT / H_rtt, exact to 2^-12
     /// packets.
     #[test]
-    fn feedback_of_2005_moves_the_window(
+    fn option_2005_feedback_moves_the_window(
         wire_B in 40..=65_535u32,
         rtt in ticks(10e-6, 60.0),
         feedback in prop::collection::vec(any_size(), 1..50),
@@ -205,10 +205,10 @@ proptest! {
         }
     }
 
-    /// Every format tells a throughput: option and header to a tick of X,
-    /// header-2004 rounded up to B/ms, option-2005 to half a packet in H_rtt.
+    /// Every format carries the throughput: option and header exact to a tick of X,
+    /// header-2004 rounded up to B/ms, option-2005 exact to half a packet per H_rtt.
     #[test]
-    fn every_format_tells_the_throughput(mut s in sender(), protocol in any::<u8>()) {
+    fn every_format_carries_the_throughput(mut s in sender(), protocol in any::<u8>()) {
         let size_B = s.wire_B;
         let window_B = s.window_B as f64;
         let rate_Bps = window_B / s.rtt as f64 * TICK;
@@ -245,10 +245,10 @@ proptest! {
         }
     }
 
-    /// A header says what it was given, before whatever protocol: those of the
-    /// numbers that version and format make too.
+    /// A header carries the given values for any next protocol, also for protocol numbers
+    /// that look like a version and format byte.
     #[test]
-    fn headers_survive_the_wire(
+    fn headers_round_trip(
         (rtt, x, delta, xcp_ttl) in any::<(u32, u32, i32, u8)>(),
         feedback in any::<i32>(),
         protocol in prop_oneof![any::<u8>(), prop::sample::select(vec![0x11u8, 0x12, 0x31, 0x32])],
@@ -281,10 +281,10 @@ proptest! {
 proptest! {
     #![proptest_config(cases(200))]
 
-    /// A sender whose wishes come back in full has the limit as its window, but
-    /// for what no wish says: 2^-12 packets, or 1 B/s.
+    /// A sender whose requests are granted in full reaches its window limit, up to the
+    /// resolution of a request: 2^-12 packets, or 1 B/s.
     #[test]
-    fn a_sender_of_2005_reaches_its_limit(
+    fn option_2005_sender_reaches_its_limit(
         wire_B in 576..=9_000u32,
         (start, limit) in (1..5_000u64, 1..5_000u64),
         rtt in ticks(100e-6, 10.0),
@@ -309,10 +309,10 @@ proptest! {
     }
 }
 
-/// The sender knows how many of its hops were XCP routers, whatever its TTL
-/// was, and how many were not.
+/// The hop report gives the sender the number of XCP routers, whatever its TTL was, and the
+/// number of other routers.
 #[test]
-fn the_way_tells_the_hops() {
+fn hop_report_gives_the_number_of_xcp_and_other_routers() {
     for ttl in 1..=u8::MAX {
         for hops in 0..ttl.min(15) {
             let xcp_ttl = ttl - hops;
@@ -321,7 +321,7 @@ fn the_way_tells_the_hops() {
                 assert_eq!(header::hops(way, ttl), Some(u32::from(hops)));
                 assert_eq!(way & 15, others.min(15));
             }
-            // a TTL that no router makes: unknown, and so one
+            // a TTL that no router can produce: unknown, so counted as one
             for above in (xcp_ttl..=u8::MAX).skip(1) {
                 assert_eq!(xcp_header_hop_report(xcp_ttl, above) & 15, 1);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/ reads in the golden packets of testdata/wire what their JSON twins
-//! say, builds the same bytes again, and never reads beyond what is there.
+//! core/ parses the golden packets of testdata/wire to the values in their JSON files, builds
+//! the same bytes again, and never reads beyond the end of a packet.
 
 #![allow(non_snake_case)] // units in names
 
@@ -14,7 +14,7 @@ use xcp_core::*;
 
 const ETHERNET: usize = 14;
 
-/// Bytes of a packet and its twin.
+/// Returns the bytes of each golden packet with its JSON file, the twin.
 fn golden() -> Vec<(Vec<u8>, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -48,7 +48,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// The forward fields of a twin; those that a format lacks are 0.
+/// Returns the forward fields of a twin; fields that its format lacks are 0.
 fn forward(twin: &Value) -> xcp_forward {
     let f = &twin["forward"];
     let or_0 = |field: &str| f[field].as_i64().unwrap_or(0);
@@ -122,7 +122,7 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
     let told = &twin["header"];
     assert_eq!(i64::from(head.version), number(&told["version"]));
     assert_eq!(i64::from(head.protocol), number(&told["next_protocol"]));
-    // draft -00 says 40 where it means 20
+    // draft -00 writes 40 for a length of 20 bytes
     let length = number(&told["length"]);
     let meant = if length == 40 { 20 } else { length };
     assert_eq!(i64::from(head.length), meant);
@@ -148,7 +148,7 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
     });
     let whole = &bytes[at_byte..][..usize::from(head.length)];
     assert_eq!(header::last_router(whole), router.unwrap_or(0));
-    // it is appended
+    // last_xcp_router is appended to the header
     let want = xcp_forward {
         last_xcp_router: 0,
         ..forward(twin)
@@ -161,7 +161,7 @@ fn check_header(bytes: &[u8], at_byte: usize, twin: &Value) {
 }
 
 #[test]
-fn what_is_read_is_what_the_twins_say() {
+fn golden_packets_parse_to_their_json_files() {
     let (mut options, mut options_2005, mut headers) = (0, 0, 0);
     for (bytes, twin) in golden() {
         println!("{}", twin["name"]);
@@ -194,7 +194,7 @@ fn what_is_read_is_what_the_twins_say() {
             }
             _ => assert_eq!(kind, XCP_NONE),
         }
-        // cut anywhere, it is that or nothing that can be read
+        // a cut segment gives the same kind or is malformed
         for cut in 20..length {
             let (part, _) = wire::find(&segment[..cut], length);
             assert!(part == kind || part == XCP_MALFORMED, "{cut}: {part:?}");

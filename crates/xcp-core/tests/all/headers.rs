@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Every header of core/ stands alone and compiles without a warning, as C11
-//! and as C++17, with gcc and with clang. A compiler that is not here is
-//! skipped, and named.
+//! Every header of core/ compiles on its own without warnings, as C11 and as C++17, with gcc
+//! and with clang. A compiler that is not installed is skipped, and its name is printed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,7 @@ fn compile(compiler: &str, language: (&str, &str), more: &[&str]) -> std::io::Re
 fn headers() -> Vec<PathBuf> {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core");
     let headers: Vec<_> = std::fs::read_dir(core)
-        .expect("core/ is there")
+        .expect("core/ can be read")
         .map(|entry| entry.expect("readable").path())
         .filter(|path| path.extension().is_some_and(|e| e == "h"))
         .collect();
@@ -39,7 +38,7 @@ fn headers() -> Vec<PathBuf> {
     headers
 }
 
-/// With the first of `compilers` that is here.
+/// Compiles every header with the first of `compilers` that is installed.
 fn every_header_compiles(test: &str, compilers: &[String]) {
     for language in LANGUAGES {
         let works = |c: &&String| {
@@ -47,16 +46,16 @@ fn every_header_compiles(test: &str, compilers: &[String]) {
         };
         let Some(compiler) = compilers.iter().find(works) else {
             let (name, language) = (&compilers[0], language.0);
-            // not eprintln!, which libtest would keep to itself
+            // libtest would capture the output of eprintln!
             let _ = writeln!(
                 std::io::stderr(),
-                "SKIPPED {test}: no {name} here that compiles {language}"
+                "SKIPPED {test}: no {name} that compiles {language} is installed"
             );
             continue;
         };
         for path in headers() {
             let include = ["-include", path.to_str().expect("UTF-8")];
-            let out = compile(compiler, language, &include).expect("it ran before");
+            let out = compile(compiler, language, &include).expect("the compiler ran before");
             let errors = String::from_utf8_lossy(&out.stderr);
             assert!(
                 out.status.success(),

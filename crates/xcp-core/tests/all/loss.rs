@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! core/xcp_loss.h: which losses are congestion, and the answer.
+//! Tests of core/xcp_loss.h: which losses are congestion, and how the sender reacts.
 
 #![allow(non_snake_case)] // units in names
 
@@ -8,9 +8,9 @@ use proptest::test_runner::RngSeed;
 use xcp_core::*;
 
 const WIRE_B: u32 = 1_500;
-/// The first wait for trust, rounds.
+/// The first wait before a path is trusted again, rounds.
 const WAIT: usize = 16;
-/// 0.7 of a window, as C rounds it.
+/// Returns 0.7 of a window, rounded as in core/.
 fn cut(cwnd_B: u64) -> u64 {
     (cwnd_B - cwnd_B * 3 / 10).max(WIRE_B.into())
 }
@@ -32,7 +32,7 @@ impl Path {
         Self { sender, loss, base }
     }
 
-    /// A round in which packets wait for a part of the base RTT, percent.
+    /// Runs a round with `lost` packets, in which packets wait for `waited` % of the base RTT.
     fn round(&mut self, lost: u32, waited: u64) {
         let rtt = self.base + self.base * waited / 100;
         self.sender.rtt = rtt;
@@ -42,12 +42,12 @@ impl Path {
         xcp_loss_on_round(&mut self.loss, &mut self.sender, elapsed_us, lost, arrived);
     }
 
-    /// A round in which a hidden queue overflows.
+    /// Runs a round in which a hidden queue overflows.
     fn overflow(&mut self) {
         self.round(xcp_sender_packets(&self.sender) as u32 / 10 + 7, 50);
     }
 
-    /// Feedback that moves the window by so many bytes, if nothing bounds it.
+    /// Applies feedback that changes the window by `bytes`, if nothing limits it.
     fn feedback(&mut self, bytes: i64) {
         let before_B = self.sender.cwnd_B;
         self.sender.limit_B = xcp_loss_limit(&self.loss, 1 << 40);
@@ -56,7 +56,7 @@ impl Path {
         xcp_loss_on_feedback(&mut self.loss, &mut self.sender, before_B);
     }
 
-    /// A path that is not trusted any more, just cut for the last time.
+    /// Returns a path that has just become distrusted.
     fn distrusted(packets: u64) -> Self {
         let mut path = Self::new(packets);
         while xcp_loss_trusts(&path.loss) {
@@ -67,14 +67,14 @@ impl Path {
         path
     }
 
-    /// Clean rounds until it is trusted.
+    /// Runs clean rounds until the path is trusted; returns their number.
     fn rounds_to_trust(&mut self) -> usize {
         (1..5_000)
             .find(|_| {
                 self.round(0, 0);
                 xcp_loss_trusts(&self.loss)
             })
-            .expect("clean for long enough")
+            .expect("enough clean rounds")
     }
 }
 
@@ -90,28 +90,28 @@ fn a_single_lossy_round_is_repaired_without_a_cut() {
         assert_eq!(
             xcp_sender_packets(&path.sender),
             100,
-            "{lost} lost, {waited} % waited"
+            "{lost} lost, {waited} % wait"
         );
         assert!(xcp_loss_trusts(&path.loss));
     }
 }
 
 #[test]
-fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
+fn consecutive_losses_with_a_hidden_queue_cut_once_per_two_rounds() {
     let mut path = Path::new(100);
     let before_B = path.sender.cwnd_B;
     path.overflow();
     assert_eq!(path.sender.cwnd_B, before_B);
     path.overflow();
     assert_eq!(path.sender.cwnd_B, cut(before_B));
-    // lost before the cut, known after it
+    // these packets were lost before the cut and are detected after it
     xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
     path.round(20, 50);
     path.overflow();
     assert_eq!(path.sender.cwnd_B, cut(before_B));
     path.overflow();
     assert_eq!(path.sender.cwnd_B, cut(cut(before_B)));
-    // and each recovery after that, by itself
+    // after that each recovery cuts the window
     path.round(0, 50);
     path.round(0, 50);
     xcp_loss_on_recovery(&mut path.loss, &mut path.sender, false);
@@ -119,15 +119,15 @@ fn losses_in_a_row_behind_a_hidden_queue_cut_once_per_two_rounds() {
 }
 
 #[test]
-fn a_path_that_is_longer_is_known_after_two_rounds() {
+fn longer_path_is_detected_after_two_rounds() {
     let mut path = Path::new(100);
     path.round(0, 900);
-    assert_eq!(path.sender.rtt_base, path.base, "one may be anything");
+    assert_eq!(path.sender.rtt_base, path.base, "one sample is not enough");
     path.round(0, 900);
     assert_eq!(path.sender.rtt_base, 10 * path.base);
     assert!(xcp_loss_trusts(&path.loss), "nothing was lost");
     assert_eq!(xcp_sender_packets(&path.sender), 100);
-    // a wait that routers answer is their queue, and no longer path
+    // a wait that routers answer is caused by their queue, not by a longer path
     let mut path = Path::new(100);
     for _ in 0..5 {
         path.feedback(-15_000);
@@ -137,7 +137,7 @@ fn a_path_that_is_longer_is_known_after_two_rounds() {
 }
 
 #[test]
-fn a_window_far_beyond_the_path_shrinks_at_once() {
+fn window_far_above_the_delivered_packets_shrinks_at_once() {
     let mut path = Path::new(10_000);
     for _ in 0..2 {
         path.sender.rtt = 2 * path.base;
@@ -148,7 +148,7 @@ fn a_window_far_beyond_the_path_shrinks_at_once() {
 }
 
 #[test]
-fn a_mark_is_answered_at_once_and_then_once_per_two_rounds() {
+fn ecn_marks_cut_at_once_and_then_once_per_two_rounds() {
     let mut path = Path::new(100);
     let before_B = path.sender.cwnd_B;
     for _ in 0..2 {
@@ -161,7 +161,7 @@ fn a_mark_is_answered_at_once_and_then_once_per_two_rounds() {
         path.round(0, 0);
         path.sender.cwnd_B = before_B;
     }
-    // a path that marks is not clean
+    // a path with ECN marks is not clean
     for round in 0..10 * WAIT {
         if round % (WAIT - 2) == 0 {
             xcp_loss_on_mark(&mut path.loss, &mut path.sender);
@@ -172,7 +172,7 @@ fn a_mark_is_answered_at_once_and_then_once_per_two_rounds() {
 }
 
 #[test]
-fn a_queue_that_xcp_routers_take_back_explains_losses() {
+fn negative_feedback_explains_losses_at_an_xcp_queue() {
     let mut path = Path::new(100);
     for _ in 0..10 {
         // beta Q / d = 0.226 * 0.5 / 1.5 of the window
@@ -183,7 +183,7 @@ fn a_queue_that_xcp_routers_take_back_explains_losses() {
         assert_eq!(path.sender.cwnd_B, fed_B);
     }
     assert!(xcp_loss_trusts(&path.loss));
-    // a tenth of that does not
+    // a tenth of that feedback does not explain the losses
     for _ in 0..2 {
         let before_B = path.sender.cwnd_B;
         path.feedback(-(before_B as i64) * 75 / 10_000);
@@ -192,10 +192,10 @@ fn a_queue_that_xcp_routers_take_back_explains_losses() {
     assert!(!xcp_loss_trusts(&path.loss));
 }
 
-/// One packet in 40 as zh-loss has it, and one in 100 even if packets wait for
-/// what explains nothing.
+/// One lost packet in 40, as in the experiment zh-loss, and one in 100 with a long wait that
+/// no feedback explains.
 #[test]
-fn corruption_is_not_congestion() {
+fn random_corruption_is_not_taken_for_congestion() {
     for (one_in, waited) in [(40, 10), (100, 50)] {
         for packets in [4, 10, 30, 100, 300, 1_000] {
             let mut path = Path::new(packets);
@@ -217,7 +217,7 @@ fn corruption_is_not_congestion() {
     }
 }
 
-/// SplitMix64.
+/// Returns the next number of the SplitMix64 generator.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -227,7 +227,7 @@ fn next(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn a_policer_is_found_out_although_nothing_waits() {
+fn policer_is_detected_without_queueing_delay() {
     for (packets, rounds) in [(10, 20), (100, 2), (1_000, 2)] {
         let mut path = Path::new(packets);
         for _ in 0..rounds {
@@ -239,10 +239,10 @@ fn a_policer_is_found_out_although_nothing_waits() {
 }
 
 #[test]
-fn a_distrusted_window_grows_as_cubic_s_and_falls_as_feedback_says() {
+fn distrusted_window_grows_like_cubic_and_follows_negative_feedback() {
     let mut path = Path::distrusted(100);
-    // W_max 100, two rounds of 0.1 s since the cut; a path with a queue is
-    // never clean
+    // W_max is 100, and the cut was two rounds of 0.1 s ago; a path with a queue is never
+    // clean
     let mut grown = Vec::new();
     for _ in 0..60 {
         for _ in 0..3 {
@@ -252,7 +252,7 @@ fn a_distrusted_window_grows_as_cubic_s_and_falls_as_feedback_says() {
         path.round(0, 50);
     }
     assert!((70..80).contains(&grown[0]), "{grown:?}");
-    // K = 4.22 s is 28 rounds of 0.15 s, of which two were before
+    // K = 4.22 s is 28 rounds of 0.15 s; two of them are over
     assert!((95..100).contains(&grown[10]), "{grown:?}");
     assert!((100..102).contains(&grown[26]), "{grown:?}");
     assert!(grown[59] > 130, "{grown:?}");
@@ -262,14 +262,14 @@ fn a_distrusted_window_grows_as_cubic_s_and_falls_as_feedback_says() {
 }
 
 #[test]
-fn feedback_lifts_to_no_more_than_was_asked_for() {
+fn feedback_raises_the_window_at_most_to_the_requested_size() {
     let mut path = Path::new(10);
     let before_B = path.sender.cwnd_B;
     path.sender.limit_B = 100 * u64::from(WIRE_B);
     xcp_sender_feedback(&mut path.sender, 1 << 31);
     xcp_loss_on_feedback(&mut path.loss, &mut path.sender, before_B);
     assert_eq!(xcp_sender_packets(&path.sender), 100);
-    // a limit that has become less takes nothing away
+    // a lower limit does not shrink the window
     path.sender.limit_B = 50 * u64::from(WIRE_B);
     xcp_sender_feedback(&mut path.sender, 1 << 31);
     let before_B = 100 * u64::from(WIRE_B);
@@ -278,7 +278,7 @@ fn feedback_lifts_to_no_more_than_was_asked_for() {
 }
 
 #[test]
-fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
+fn trust_returns_after_clean_rounds_and_later_after_each_failed_probation() {
     let mut path = Path::distrusted(100);
     let mut before = path.sender.cwnd_B;
     for wait in [WAIT, 2 * WAIT, 4 * WAIT] {
@@ -287,7 +287,7 @@ fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
             path.round(0, 0);
         }
         assert!(!xcp_loss_trusts(&path.loss));
-        // probation adds an eighth a round, and goes back when it breaks
+        // probation adds an eighth per round; when it fails, the old window returns
         assert_eq!(path.sender.cwnd_B, before);
         path.feedback(1 << 30);
         assert_eq!(path.sender.cwnd_B, before + before / 8);
@@ -298,14 +298,14 @@ fn trust_comes_back_after_clean_rounds_and_later_each_time_it_breaks() {
     let rounds = path.rounds_to_trust();
     let wait = usize::from(path.loss.wait);
     assert!((2 * wait..=2 * wait + 2).contains(&rounds), "{rounds}");
-    // trust that has lasted begins with the first wait again
+    // after a time of trust the wait starts with its first value again
     path.overflow();
     path.overflow();
     assert_eq!(usize::from(path.loss.wait), WAIT);
 }
 
 #[test]
-fn the_wait_for_trust_has_an_end() {
+fn wait_for_trust_has_a_maximum() {
     let mut path = Path::distrusted(1_000);
     for _ in 0..12 {
         while xcp_loss_is_tcp(&path.loss) {
@@ -317,7 +317,7 @@ fn the_wait_for_trust_has_an_end() {
 }
 
 #[test]
-fn a_path_with_a_hidden_queue_is_never_clean() {
+fn path_with_a_hidden_queue_is_never_clean() {
     let mut path = Path::distrusted(100);
     for _ in 0..10 * WAIT {
         path.round(0, 50);
@@ -326,7 +326,7 @@ fn a_path_with_a_hidden_queue_is_never_clean() {
 }
 
 #[test]
-fn a_path_that_has_become_longer_is_clean_in_the_end() {
+fn longer_path_becomes_clean_eventually() {
     let mut path = Path::distrusted(100);
     let rounds = (0..2_000).find(|_| {
         path.round(0, 40);
@@ -337,7 +337,7 @@ fn a_path_that_has_become_longer_is_clean_in_the_end() {
 }
 
 #[test]
-fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
+fn timeout_leaves_one_packet_and_keeps_trust_in_a_loss_free_path() {
     let mut path = Path::new(100);
     xcp_loss_on_timeout(&mut path.loss, &mut path.sender);
     assert_eq!(xcp_sender_packets(&path.sender), 1);
@@ -345,11 +345,11 @@ fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
     path.feedback(150_000 - 1_500);
     assert!(xcp_sender_packets(&path.sender) >= 99);
 
-    // within a row of lossy rounds it is not
+    // after a lossy round a timeout ends the trust
     path.round(1, 0);
     xcp_loss_on_timeout(&mut path.loss, &mut path.sender);
     assert!(!xcp_loss_trusts(&path.loss));
-    // and the window doubles up to 0.7 of what it was, 7 rounds for 100 packets
+    // then the window doubles up to 0.7 of its old size, in 7 rounds for 100 packets
     for _ in 0..7 {
         path.feedback(1 << 30);
         path.round(0, 50);
@@ -358,7 +358,7 @@ fn a_timeout_leaves_one_packet_and_a_trusted_path_its_trust() {
 }
 
 #[test]
-fn a_loss_where_others_route_is_answered_once_per_recovery() {
+fn loss_on_a_path_with_other_routers_cuts_once_per_recovery() {
     let mut path = Path::new(100);
     xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
     assert_eq!(xcp_sender_packets(&path.sender), 70);
@@ -376,10 +376,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever happens in whatever order, a window stays within its bounds,
-    /// and feedback lifts it to no more than was asked for.
+    /// For any sequence of events the window stays within its bounds, and feedback raises
+    /// it at most to what was requested.
     #[test]
-    fn the_window_keeps_its_bounds(
+    fn window_stays_within_its_bounds_for_any_events(
         packets in 1..=1_000_000_000u64,
         limit_B in 0..=(1u64 << 46),
         events in prop::collection::vec((0..7u8, any::<u64>(), any::<u32>(), 0..63u32), 1..200),
@@ -402,7 +402,7 @@ proptest! {
                 4 => xcp_loss_on_round(&mut loss, &mut sender, long >> 20, short >> (smaller & 31), long as u32),
                 _ => xcp_loss_on_round(&mut loss, &mut sender, long >> smaller, 0, short),
             }
-            // feedback leaves a packet in 125 ms, half a window of one; a cut none below a packet
+            // feedback at most halves a window of one packet; a cut leaves at least one packet
             let least_B = if event == 1 { WIRE_B / 2 } else { WIRE_B };
             prop_assert!(sender.cwnd_B >= before_B.min(least_B.into()));
             prop_assert!(event == 1 || sender.cwnd_B <= before_B);

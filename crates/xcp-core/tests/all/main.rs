@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tests of core/ through its Rust view, a module for each matter.
+//! Tests of core/ through its Rust bindings, one module per subject.
 
 mod capacity;
 mod closed_loop;

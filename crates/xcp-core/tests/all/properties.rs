@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What must hold for any traffic in the whole range: capacity 1 KB/s to
+//! Properties that must hold for any traffic in the whole range: capacity 1 KB/s to
 //! 125 GB/s, RTT 10 us to 16 s, packets of 40 to 65,535 bytes, 1 to 1,000,000
-//! flows. core/ is compiled to stop at undefined behaviour here, so a signed
-//! overflow, a bad shift or a division by zero fails too.
+//! flows. In test builds undefined behaviour in core/ aborts (UBSan), so signed overflows,
+//! bad shifts and divisions by zero fail too.
 
 #![allow(non_snake_case)] // units in names
 
@@ -18,12 +18,12 @@ const TICK: f64 = TICKS_PER_SEC as f64;
 /// The longest time on the wire, 16 s.
 const TICKS_MAX: f64 = u32::MAX as f64;
 
-/// Largest super-packet, B.
+/// The largest GSO packet, B.
 const SUPER_B: f64 = 524_288.0;
 /// The control interval before the first XCP packet.
 const INITIAL_NS: u64 = 200_000_000;
 
-/// The same cases every time, so that a red run can be repeated.
+/// Uses a fixed seed, so that a failure can be reproduced.
 pub fn cases(count: u32) -> ProptestConfig {
     ProptestConfig {
         cases: count,
@@ -33,22 +33,22 @@ pub fn cases(count: u32) -> ProptestConfig {
     }
 }
 
-/// Both ends included, and drawn by themselves too.
+/// Includes both limits, and draws each limit exactly in a twentieth of the cases.
 fn log_uniform(low: f64, high: f64) -> impl Strategy<Value = f64> {
     let between = (low.ln()..=high.ln()).prop_map(move |v| v.exp().clamp(low, high));
     prop_oneof![18 => between, 1 => Just(low), 1 => Just(high)]
 }
 
-/// A packet, relative to its trace.
+/// A random packet, with values relative to those of its trace.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
-    /// XCP, XCP with its RTT unknown, or another protocol.
+    /// 0: XCP, 1: XCP with unknown RTT, 2: another protocol.
     kind: u8,
     n: u32,
     size_B: f64,
     rtt: f64,
     x: f64,
-    /// Request by an equal share of the capacity; None asks for all.
+    /// The request relative to an equal share of the capacity; None requests the maximum.
     request: Option<f64>,
 }
 
@@ -71,16 +71,16 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         })
 }
 
-/// What happens in one control interval.
+/// The traffic of one control interval.
 #[derive(Clone, Debug)]
 struct Interval {
     packets: Vec<Drawn>,
-    /// Its length, by the length that was due.
+    /// Its length relative to the length that was due.
     length: f64,
-    /// Input traffic by what the link can send: a burst of another protocol
-    /// fills up what is missing, a later end makes up for what is too much.
+    /// Input traffic relative to the capacity: a burst of another protocol adds missing
+    /// traffic, and a longer interval compensates for too much.
     load: Option<f64>,
-    /// Backlog at its end, by what the link sends in an RTT.
+    /// Backlog at its end, relative to what the link sends in an RTT.
     backlog: f64,
 }
 
@@ -112,9 +112,9 @@ fn interval() -> impl Strategy<Value = Interval> {
 struct Trace {
     capacity_Bps: u64,
     min_interval_ns: u64,
-    /// What RTTs count at most, ticks; 0: 1 s.
+    /// The largest RTT that counts, ticks; 0 means 1 s.
     max_rtt: u32,
-    /// What is left out of the law.
+    /// The parts of the law that are disabled.
     without: u32,
     rtt_s: f64,
     flows: f64,
@@ -160,7 +160,7 @@ impl Trace {
     fn units(&self, p: &Drawn) -> Units {
         let ticks = |s: f64| (s * TICK).round().clamp(1.0, TICKS_MAX) as u64;
         let rate_Bps = self.capacity_Bps as f64 * self.load / self.flows;
-        // all together never give back more than the capacity
+        // all packets together never give back more than the capacity
         let share_Bps = self.capacity_Bps as f64 / 60.0 / f64::from(p.n);
         Units {
             n: p.n,
@@ -183,22 +183,22 @@ struct Pair {
     model: Model,
     now_ns: u64,
     rtt_s: f64,
-    /// Sum of X of the interval that the pools come from, s.
+    /// Sum of X of the interval that the pools were computed from, s.
     sum_x_s: f64,
-    /// Both pools as that interval ended.
+    /// The sum of both pools at the end of that interval.
     pools_Bps: f64,
-    /// B that arrived since the interval's start.
+    /// Bytes that have arrived since the interval's start.
     bytes: u64,
-    /// Has anything been given back to the pool of increases since?
+    /// Whether anything was given back to the pool of increases since then.
     grew: bool,
-    /// May the two part from here to the interval's end?
+    /// Whether core/ and the model may differ from here to the interval's end.
     unclear: bool,
-    /// As much was passed on as may be, less what rounding had left over.
+    /// The difference that rounding can make once the carry is full.
     rounded_Bps: f64,
     most_n: f64,
 }
 
-/// A packet, or one in 125 ms if that is less.
+/// The smallest window: one packet, or one packet per 125 ms if that is less.
 fn least_window(wire_B: u32, rtt: u64) -> u64 {
     let wire_B = u64::from(wire_B);
     if rtt == 0 {
@@ -253,8 +253,8 @@ impl Pair {
             self.core.arrival_xcp(u.n, u.size_B, u.x, u.rtt);
             self.model.arrival_xcp(&of_model(u));
         }
-        // core/ lets a packet as long as the whole interval before have all
-        // that there is, the model no more than there was at first
+        // core/ gives a packet whose X is the whole previous interval everything in the
+        // pool, the model at most what the pool held at first
         let (x_s, _) = self.model.believed(&of_model(u));
         let whole = x_s >= self.sum_x_s * (1.0 - 1e-9);
         self.unclear |= p.kind == 0 && self.grew && whole;
@@ -266,7 +266,7 @@ impl Pair {
         self.model.arrival(bytes as f64);
     }
 
-    /// Both grants for all wire packets, B/s; what core/ carries is granted.
+    /// Returns both grants for all wire packets, B/s. What core/ carries over counts as granted.
     fn depart(&mut self, u: &Units) -> Result<(f64, f64), TestCaseError> {
         let before = *self.core.pool();
         let (pos_Bps, cp) = (self.model.pos_Bps, self.model.cp);
@@ -274,16 +274,16 @@ impl Pair {
         let spare_Bps = self.model.spare_Bps;
         let want = self.model.departure(&of_model(u)).delta_Bps;
         let spared = self.model.spare_Bps - spare_Bps;
-        // what rounding left over, below n, takes room in core/'s carry
+        // rounding remainders, each below n, take up space in core/'s carry
         self.most_n = self.most_n.max(f64::from(u.n));
         let full_Bps = self.model.carry_max_Bps;
         if full_Bps > 0.0 && self.model.spare_Bps >= full_Bps - self.most_n {
             self.rounded_Bps += self.most_n;
         }
         let after = self.core.pool();
-        prop_assert!(got <= u.delta, "granted {got} to a request of {}", u.delta);
+        prop_assert!(got <= u.delta, "granted {got} for a request of {}", u.delta);
         let n = f64::from(u.n);
-        // an empty pool stays empty, and rounding decides what is empty
+        // an empty pool stays empty, and rounding decides whether it is empty
         let empty = before.pos == 0 && cp == 0.0;
         if !empty && (after.pos > before.pos || self.model.pos_Bps > pos_Bps) {
             self.grew = true;
@@ -298,7 +298,7 @@ impl Pair {
         Ok((f64::from(got) * n + carried, want * n + spared))
     }
 
-    /// True if the next interval has pools of its own.
+    /// Ends the interval. Returns true if the next interval has new pools.
     fn end(&mut self, interval: &Interval) -> Result<bool, TestCaseError> {
         let capacity = self.model.params.capacity_Bps;
         let (start_ns, due_ns) = (self.now_ns, self.core.interval_ns());
@@ -317,8 +317,8 @@ impl Pair {
         prop_assert!(!self.core.interval_due(start_ns.saturating_sub(1)));
         prop_assert!(self.core.interval_due(self.now_ns));
 
-        // Q / d stays below 2^43 B/s, where core/ saturates; the kernel counts
-        // the backlog in 32 bits
+        // Q / d stays below 2^43 B/s, where core/ saturates; the kernel stores the backlog in
+        // 32 bits
         let backlog_B = (capacity * self.rtt_s * interval.backlog) as u64;
         let backlog_B = backlog_B.min(u64::from(u32::MAX));
         self.core.backlog(backlog_B);
@@ -359,7 +359,7 @@ impl Pair {
             near("neg", self.core.neg_Bps(), m.neg_Bps, 1e-5 * pools)?;
             near("F", self.core.f_Bps() as f64, m.f_Bps, 1e-5 * pools + 1.0)?;
             (self.sum_x_s, self.pools_Bps) = (sum_x_s, pools);
-            // in which direction F goes is a matter of rounding
+            // rounding decides the sign of F
             let even = m.f_Bps.abs() <= 1e-5 * m.y_Bps.max(capacity);
             (self.grew, self.unclear, self.rounded_Bps) = (false, even, 0.0);
         }
@@ -377,12 +377,12 @@ fn of_model(u: &Units) -> model::Packet {
     }
 }
 
-/// The sum of what core/ hands out in an interval is the model's. The two may
-/// part where packets give back more than the pool of decreases has: rounding
-/// decides whether an all but empty pool counts as empty, which nothing fills.
-/// Such intervals are few, and left out.
+/// core/ grants the same total as the model in every interval. The two may differ where
+/// packets give back more than the pool of decreases holds: rounding decides whether a nearly
+/// empty pool counts as empty, and an empty pool is not refilled. Such intervals are rare and
+/// are skipped.
 #[test]
-fn aggregate_feedback_is_the_models() {
+fn aggregate_feedback_equals_that_of_the_model() {
     const TRACES: u32 = 3000;
     let [compared, shuffled, shrunk, unclear] = [(); 4].map(|()| Cell::new(0));
     let count = |c: &Cell<u32>| c.set(c.get() + 1);
@@ -422,7 +422,7 @@ fn aggregate_feedback_is_the_models() {
     if let Err(e) = result {
         panic!("{e}");
     }
-    // a test of nothing is green too
+    // fail if too few intervals were compared
     for (what, c, least) in [
         ("compared", &compared, 2 * TRACES),
         ("shuffled", &shuffled, TRACES / 4),
@@ -436,8 +436,8 @@ fn aggregate_feedback_is_the_models() {
 proptest! {
     #![proptest_config(cases(1500))]
 
-    /// Increases come from the pool and what is given back to it, whatever is
-    /// asked for; rounding adds less than 1 B/s for each wire packet.
+    /// Increases never exceed the pool plus what is given back to it, whatever is
+    /// requested; rounding adds less than 1 B/s for each wire packet.
     #[test]
     fn increases_come_from_the_pool(trace in trace()) {
         let mut pair = Pair::new(&trace);
@@ -468,9 +468,9 @@ proptest! {
         }
     }
 
-    /// Any inputs at all: the extremes of every type, in any order.
+    /// Tries any inputs, including the extremes of every type, in any order.
     #[test]
-    fn no_input_breaks_the_router(
+    fn router_keeps_its_invariants_for_any_input(
         capacity_Bps in extreme_u64(),
         min_interval_ns in extreme_u64(),
         steps in prop::collection::vec((any::<u8>(), extreme_u64(), extreme_u64(), extreme_u64(), any::<i32>()), 1..60),
@@ -513,9 +513,9 @@ proptest! {
     }
 }
 
-/// A packet takes out of the pools what it leaves with, to the last unit, and
-/// they stay within their bits. Only a decrease may cost it more, if no pool
-/// can take it, and what 32 bits cannot hold is lost.
+/// Checks that a packet takes exactly its grant out of the pools, and that the pools stay
+/// within their number of bits. Only a decrease may cost more, if no pool can take it; and
+/// what 32 bits cannot hold is lost.
 fn balance(
     before: &xcp_router_pool,
     after: &xcp_router_pool,
@@ -531,8 +531,8 @@ fn balance(
         "{granted} of {spent}: {before:?} {after:?}"
     );
     prop_assert!(after.neg <= before.neg && before.neg < 1 << 44 && after.pos < 1 << 44);
-    // a B/s that could not be written, what n could not share, and what others
-    // did not want
+    // a fraction of a B/s that could not be written, the remainder of the division by n,
+    // and what other packets did not request
     let unwanted = (1 << 44) / 16;
     let unwritten = u64::from(n) << after.shift;
     let most = before.carry.max(unwritten).max(unwanted) + u64::from(n);
@@ -540,12 +540,12 @@ fn balance(
     Ok(())
 }
 
-/// What has waited long before an interval was too long hides no short path.
+/// Packets that waited in a queue, and so report a long RTT, do not hide a short path.
 #[test]
-fn an_interval_ends_once_it_has_lasted_two_rtts() {
+fn an_interval_ends_after_two_rtts() {
     let ms = 1_000_000;
     let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
-    // the first, of 200 ms, on a path of 4 ms
+    // the first interval, 200 ms, on a path of 4 ms
     let mut router = Router::new(
         xcp_router_params {
             capacity_Bps: 1_250_000,
@@ -560,7 +560,7 @@ fn an_interval_ends_once_it_has_lasted_two_rtts() {
     assert!(router.too_long(60 * ms));
     assert!(router.interval_end(60 * ms));
     assert!((3_990_000..4_010_000).contains(&router.interval_ns()));
-    // one of 100 ms, when the flows of that path have left
+    // an interval of 100 ms, after the flows of that path have ended
     router.arrival_xcp(1, 1_500, rtt(1.0), rtt(100.0));
     assert!(router.interval_end(70 * ms));
     let ends = |router: &mut Router, times_ms: Range<u64>, rtt_ms: f64| {
@@ -584,9 +584,9 @@ fn an_interval_ends_once_it_has_lasted_two_rtts() {
     assert!((49 * ms..51 * ms).contains(&router.interval_ns()));
 }
 
-/// Whatever its X, a packet takes no more and no less than the whole pool.
+/// A packet whose X is at least the whole interval takes exactly the whole pool.
 #[test]
-fn a_packet_longer_than_the_interval_takes_the_pool() {
+fn a_packet_with_x_above_the_interval_takes_the_whole_pool() {
     let params = xcp_router_params {
         capacity_Bps: 1_000_000_000,
         min_interval_ns: 1_000_000,
@@ -604,10 +604,10 @@ fn a_packet_longer_than_the_interval_takes_the_pool() {
     }
 }
 
-/// A queue or a load beyond what the router's numbers hold counts as the most
-/// that they hold.
+/// A queue or a load beyond the range of the router's integers counts as the largest
+/// value in that range.
 #[test]
-fn what_is_too_much_saturates() {
+fn out_of_range_queue_and_load_saturate() {
     let most_Bps = ((1u64 << 43) - 1) as f64;
     for (without, alpha, beta) in [(PUBLISHED, 0.4, 0.226), (0, 0.6, 0.4)] {
         let params = xcp_router_params {
@@ -648,9 +648,9 @@ pub fn extreme_u64() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(cases(2000))]
 
-    /// The parts of all CPUs make the pool, and none is more than it.
+    /// The parts of all CPUs add up to the pool, and no part exceeds it.
     #[test]
-    fn pools_split_without_growing(
+    fn parts_of_a_split_pool_add_up_to_it(
         pool in 0..(1u64 << 44),
         parts in prop::collection::vec(0..(1u64 << 40), 1..64),
     ) {
@@ -662,10 +662,10 @@ proptest! {
         prop_assert!(lost <= pool as f64 * 1e-8 + parts.len() as f64, "{sum} of {pool}");
     }
 
-    /// What the receiver returns and what is still pending is what came in,
-    /// and all that fits is returned.
+    /// Feedback returned plus feedback pending equals feedback received, and everything
+    /// that fits is returned.
     #[test]
-    fn the_receiver_loses_nothing(
+    fn receiver_returns_all_feedback(
         steps in prop::collection::vec((any::<i32>(), 1..=65_535u32, 0..=3u8, 1..=64u32), 1..100),
     ) {
         let mut receiver = xcp_receiver::default();
@@ -685,10 +685,10 @@ proptest! {
         }
     }
 
-    /// Whichever ACKs with a running total are lost, come twice or late: when
-    /// the last one has arrived, the sender has what the receiver returned.
+    /// ACKs that carry a running total may be lost, duplicated or delayed: once the last one
+    /// has arrived, the sender has everything that the receiver returned.
     #[test]
-    fn lost_acks_lose_nothing_of_a_total(
+    fn running_total_survives_lost_duplicate_and_late_acks(
         steps in prop::collection::vec((-1_000_000_000..1_000_000_000i32, 0..=3u8), 1..100),
         total in any::<u32>(),
     ) {
@@ -705,23 +705,23 @@ proptest! {
                 applied += xcp_total_change(&mut seen, receiver.total as i32);
             }
             if fate == 3 {
-                // an earlier one overtakes it
+                // an earlier ACK arrives late
                 applied += xcp_total_change(&mut seen, late as i32);
             }
             late = receiver.total;
         }
         applied += xcp_total_change(&mut seen, receiver.total as i32);
-        // modulo what the wire can say
+        // modulo the range of the field
         prop_assert_eq!((applied - went) % (8 << 32), 0);
         if went.abs() < 1 << 33 {
             prop_assert_eq!(applied, went);
         }
     }
 
-    /// The window moves by feedback * RTT and keeps the fraction, as long as
-    /// neither one packet nor the largest window bounds it.
+    /// The window changes by feedback * RTT and keeps the fraction, as long as neither one
+    /// packet nor the largest window limits it.
     #[test]
-    fn the_window_is_the_sum_of_the_feedback(
+    fn window_is_the_sum_of_all_feedback(
         wire_B in 40..=65_535u32,
         rtt in log_uniform(10e-6, 60.0),
         feedback in prop::collection::vec((any::<i32>(), 0..31u32), 1..200),
@@ -741,10 +741,10 @@ proptest! {
         }
     }
 
-    /// A window that was not used shrinks to its recent use, or to
-    /// what a new connection has; one that was used, to what can be sent.
+    /// An unused window shrinks to its recent use, or to the initial window; a used window
+    /// shrinks to its limit.
     #[test]
-    fn an_unused_window_ages(
+    fn unused_window_shrinks(
         wire_B in 40..=65_535u32,
         packets in 1..=(1u64 << 29),
         limit_B in 0..=(1u64 << 46),
@@ -769,10 +769,10 @@ proptest! {
         prop_assert_eq!((sender.cwnd_B, sender.cwnd_frac), (3 * u64::from(wire_B), 0));
     }
 
-    /// A window after a pause is halved for each timeout of it, down to what a
-    /// new connection has, and never lifted.
+    /// After a pause the window is halved for each timeout that fits into the pause, down to
+    /// the initial window, and is never raised.
     #[test]
-    fn a_window_that_restarts_is_halved_for_each_timeout(
+    fn window_after_a_pause_is_halved_for_each_timeout(
         wire_B in 40..=65_535u32,
         packets in 1..=(1u64 << 29),
         timeouts in 0..70u32,
@@ -789,14 +789,14 @@ proptest! {
         prop_assert!((least..=before).contains(&other.cwnd_B));
     }
 
-    /// Any feedback, of 44 bits or saturated to that, leaves a window of at
-    /// least a packet, or one in 125 ms, and no more than is allowed. It halves
-    /// or doubles a window below one packet at most. Pacing is the window by
-    /// the RTT, at least a packet in 125 ms; X is of what can really be sent, and never above the RTT that
-    /// the header tells; the request is what the limit leaves, spread over the
-    /// packets of an RTT.
+    /// Any feedback, of 44 bits or saturated to that, leaves a window between the minimum
+    /// (one packet, or one packet per 125 ms) and the maximum. It at most halves or doubles
+    /// a window below one packet. The pacing rate is the window / RTT, at least a packet per
+    /// 125 ms. X is computed from the window that can really be sent, and never exceeds the
+    /// RTT in the header. The request is the distance to the limit, spread over the packets
+    /// of an RTT.
     #[test]
-    fn the_window_keeps_its_bounds(
+    fn sender_window_stays_within_its_bounds(
         wire_B in 40..=65_535u32,
         packets in 0..=(1u64 << 40),
         limit_B in extreme_u64(),
@@ -828,7 +828,7 @@ proptest! {
             prop_assert_eq!(xcp_sender_packets(&sender), sender.cwnd_B.div_ceil(u64::from(wire_B)));
             if rtt > 0 {
                 let pace = sender.cwnd_B as f64 / (rtt as f64 / TICK);
-                // no packet is kept back for longer than 125 ms
+                // no packet is delayed for longer than 125 ms
                 let pace = pace.max(8.0 * f64::from(wire_B)).min(XCP_CWND_MAX_B as f64);
                 near("pacing", sender.pacing_Bps as f64, pace, pace * 1e-6 + 1.0)?;
                 let window_B = sender.cwnd_B.min(limit_B).max(least_B);
@@ -852,11 +852,11 @@ proptest! {
         }
     }
 
-    /// An RTT below 3.9 ms counts as 3.9 ms, and the ACK of a packet that was
-    /// alone in flight, which may have been delayed, lifts no RTT of a window
-    /// below one packet.
+    /// An RTT below 3.9 ms counts as 3.9 ms. The ACK of a packet that was alone in flight
+    /// may have been delayed, so it does not raise the RTT while the window is below one
+    /// packet.
     #[test]
-    fn the_rtt_of_a_short_path_is_neither_jitter_nor_a_delayed_ack(
+    fn rtt_of_a_short_path_ignores_jitter_and_delayed_acks(
         short in log_uniform(1e-6, 3.9e-3),
         late in log_uniform(5e-3, 0.2),
         (packets, alone) in (0..3u64, any::<bool>()),
@@ -874,9 +874,9 @@ proptest! {
         prop_assert_eq!(sender.rtt > least, lifted, "{} from {}", sender.rtt, least);
     }
 
-    /// The sum of X over a window's packets is the RTT, after it shrank too.
+    /// The X of all packets of a window add up to the RTT, also after the window has shrunk.
     #[test]
-    fn x_sums_up_to_the_rtt(
+    fn x_of_a_window_adds_up_to_the_rtt(
         wire_B in 40..=9_000u32,
         packets in 1..2_000u64,
         (first, shrunk) in (0..2_000u64, 1..2_000u64),
@@ -897,9 +897,9 @@ proptest! {
         prop_assert!(sum.abs_diff(rtt) <= 1, "{} of {}, {} packets", sum, rtt, shrunk);
     }
 
-    /// Conversions round down to the unit, up to 64 s.
+    /// Conversions of up to 64 s round down to whole units.
     #[test]
-    fn times_convert_exactly(v in extreme_u64(), smaller in 0..64u32) {
+    fn time_conversions_round_down(v in extreme_u64(), smaller in 0..64u32) {
         let v = v >> smaller;
         let ns = u128::from(v.min(63_999_999_999));
         prop_assert_eq!(u128::from(xcp_ns_to_ticks(v)), (ns << 28) / 1_000_000_000);
@@ -908,9 +908,9 @@ proptest! {
         prop_assert_eq!(xcp_bits(v), u64::BITS - v.leading_zeros());
     }
 
-    /// What is built is found, wherever it stands, and parsed back.
+    /// Built options are found at any position and parsed to the same values.
     #[test]
-    fn options_survive_the_wire(
+    fn options_round_trip(
         f in forward(),
         feedback in any::<i32>(),
         (xcp_hops, other_hops) in any::<(u8, u8)>(),
@@ -955,10 +955,10 @@ proptest! {
         }
     }
 
-    /// Any bytes at all are read within their bounds: what lies beyond makes
-    /// no difference, and what is found lies within the header.
+    /// Parsing any bytes stays within their bounds: bytes behind the end make no difference,
+    /// and an option that is found lies within the header.
     #[test]
-    fn any_bytes_are_parsed_within_bounds(
+    fn parsing_any_bytes_stays_within_bounds(
         mut bytes in segment(),
         cut in prop_oneof![Just(80), 0..80usize],
         len in header_len(),
@@ -979,20 +979,20 @@ proptest! {
             };
             prop_assert_eq!(&bytes[offset..offset + 4], &start);
         }
-        // the usual place is found by both ways, or by none
+        // wire::at_32 agrees with wire::find, or finds nothing
         if readable >= len && (20..=60).contains(&len) {
             let quick = wire::at_32(&bytes[..len]);
             prop_assert!(quick == XCP_NONE || found == (quick, 32));
         }
     }
 
-    /// A router's edit writes the delta, counts the hop, lowers xcp_ttl
-    /// towards the TTL, and keeps the checksum as right or wrong as it was.
+    /// A router's edit writes the delta, counts the hop and lowers xcp_ttl towards the TTL.
+    /// A correct checksum stays correct, and a wrong one stays wrong.
     #[test]
-    fn an_edit_mends_the_checksum(
+    fn edit_updates_delta_hops_ttl_and_checksum(
         f in forward(),
         (delta, ip_ttl) in any::<(i32, u8)>(),
-        // a small change is the last to be carried round in the checksum
+        // include small changes, which test the carry in the checksum
         change in prop::option::of(-260..4i32),
         mut bytes in prop::collection::vec(any::<u8>(), 40..80),
         offset in 0..70usize,
@@ -1033,7 +1033,7 @@ pub fn forward() -> impl Strategy<Value = xcp_forward> {
     )
 }
 
-/// A TCP option that is not XCP's.
+/// A TCP option that is not an XCP option.
 fn other_option() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => Just(vec![1]),
@@ -1041,12 +1041,12 @@ fn other_option() -> impl Strategy<Value = Vec<u8>> {
         1 => (prop_oneof![2..14u8, 16..254u8], prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(kind, v)| {
             [&[kind, v.len() as u8 + 2][..], &v].concat()
         }),
-        // another experiment
+        // another TCP option experiment
         1 => Just(vec![254, 4, 0x58, 0x44]),
     ]
 }
 
-/// A TCP segment's first bytes, its options more or less well formed.
+/// The first bytes of a TCP segment, with well-formed or damaged options.
 fn segment() -> impl Strategy<Value = Vec<u8>> {
     let experiment = (
         prop_oneof![4 => prop::sample::select(vec![4u8, 10, 22, 28]), 1 => any::<u8>()],
@@ -1080,7 +1080,7 @@ fn header_len() -> impl Strategy<Value = usize> {
 }
 
 #[test]
-fn options_that_do_not_parse_are_malformed() {
+fn damaged_options_are_malformed() {
     let of_version = |version: u8, length: u8| {
         let mut option = vec![0; usize::from(length)];
         option[..5].copy_from_slice(&[254, length, 0x58, 0x43, version << 4]);
@@ -1105,14 +1105,14 @@ fn options_that_do_not_parse_are_malformed() {
 }
 
 #[test]
-fn other_options_and_what_follows_the_last_are_no_concern() {
+fn other_options_and_bytes_after_the_end_of_options_are_ignored() {
     for options in [
         vec![],
         vec![1, 1, 1, 1],
         // the end of options
         vec![0, 254, 4, 0x58, 0x43, 0, 0, 0],
         vec![1, 0, 2, 0],
-        // too short for an experiment's identifier, which is the next option
+        // too short for an experiment identifier: its bytes are the next option
         vec![254, 3, 0x58, 0x43, 2, 1, 1, 1],
     ] {
         let header = [&[0; 20][..], &options].concat();
@@ -1121,7 +1121,7 @@ fn other_options_and_what_follows_the_last_are_no_concern() {
     }
 }
 
-/// The one's complement sum that a checksum makes constant.
+/// The one's complement sum, which the checksum keeps constant.
 pub fn ones_sum(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
@@ -1129,9 +1129,9 @@ pub fn ones_sum(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// Pacing follows the RTT by half, X and the base do as they are.
+/// The pacing rate uses the mean of RTT and base RTT; X uses the RTT. The base RTT does not change.
 #[test]
-fn a_queue_slows_pacing_by_half() {
+fn pacing_follows_a_longer_rtt_by_half() {
     let base = 1 << 27; // 0.5 s in ticks
     let mut sender = new_sender(1_500, 400, 1 << 40, base);
     assert_eq!((sender.x, sender.pacing_Bps), (base / 400, 1_200_000));
@@ -1143,9 +1143,9 @@ fn a_queue_slows_pacing_by_half() {
     assert_eq!((sender.x, sender.pacing_Bps), (3 * base / 400, 600_000));
 }
 
-/// A start sends each window in half an RTT.
+/// At the start of a connection each window is sent in half an RTT.
 #[test]
-fn a_start_is_paced_twice_as_fast() {
+fn a_new_connection_is_paced_twice_as_fast() {
     let mut sender = new_sender(1_500, 400, 1 << 40, 1 << 27);
     for (arrived, pacing_Bps) in [(0, 2_400_000), (199, 2_400_000), (200, 1_200_000)] {
         sender.arrived = arrived;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The shaper and the service of two queues, for any packets and rates.
+//! Properties of the shaper and of the two-queue scheduler, for any packets and rates.
 
 #![allow(non_snake_case)] // units in names
 
@@ -12,16 +12,16 @@ use xcp_core::*;
 /// One of two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// The one whose weight is given.
+    /// The queue whose weight is configured.
     A,
-    /// The one that has the rest.
+    /// The queue that has the remaining weight.
     B,
 }
 
-/// Service of two queues by weight.
+/// A scheduler that serves two queues by weight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Service {
-    /// What A is owed, 2^-16 B.
+    /// What A may send before B, in 2^-16 B.
     deficit: i64,
 }
 
@@ -43,7 +43,7 @@ const LATE_NS: u64 = 1_000_000;
 const LOOK_NS: u64 = 20_000_000;
 const ONE: u32 = 65_536;
 
-/// The same cases every time, so that a red run can be repeated.
+/// Uses a fixed seed, so that a failure can be reproduced.
 fn cases() -> ProptestConfig {
     ProptestConfig {
         cases: 500,
@@ -57,7 +57,7 @@ fn rate() -> impl Strategy<Value = u64> {
     (1e3f64.ln()..=1.25e11f64.ln()).prop_map(|v| v.exp() as u64)
 }
 
-/// A wire packet or a super-packet.
+/// The size of a wire packet or of a GSO packet.
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 40..=1_538u64, 1 => 1_539..=524_288u64]
 }
@@ -65,10 +65,10 @@ fn size() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Timers that are late, but not too late, cost no rate, and nothing
-    /// leaves early: the clock is at the sum of all packets' times, exactly.
+    /// Timers that are late by at most LATE_NS cost no rate, and no packet is dequeued
+    /// early: the clock is exactly the sum of the times of all packets.
     #[test]
-    fn a_backlog_leaves_at_the_rate(
+    fn a_backlog_is_dequeued_exactly_at_the_rate(
         rate in rate(),
         packets in prop::collection::vec((size(), 0..=LATE_NS), 1..100),
     ) {
@@ -87,9 +87,9 @@ proptest! {
         }
     }
 
-    /// What is too late is lost, and idling saves nothing up.
+    /// Lateness beyond the limit is lost, and an idle queue collects no credit.
     #[test]
-    fn lateness_is_forgiven_up_to_a_limit(
+    fn late_timers_cost_no_rate_up_to_a_limit(
         rate in rate(),
         bytes in size(),
         late in 0..10 * LATE_NS,
@@ -106,10 +106,10 @@ proptest! {
         prop_assert_eq!(shaper.slot_ns, wanted);
     }
 
-    /// A packet that began at a low rate takes no longer than at the one that the
-    /// link has got meanwhile; and no look changes anything while the rate stays.
+    /// If the rate rises while a packet is being sent, the packet takes no longer than at
+    /// the new rate. Polling changes nothing while the rate stays the same.
     #[test]
-    fn a_rate_that_has_risen_counts_at_once(
+    fn a_higher_rate_applies_at_once(
         rate in rate(),
         bytes in size(),
         times in 2..1000u64,
@@ -132,10 +132,10 @@ proptest! {
         prop_assert!(look <= shaper.slot_ns && look <= now.max(end.min(now + LOOK_NS)));
     }
 
-    /// Queues on one medium never send more than it carries, whatever they
-    /// paid for their slots, and those that always have packets alternate.
+    /// Queues on one medium together never send more than it carries, whatever they paid
+    /// for their slots. Queues that always have packets alternate.
     #[test]
-    fn a_medium_is_shared_by_turns(
+    fn queues_of_one_medium_alternate(
         rate in rate(),
         count in 2..6usize,
         packets in prop::collection::vec((size(), size()), 50..200),
@@ -151,7 +151,7 @@ proptest! {
         let mut sent_B = 0u64;
         for (waits, bytes) in packets {
             let mut shaper = waiting.pop_front().unwrap();
-            // the one that took its slot first has the first slot
+            // the queue that took its slot first has the earliest slot
             prop_assert!(waiting.iter().all(|other| shaper.slot_ns <= other.slot_ns));
             prop_assert!(shaper.has_slot != 0);
             now = now.max(shaper.slot_ns);
@@ -166,10 +166,10 @@ proptest! {
         prop_assert!(u128::from(free - start) + rounded >= carried);
     }
 
-    /// Two queues that always have packets share by weight; neither is ever
-    /// ahead by more than a packet.
+    /// Two queues that always have packets share the link by weight. Neither is ever ahead
+    /// by more than one packet.
     #[test]
-    fn full_queues_share_by_weight(
+    fn queues_with_packets_share_by_weight(
         weight in 1..ONE,
         a in prop::collection::vec(size(), 1..20),
         b in prop::collection::vec(size(), 1..20),
@@ -195,10 +195,10 @@ proptest! {
         }
     }
 
-    /// A queue that asks for no more than its weight waits for one packet of
-    /// the other at most, which always has some.
+    /// A queue that sends no more than its weight allows waits for at most one packet of
+    /// the other queue, which always has packets.
     #[test]
-    fn within_its_weight_a_queue_waits_for_one_packet(
+    fn a_queue_within_its_weight_waits_for_at_most_one_packet(
         weight in ONE / 100..ONE - ONE / 100,
         packets in prop::collection::vec((size(), 0..5_000u64), 1..100),
         b in prop::collection::vec(size(), 1..20),
@@ -207,7 +207,7 @@ proptest! {
         let longest = *b.iter().max().unwrap() as f64;
         let mut b = b.iter().cycle();
         let w = f64::from(weight) / f64::from(ONE);
-        // the link carries one byte in a unit of time
+        // the link carries one byte per unit of time
         let mut arrivals: VecDeque<(f64, u64)> = VecDeque::new();
         let mut at = 0.0;
         for (bytes, pause) in packets {
@@ -235,9 +235,9 @@ proptest! {
     }
 }
 
-/// Weight 0 is not set yet: half. All of it is all of it.
+/// Weight 0 means not configured and gives half of the link. The full weight gives all of it.
 #[test]
-fn weights_at_the_ends() {
+fn weight_0_gives_half_and_full_weight_gives_all() {
     let mut service = Service::default();
     service.sent(0, Queue::A, true, 1_000);
     assert_eq!(service.deficit, -1_000 << 15);
@@ -249,9 +249,9 @@ fn weights_at_the_ends() {
     assert_eq!(service.next(false, false), None);
 }
 
-/// What nobody takes is gone: B, alone for long, does not owe A for that.
+/// Unused capacity is not saved: if B sends alone for a long time, A gets no credit for it.
 #[test]
-fn nothing_is_saved_up() {
+fn unused_capacity_is_not_saved() {
     let mut service = Service::default();
     for _ in 0..100 {
         service.sent(0, Queue::B, false, 1_500);
@@ -263,9 +263,9 @@ fn nothing_is_saved_up() {
     assert_eq!(service.deficit, -500 << 15);
 }
 
-/// What a queue is ahead by it pays later, if it has gone meanwhile or not.
+/// A queue that is ahead pays later, also if it was empty in between.
 #[test]
-fn who_is_ahead_pays() {
+fn a_queue_that_is_ahead_pays_later() {
     let mut service = Service::default();
     service.sent(0, Queue::A, true, 1_500);
     service.sent(0, Queue::B, false, 300);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! testdata/router-1.csv: what ns-2.35's router computed, in double precision,
+//! testdata/router-1.csv contains what ns-2.35's router computed, in double precision,
 //! for 6,218 scripted packets. The model reproduces it to 1e-9; core/ follows
-//! it to 1e-5, but for whole B/s on the wire. Its rows:
+//! it to 1e-5, except that the wire format carries whole B/s. Its rows:
 //!
 //! - `P,capacity_Bps,queue_limit`
 //! - `A,t,id,size_B,kind,rtt_s,x_s,delta_in_Bps,queue_packets_before`: arrival;
 //!   kind 1 is a forward packet, 2 a return packet
 //! - `D,t,id,delta_out_Bps,rewritten`: departure
-//! - `E,t,next_interval_s,d_s,pos_Bps,neg_Bps,Cp,Cn,Q_B`: control interval end,
+//! - `E,t,next_interval_s,d_s,pos_Bps,neg_Bps,Cp,Cn,Q_B`: end of a control interval,
 //!   with the values after it
-//! - `Q,t,next_Tq_s,Q_B,backlog_B`: queue estimate, after it
+//! - `Q,t,next_Tq_s,Q_B,backlog_B`: end of a queue estimate, with the values after it
 
 #![allow(non_snake_case)] // units in names
 
@@ -29,7 +29,7 @@ struct Arrived {
     delta_Bps: f64,
 }
 
-/// A router under test: events go in, and what must hold is checked.
+/// A router under test: it takes the events and checks the expected values.
 trait Subject {
     fn arrival(&mut self, p: &Arrived);
     fn departure(&mut self, p: &Arrived, delta_Bps: f64, rewritten: bool);
@@ -40,7 +40,7 @@ trait Subject {
     fn queue_end(&mut self, t: f64, want: &[f64]);
 }
 
-/// Plays the rows; returns how many of D, E and Q there were.
+/// Replays the rows; returns the number of D, E and Q rows.
 fn play(subject: &mut impl Subject) -> [usize; 3] {
     let mut packets: HashMap<&str, Arrived> = HashMap::new();
     let (mut backlog_B, mut queued, mut idle_at) = (0u64, 0u64, f64::INFINITY);
@@ -181,7 +181,7 @@ impl Subject for OfModel {
 }
 
 #[test]
-fn the_model_is_ns2() {
+fn model_reproduces_ns2() {
     let mut subject = OfModel(Model::new(model::Params::ns2(capacity()), 0.0));
     assert_eq!(play(&mut subject), [6204, 41, 86]);
 }
@@ -189,7 +189,7 @@ fn the_model_is_ns2() {
 struct OfCore {
     router: Router,
     intervals: usize,
-    /// Rounded requests of this interval, B/s: what the pools may be off by.
+    /// The rounding of this interval's requests, B/s: the tolerance of the pools.
     rounded_Bps: f64,
 }
 
@@ -222,8 +222,8 @@ impl Subject for OfCore {
         if !rewritten {
             self.rounded_Bps += (f64::from(asked) - p.delta_Bps).abs();
         }
-        // Rounding to whole B/s; a request so near the grant that rounding
-        // decides; and where a pool runs dry, all that rounding did before.
+        // The tolerance covers rounding to whole B/s, requests so close to the grant that
+        // rounding decides, and, where a pool becomes empty, all earlier rounding.
         let pool = self.router.pool();
         let dry = before.pos + before.neg > 0 && (pool.pos == 0 || pool.neg == 0);
         let slack = 1.0 + if dry { self.rounded_Bps + 1.0 } else { 0.0 };
@@ -254,8 +254,8 @@ impl Subject for OfCore {
 
     fn queue_end(&mut self, t: f64, want: &[f64]) {
         self.router.queue_end(want[2] as u64, ns(t));
-        // core/ counts the present backlog too; ns-2 saw only the one before
-        // the last packet left
+        // core/ also counts the present backlog; ns-2 only saw the one before
+        // the last packet was dequeued
         near(
             "core Q",
             self.router.queue_B() as f64,
@@ -265,7 +265,7 @@ impl Subject for OfCore {
         );
         self.router.set_queue(want[1] as u64);
         if self.intervals > 0 {
-            // before, each has its own idea of d
+            // before the first interval, the two use different values of d
             near(
                 "core Tq",
                 self.router.tq_ns() as f64 / 1e9,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Three intervals worked by hand, through the model and through core/.
+//! Three control intervals computed by hand, compared with the model and with core/.
 //! C = 1.25e6 B/s, interval and RTT 0.1 s, alpha 0.4, beta 0.226, gamma 0.1.
 
 #![allow(non_snake_case)] // units in names
@@ -11,7 +11,7 @@ const RTT: u64 = 26_843_546; // 0.1 s
 struct Worked {
     queue_B: u64,
     size_B: u64,
-    /// Packets, X in ms, change of each in B/s.
+    /// Number of packets, X in ms, change that each packet gets in B/s.
     groups: &'static [(usize, f64, f64)],
     y: f64,
     f: f64,
@@ -81,7 +81,7 @@ fn check(w: &Worked) {
             let g = m.departure(&packet(x_ms));
             assert!(g.rewritten);
             near("delta", g.delta_Bps, change, 1e-6);
-            // whole B/s are written, the rest is carried; X is in whole ticks
+            // core/ writes whole B/s and carries the rest; X is in whole ticks
             let carried = pool_Bps(r.pool().carry, r.pool().shift);
             let g = r.departure(1, w.size_B, ticks(x_ms), RTT, i32::MAX);
             let rest = pool_Bps(r.pool().carry, r.pool().shift) - carried;
@@ -99,7 +99,7 @@ fn check(w: &Worked) {
 }
 
 #[test]
-fn a_light_load_grows() {
+fn light_load_gets_positive_feedback() {
     check(&Worked {
         queue_B: 0,
         size_B: 1500,
@@ -114,7 +114,7 @@ fn a_light_load_grows() {
 }
 
 #[test]
-fn b_overload_with_a_queue_shrinks_and_shuffles() {
+fn overload_with_a_queue_gets_negative_feedback_and_shuffling() {
     check(&Worked {
         queue_B: 10_000,
         size_B: 1000,
@@ -129,7 +129,7 @@ fn b_overload_with_a_queue_shrinks_and_shuffles() {
 }
 
 #[test]
-fn c_full_load_only_shuffles() {
+fn full_load_without_a_queue_gets_only_shuffling() {
     check(&Worked {
         queue_B: 0,
         size_B: 1000,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The TCP connections of this network namespace, and what the BPF programs know of
-//! those that use `xcp` or fell back from it.
+//! Lists the TCP connections of this network namespace, with the BPF programs' state of those
+//! that use `xcp` or fell back from it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,25 +21,25 @@ pub use crate::sock_diag::TcpInfo;
 pub struct Connection {
     pub local: SocketAddr,
     pub peer: SocketAddr,
-    /// One of the ends has closed it.
+    /// One side has closed it.
     pub is_closing: bool,
-    /// Its congestion control now.
+    /// Its present congestion control.
     pub control: String,
     pub state: State,
-    /// The wire format, if both ends agreed on one.
+    /// The wire format, if both sides agreed on one.
     pub wire: Option<Wire>,
-    /// XCP routers on the way to the peer, as the peer last reported.
+    /// The number of XCP routers on the path to the peer, as the peer last reported.
     pub xcp_hops: Option<u8>,
-    /// Routers there that are not XCP.
+    /// The number of other routers on this path.
     pub other_hops: Option<u8>,
     /// Why it does not use `xcp`, if it does not.
     pub fallback: Option<Fallback>,
-    /// Losses or delays were found that XCP's routers do not explain: the window
-    /// follows CUBIC's rules meanwhile (core/xcp_loss.h).
+    /// There are losses or delays that XCP's routers do not explain. Meanwhile the window
+    /// follows CUBIC's rules (core/xcp_loss.h).
     pub distrusts_path: bool,
-    /// It is a part of a connection of MPTCP.
+    /// It is a subflow of an MPTCP connection.
     pub is_mptcp: bool,
-    /// What its packets may take in memory until they are acknowledged.
+    /// The memory limit for packets that are not yet acknowledged.
     pub send_buffer_bytes: u32,
     #[serde(flatten)]
     pub tcp: TcpInfo,
@@ -49,20 +49,20 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Feedback of XCP routers moves its window.
+    /// Feedback of XCP routers sets its window.
     Xcp,
-    /// It has found no XCP router (yet), and looks for one with a packet in each RTT.
+    /// It has found no XCP router yet, and probes for one with a packet in each RTT.
     Probing,
-    /// It was left to the default congestion control, and stays there.
+    /// It fell back to the default congestion control, and keeps it.
     FellBack,
-    /// It has never had to do with XCP.
+    /// It has never used XCP.
     NotXcp,
 }
 
 /// Lists the connections that use `xcp`, and those that fell back from it.
 ///
 /// # Errors
-/// XCP is not on, no root, or the kernel does not list sockets (sock_diag).
+/// XCP is not on, this process is not root, or the kernel does not list sockets (sock_diag).
 pub fn list() -> Result<Vec<Connection>> {
     bpffs::require("xcp host show", Access::Read)?;
     if !host::is_on() {
@@ -71,11 +71,11 @@ pub fn list() -> Result<Vec<Connection>> {
     of_xcp()
 }
 
-/// The same, for who asks again and again: without a check whether it may, and none
-/// where XCP is not on.
+/// Like [`list`], for frequent calls: it does not check permissions, and returns an empty list if
+/// XCP is not on.
 ///
 /// # Errors
-/// As [`list`].
+/// See [`list`].
 pub fn of_xcp() -> Result<Vec<Connection>> {
     if !host::is_on() {
         return Ok(Vec::new());
@@ -85,10 +85,10 @@ pub fn of_xcp() -> Result<Vec<Connection>> {
     Ok(found)
 }
 
-/// Lists all TCP connections, also where XCP is not on.
+/// Lists all TCP connections, also if XCP is not on.
 ///
 /// # Errors
-/// No root, or the kernel does not list sockets (sock_diag).
+/// This process is not root, or the kernel does not list sockets (sock_diag).
 pub fn all() -> Result<Vec<Connection>> {
     let maps = match host::is_on() {
         true => Some(Maps::open()?),
@@ -104,7 +104,7 @@ pub fn all() -> Result<Vec<Connection>> {
     Ok(found)
 }
 
-/// The maps with what is kept per socket.
+/// The maps of per-socket state, with their IDs.
 struct Maps {
     sockets: (MapHandle, u32),
     reasons: (MapHandle, u32),
@@ -130,7 +130,7 @@ impl Maps {
 }
 
 impl Connection {
-    /// One `struct inet_diag_msg` with its attributes.
+    /// Parses one `struct inet_diag_msg` with its attributes.
     fn read(message: &[u8], maps: Option<&Maps>) -> Option<Self> {
         let (local, peer) = sock_diag::addresses(message)?;
         let mut connection = Self {
@@ -170,7 +170,7 @@ impl Connection {
             }
         }
         if connection.control.is_empty() {
-            return None; // closed here already, what is left is a timer
+            return None; // already closed on this side, only a timer remains
         }
         connection.conclude(&record);
         Some(connection)
@@ -193,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// What the kernel and the programs know, together.
+    /// Derives the state from the kernel's data and the programs' record.
     fn conclude(&mut self, record: &xcp_socket) {
         let known = |hops: u8| (hops != XCP_HOPS_UNKNOWN).then_some(hops);
         if record.speaks != 0 {
@@ -204,7 +204,7 @@ impl Connection {
         }
         let uses_xcp = self.control == "xcp";
         if uses_xcp {
-            self.fallback = None; // it came back
+            self.fallback = None; // it uses xcp again
         }
         let looks = record.speaks != 0 && record.crowded < XCP_CROWDED_SEGMENTS_MAX;
         self.state = match (uses_xcp, self.fallback) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A host's devices: the programs that put headers in and take them out, and
-//! make room on crowded ACKs. Everything as before when taken off: what a
-//! device was is recorded before it is changed, so that a command that was
-//! killed in between can be undone too.
+//! A host's devices: attaches the programs that insert and remove headers and make room on
+//! full ACKs. Detaching them restores the device: its settings are recorded before they are
+//! changed, so that the changes of a killed command can be undone, too.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +21,7 @@ const MAP: &str = "device_table";
 const INGRESS: &str = "xcp_ingress";
 pub(crate) const EGRESS: &str = "xcp_egress";
 const DEVICES_MAX: u32 = 1024;
-/// Of the maps that the host's programs share.
+/// The maps that these programs share with the host's other programs.
 const SHARED: [&str; 5] = ["sockets", "counters", "peers", "handshake_cache", "config"];
 
 fn dir(key: &xcp_device_key) -> PathBuf {
@@ -35,7 +34,7 @@ fn table() -> Result<MapHandle> {
     object::pinned_map(&bpffs::dir(PART).join(MAP))
 }
 
-/// Makes the table of devices, when the host's programs are loaded.
+/// Creates the table of devices when the host's programs are loaded.
 pub fn create_table(host: &Path) -> Result<()> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as _,
@@ -71,7 +70,7 @@ fn all() -> Result<Vec<(xcp_device_key, xcp_device_record)>> {
         .collect())
 }
 
-/// The names of this namespace's devices.
+/// The names of the host's devices in this network namespace.
 pub fn names() -> Result<Vec<String>> {
     let here = netns::cookie()?;
     let mut names: Vec<String> = all()?
@@ -83,7 +82,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The IP protocol of headers on this namespace's devices, if there are any.
+/// The IP protocol number of headers on this namespace's devices, if there are any.
 pub fn ip_proto() -> Result<Option<u8>> {
     let here = netns::cookie()?;
     let mut all = all()?.into_iter();
@@ -91,9 +90,9 @@ pub fn ip_proto() -> Result<Option<u8>> {
     Ok(found.map(|(_, record)| record.ip_proto as u8))
 }
 
-/// Attaches to these devices of this namespace and to no others; `header`
-/// says whether they carry headers. Returns whether anything was different.
-/// If one device will not have it, those before are taken off again.
+/// Attaches the programs to exactly these devices of this network namespace. `header` says
+/// whether they carry headers. Returns whether this changed anything. If one device fails,
+/// the programs are detached from those before it.
 pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     let here = netns::cookie()?;
     let (stay, go): (Vec<_>, Vec<_>) = all()?
@@ -130,7 +129,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     Ok(!added.is_empty() || !unwanted.is_empty())
 }
 
-/// After a failure: removes what was attached, and returns the failure.
+/// Detaches the programs from these devices after a failure.
 fn undo(added: &[xcp_device_key]) {
     for key in added {
         if let Ok(Some(record)) = recorded(key) {
@@ -172,7 +171,7 @@ fn put_on(key: &xcp_device_key, device: &Device, header: bool, ip_proto: u8) -> 
     write(key, &record)
 }
 
-/// The programs of a device in the namespace with this cookie.
+/// Opens the programs for a device in the network namespace with this cookie.
 pub fn open(netns: u64, l2_len: u32, ip_proto: u8) -> Result<OpenObject> {
     let mut open = object::open(&object::DEVICE)?;
     let options = xcp_device_options {
@@ -194,8 +193,8 @@ fn attach(key: &xcp_device_key, device: &Device, ip_proto: u8, folder: &Path) ->
     Ok(())
 }
 
-/// Puts this build's programs in the place of another's, on all devices. Those
-/// of namespaces that nothing leads to stay as they are.
+/// Replaces the programs on all devices by those of this build. Devices in unreachable network
+/// namespaces keep the old ones.
 pub fn renew() -> Result<()> {
     let here = netns::cookie()?;
     for (key, record) in all()? {
@@ -227,8 +226,7 @@ fn load(key: &xcp_device_key, device: &Device, ip_proto: u8) -> Result<Object> {
     object::load(&object::DEVICE, open)
 }
 
-/// The link of the program that puts headers in, if a device of this namespace
-/// has it.
+/// The link of the program that inserts headers, if a device of this namespace has one.
 pub fn egress(device: &Device) -> Option<OwnedFd> {
     let key = xcp_device_key {
         netns: netns::cookie().ok()?,
@@ -238,8 +236,8 @@ pub fn egress(device: &Device) -> Option<OwnedFd> {
     link::open(&dir(&key).join(EGRESS)).ok()
 }
 
-/// The device as it was. `here`: it is in this thread's namespace. Goes on
-/// where something fails, and tells the first failure.
+/// Detaches the programs from a device and restores its settings. `here`: the device is in this
+/// thread's namespace. Continues after failures, and returns the failure to restore the settings.
 fn take_off(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Result<()> {
     let folder = dir(key);
     let device = here.then(|| rtnl::name_of(key.ifindex)).flatten();
@@ -257,7 +255,7 @@ fn take_off(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Res
     restored
 }
 
-/// Removes what devices that are gone have left.
+/// Removes the entries and pins of devices that no longer exist.
 pub fn sweep() {
     for (key, record) in all().unwrap_or_default() {
         let attached = link::open(&dir(&key).join(INGRESS));
@@ -268,8 +266,8 @@ pub fn sweep() {
     }
 }
 
-/// Takes all devices off, those of other namespaces too where they are found.
-/// Goes on where one fails, and tells the first failure.
+/// Detaches the programs from all devices, also in other namespaces if these are reachable.
+/// Continues after failures, and returns the first one.
 pub fn clear() -> Result<()> {
     let here = netns::cookie()?;
     let mut first = Ok(());
@@ -278,7 +276,7 @@ pub fn clear() -> Result<()> {
             take_off(&key, &record, true)
         } else {
             netns::within(key.netns, || take_off(&key, &record, true))
-                // its namespace is gone, or nothing leads there
+                // the namespace no longer exists or is unreachable
                 .unwrap_or_else(|| take_off(&key, &record, false))
         };
         first = first.and(done);

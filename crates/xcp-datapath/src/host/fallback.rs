@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Why connections use the default congestion control: `enum xcp_fallback`.
+//! The reasons why connections use the default congestion control: `enum xcp_fallback`.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use serde::{Serialize, Serializer};
 pub enum Fallback {
     /// The peer did not answer the handshake.
     Peer = xcp_abi::XCP_FALLBACK_PEER,
-    /// A listener that is short of memory answered with a SYN cookie.
+    /// A listener under load answered with a SYN cookie.
     SynCookie = xcp_abi::XCP_FALLBACK_SYN_COOKIE,
     /// TCP-MD5 or TCP-AO signs the TCP options.
     Signed = xcp_abi::XCP_FALLBACK_SIGNED,
-    /// Other options, as MPTCP's, leave no room for a header.
+    /// Other options, such as MPTCP's, leave no room for a header.
     NoRoom = xcp_abi::XCP_FALLBACK_NO_ROOM,
     /// No XCP router is on the path.
     NoRouter = xcp_abi::XCP_FALLBACK_NO_ROUTER,
-    /// Feedback, or any answer to packets with a header, stopped coming back.
+    /// Feedback, or any answer to packets with a header, stopped.
     Silent = xcp_abi::XCP_FALLBACK_SILENT,
     /// The device does not carry headers any more.
     Stopped = xcp_abi::XCP_FALLBACK_STOPPED,
@@ -30,7 +30,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// All reasons, by their numbers in the BPF programs.
+    /// All reasons, in the order of their numbers in the BPF programs.
     pub const ALL: [Self; 8] = [
         Self::Peer,
         Self::SynCookie,
@@ -48,7 +48,7 @@ impl Fallback {
             .find(|reason| *reason as u32 == number)
     }
 
-    /// Its name in JSON.
+    /// The name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,13 +67,13 @@ impl Fallback {
 impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Peer => "the peer does not speak XCP",
+            Self::Peer => "the peer does not use XCP",
             Self::SynCookie => "SYN cookie",
             Self::Signed => "signed (TCP-MD5, TCP-AO)",
-            Self::NoRoom => "no room beside other options",
+            Self::NoRoom => "other options leave no room",
             Self::NoRouter => "no XCP router on the path",
             Self::Silent => "feedback stopped",
-            Self::Stopped => "the device lost its headers",
+            Self::Stopped => "the device no longer carries headers",
             Self::Memory => "no kernel memory",
         })
     }

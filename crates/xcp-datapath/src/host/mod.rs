@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A host that speaks XCP: the congestion control `xcp` and the option's
-//! programs, pinned in `host`.
+//! A host that uses XCP: the congestion control `xcp` and the programs for TCP options, pinned
+//! in `host`.
 
 use std::fs;
 use std::net::IpAddr;
@@ -28,14 +28,14 @@ pub mod socket;
 
 #[doc(hidden)]
 pub const PART: &str = "host";
-/// The settings, which all programs share.
+/// The map of settings, which all programs share.
 const CONFIG: &str = "config";
-/// Marks programs that `xcp run` loaded for itself.
+/// A folder that marks programs as loaded by `xcp run` for itself.
 const TRANSIENT: &str = "transient";
-/// In it, which build the programs are of.
+/// A folder; the folder in it names the build of the programs.
 #[doc(hidden)]
 pub const BUILD: &str = "build";
-/// The folder of another build's programs, until they take the place of these.
+/// The folder of the new programs, until they replace the present ones.
 const NEXT: &str = "next";
 /// Maps that outlive the programs.
 const SHARED: [&str; 8] = [
@@ -50,33 +50,33 @@ const SHARED: [&str; 8] = [
 ];
 const RUN_PREFIX: &str = "xcp-run-";
 
-/// What `xcp host on` asks for.
+/// The options of `xcp host on`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The control group whose sockets may speak; all if absent.
+    /// The control group whose sockets may use XCP; all sockets if absent.
     pub cgroup: Option<PathBuf>,
-    /// Only sockets of this network namespace may speak.
+    /// Only sockets of this network namespace may use XCP.
     pub this_netns: bool,
-    /// New sockets of the group that did not choose use `xcp`.
+    /// New sockets of the group use `xcp` unless they choose another congestion control.
     pub make_default: bool,
-    /// How to speak in this network namespace.
+    /// The policies for peers of this network namespace.
     pub speech: PeerPolicies,
-    /// Feedback in whole packets in the wire format `option-2005`: what it
-    /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
+    /// For the lab: feedback in whole packets in the wire format `option-2005`, which Zhang &
+    /// Henderson 2005, II-E.2, forbid.
     pub whole_feedback: bool,
-    /// What senders are not to do, to see what then goes wrong.
+    /// Features that senders do not use, to show what they are needed for.
     pub without: Vec<SenderFeature>,
-    /// The protocol number by which sockets are opened that use `xcp`.
+    /// The protocol number that opens sockets with `xcp`.
     pub socket_protocol: socket::Wanted,
 }
 
-/// How the hosts of one network namespace speak.
+/// Which wire formats a network namespace uses with which peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPolicies {
     pub spoken: Vec<PeerPolicy>,
-    /// Devices that carry headers, or whose crowded ACKs make room.
+    /// Devices that carry headers, or that make room for the option on full ACKs.
     pub devices: Vec<String>,
-    /// IP protocol of headers.
+    /// The IP protocol number of headers.
     pub ip_proto: u8,
 }
 
@@ -91,16 +91,16 @@ impl Default for PeerPolicies {
 }
 
 impl PeerPolicies {
-    /// One wire format, with these peers and nobody else, or with all.
+    /// Uses one wire format with these peers only, or with all peers if there are none.
     ///
     /// # Errors
-    /// A header without devices or without peers.
+    /// The wire format is a header, but devices or peers are missing.
     pub fn new(wire: Wire, devices: &[String], peers: &[Prefix], ip_proto: u8) -> Result<Self> {
         if wire.is_header() && (devices.is_empty() || peers.is_empty()) {
             return Err(Error::new(
                 format!("wire format {wire}"),
                 "needs the devices that carry it and the peers that understand it: \
-                 others answer that they do not know the protocol",
+                 others do not know the protocol and reject it",
                 format!("name them: xcp host on --wire {wire} --dev eth0 --peers 10.0.0.0/8"),
             ));
         }
@@ -129,7 +129,7 @@ impl PeerPolicies {
     }
 }
 
-/// Network namespaces, seen from this one.
+/// A set of network namespaces, relative to the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetnsScope {
@@ -148,58 +148,57 @@ pub struct TurnedOn {
     pub sockets: socket::Outcome,
 }
 
-/// What the host's programs are set to and have done.
+/// The settings and counters of the host's programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// The control group, or none where only `xcp run` uses the programs.
+    /// The control group; None if only `xcp run` uses the programs.
     pub cgroup: Option<PathBuf>,
-    /// Whose sockets may speak, of all network namespaces.
+    /// The network namespaces whose sockets may use XCP.
     pub netns: NetnsScope,
     pub default: bool,
-    /// What senders do not do, for it is switched off.
+    /// The features of senders that are switched off.
     pub without: Vec<SenderFeature>,
-    /// Wire formats in this network namespace; `option` where none fits.
+    /// Wire formats in this network namespace; peers without an entry use `option`.
     pub wires: Vec<PeerPolicy>,
-    /// Devices of this network namespace.
+    /// The host's devices in this network namespace.
     pub devices: Vec<String>,
-    /// The protocol number that opens a socket with `xcp`, if any does.
+    /// The protocol number that opens a socket with `xcp`, if any.
     pub socket_protocol: Option<u8>,
     pub counters: Counters,
 }
 
-/// Sums over all CPUs since `host on`.
+/// Counters since `host on`, summed over all CPUs.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections that speak XCP, both directions.
+    /// Connections that use XCP, both directions.
     pub sockets: u64,
-    /// Times that a connection was left to the default congestion control.
+    /// Connections that fell back to the default congestion control, by reason.
     pub fallbacks: Fallbacks,
     pub forward_sent: u64,
     pub forward_received: u64,
     pub return_sent: u64,
     pub return_received: u64,
-    /// ACKs that TCP left no room on for the option.
+    /// ACKs without room for the option.
     pub return_crowded: u64,
-    /// Of those, how many gave up a SACK block for it.
+    /// ACKs of those from which a SACK block was removed to make room.
     pub sacks_trimmed: u64,
-    /// Packets that went without the header that they should have.
+    /// Packets sent without the header that they should have.
     pub header_left_out: u64,
     pub malformed: u64,
-    /// Headers whose sequence or acknowledgement number fits no window: not
-    /// believed.
+    /// Headers that were ignored, because the sequence or acknowledgement number is outside the
+    /// window.
     pub implausible: u64,
-    /// Sum of the deltas that arrived, bytes per second.
+    /// The sum of the deltas that arrived, bytes per second.
     pub received_bytes_per_s: i64,
-    /// Sum of the feedback sent back.
+    /// The sum of the feedback sent back to peers.
     pub returned_bytes_per_s: i64,
-    /// Feedback still pending when its socket closed.
+    /// Feedback that was still pending when its socket closed.
     pub unreturned_bytes_per_s: i64,
-    /// Sum of the feedback that came back.
+    /// The sum of the feedback that arrived.
     pub feedback_bytes_per_s: i64,
-    /// Of it, applied to a window.
+    /// The part of it that was applied to a window.
     pub applied_bytes_per_s: i64,
-    /// The same sums in the wire format `option-2005`, which counts in 2^-12
-    /// packets.
+    /// The same sums for the wire format `option-2005`, which counts in 2^-12 packets.
     pub option_2005: Sums2005,
 }
 
@@ -218,7 +217,8 @@ pub fn is_on() -> bool {
     object::exists(&bpffs::dir(PART).join("cc"))
 }
 
-/// Makes `xcp` selectable and the option spoken by sockets that select it.
+/// Makes `xcp` selectable, and attaches the programs that add XCP headers to sockets that select
+/// it.
 pub fn on(options: &Options) -> Result<TurnedOn> {
     bpffs::require("xcp host on", Access::Change)?;
     let _turn = CommandLock::take()?;
@@ -250,20 +250,20 @@ fn find(devices: &[String]) -> Result<Vec<Device>> {
     devices.iter().map(|name| Device::find(name)).collect()
 }
 
-/// Speaks so in this network namespace; the host must be on. Returns whether
-/// anything was different.
+/// Sets the policies of this network namespace; the host must be on. Returns whether this
+/// changed anything.
 pub fn speak(speech: &PeerPolicies) -> Result<bool> {
     let devices = find(&speech.devices)?;
     let peers = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
     let here = netns::cookie()?;
-    // whom a header may come from is known before any goes out
+    // devices are set first: they must accept headers before any are sent
     let attached = device::set(&devices, speech.has_headers(), speech.ip_proto)?;
     let spoken = peers::set(&peers, here, &speech.spoken)?;
     Ok(attached || spoken)
 }
 
-/// Sets default, group and protocol number; returns whether anything was
-/// different. The number goes first: it is what a kernel may refuse.
+/// Sets the default, the group and the protocol number; returns whether this changed anything.
+/// The number is first, because a kernel may refuse it.
 fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool)> {
     let dir = bpffs::dir(PART);
     let (sockets, mut changed) = socket::configure(&dir, group, options.socket_protocol)?;
@@ -297,7 +297,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     Ok((sockets, changed))
 }
 
-/// The number of the group that `host on` attached to.
+/// The ID of the control group that `host on` attached to.
 fn attached_group() -> Result<Option<u64>> {
     let pin = bpffs::dir(PART).join("link");
     if !object::exists(&pin) {
@@ -315,9 +315,9 @@ fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
     })
 }
 
-/// `transient`: for the time of an `xcp run`.
+/// Loads the programs; with `transient`, only until `xcp run` ends.
 fn load(transient: bool) -> Result<()> {
-    // what a command that was killed has left half done
+    // remove what a killed command left incomplete
     if object::exists(&bpffs::dir(PART)) {
         take_down()?;
     }
@@ -342,7 +342,7 @@ fn load_into(dir: &Path) -> Result<()> {
     register(&mut load_control(open_control(dir)?)?, dir)
 }
 
-/// Pins those that are attached to control groups.
+/// Pins the programs that are attached to control groups.
 fn pin_programs(option: &Object, dir: &Path) -> Result<()> {
     for (program, pin) in [("xcp_option", "option"), ("xcp_choose", "choose")] {
         let program = object::program(option, program)?;
@@ -362,16 +362,16 @@ fn register(cc: &mut Object, dir: &Path) -> Result<()> {
     object::register(cc, "xcp", "congestion control xcp", &dir.join("cc"))
 }
 
-/// Tells this build of the host's programs from others.
+/// An identifier of this build of the host's programs.
 fn build() -> String {
     [&object::OPTION, &object::CC, &object::DEVICE]
         .map(object::Image::build)
         .concat()
 }
 
-/// Puts this build's programs in the place of another's, newer or older. The
-/// maps stay, and with them what is known of each connection: those that there
-/// are go on. Their congestion control stays the one that they began with.
+/// Replaces the programs of another build, newer or older, by those of this build. The maps
+/// stay, with the state of each connection, so present connections continue. They keep the
+/// congestion control program with which they started.
 fn renew() -> Result<()> {
     let dir = bpffs::dir(PART);
     if !layout::is_ours(&dir, &object::OPTION, &SHARED)? {
@@ -396,7 +396,7 @@ fn renew() -> Result<()> {
         fs::rename(next.join(pin), &to).map_err(|e| Error::io(to.display().to_string(), &e))?;
     }
     let _ = fs::remove_dir_all(&next);
-    // two of one name cannot be: for a moment nobody can choose it
+    // two congestion controls cannot have one name: for a short time, none can be selected
     let pin = dir.join("cc");
     link::detach(link::open(&pin)?.as_fd());
     fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
@@ -405,10 +405,10 @@ fn renew() -> Result<()> {
     bpffs::mark(&dir.join(BUILD).join(build()))
 }
 
-/// Loads the congestion control, with the hooks that this kernel has.
+/// Loads the congestion control, with the hooks that this kernel supports.
 #[doc(hidden)]
 pub fn load_control(mut open: OpenObject) -> Result<Object> {
-    /// Where `cwnd_event_tx_start` is in bpf/kernel.h's `tcp_congestion_ops`.
+    /// The offset of `cwnd_event_tx_start` in the `tcp_congestion_ops` of bpf/kernel.h.
     const TX_START_AT: usize = 64;
     if !probes::has_tx_start() {
         let mut map = object::open_map(&mut open, "xcp")?;
@@ -419,7 +419,7 @@ pub fn load_control(mut open: OpenObject) -> Result<Object> {
     object::load(&object::CC, open)
 }
 
-/// Takes everything down. Sockets that use `xcp` keep it until they close.
+/// Detaches and removes everything. Sockets that use `xcp` keep it until they close.
 pub fn off() -> Result<()> {
     bpffs::require("xcp host off", Access::Change)?;
     let _turn = CommandLock::take()?;
@@ -443,7 +443,7 @@ pub(crate) fn not_on() -> Error {
     Error::new("XCP", "is not on", "turn it on: xcp host on")
 }
 
-/// What is set and what has happened so far.
+/// The settings and counters of the host.
 pub fn status() -> Result<Status> {
     bpffs::require("xcp host show", Access::Read)?;
     if !is_on() {
@@ -463,8 +463,7 @@ pub fn status() -> Result<Status> {
     })
 }
 
-/// The wire format for a peer of this network namespace; None if XCP is not spoken with
-/// it.
+/// The wire format for a peer of this network namespace; None if XCP is not used with it.
 ///
 /// # Errors
 /// XCP is not on.
@@ -474,8 +473,8 @@ pub fn wire_for(peer: IpAddr) -> Result<Option<Wire>> {
     Ok(peers::wire_of(&all, peer))
 }
 
-/// What [`on`] has set for this network namespace, in the form in which
-/// [`settled`] tells it; None if XCP is not on here.
+/// The options that [`on`] has set for this network namespace, in the form that [`settled`]
+/// returns; None if XCP is not on here.
 ///
 /// # Errors
 /// The records cannot be read.
@@ -506,10 +505,10 @@ pub fn options() -> Result<Option<Options>> {
     settled(asked).map(Some)
 }
 
-/// Where two ways of asking come to the same on this system, one of them.
+/// Normalizes options: those that have the same effect on this system become equal.
 ///
 /// # Errors
-/// There is no such control group.
+/// The cgroup2 file system is not mounted.
 pub fn settled(asked: Options) -> Result<Options> {
     let root = cgroup::mount_point()?;
     let mut settled = asked;
@@ -517,7 +516,7 @@ pub fn settled(asked: Options) -> Result<Options> {
     settled.without = SenderFeature::of_bits(SenderFeature::bits(&settled.without));
     settled.speech.devices.sort();
     if settled.speech.devices.is_empty() {
-        settled.speech.ip_proto = IP_PROTO; // kept with devices only
+        settled.speech.ip_proto = IP_PROTO; // it is stored only with devices
     }
     let permitted = || socket::probe().is_ok();
     settled.socket_protocol = match settled.socket_protocol {
@@ -528,7 +527,7 @@ pub fn settled(asked: Options) -> Result<Options> {
     Ok(settled)
 }
 
-/// Whose sockets may speak.
+/// The network namespaces whose sockets may use XCP.
 fn reach() -> Result<NetnsScope> {
     let map = object::pinned_map(&bpffs::dir(PART).join(CONFIG))?;
     let config: xcp_host_config = object::read_record(&map, 0)?;
@@ -539,7 +538,7 @@ fn reach() -> Result<NetnsScope> {
     })
 }
 
-/// The counters alone.
+/// The counters of the host.
 pub fn counters() -> Result<Counters> {
     let map = object::pinned_map(&bpffs::dir(PART).join("counters"))?;
     let mut total = Counters::default();
@@ -570,17 +569,17 @@ pub fn counters() -> Result<Counters> {
     Ok(total)
 }
 
-/// A control group of its own in which new sockets use `xcp`, for one
-/// command. Dropping it takes everything down that it has set up.
+/// A separate control group for one command, in which new sockets use `xcp`. Dropping it undoes
+/// everything that it has set up.
 pub struct RunGroup {
     group: Cgroup,
-    /// The group of this process, in which the program would be without it.
+    /// The group of this process, in which the program would otherwise run.
     origin: PathBuf,
     links: Vec<OwnedFd>,
 }
 
 impl RunGroup {
-    /// Waits until no other command changes anything.
+    /// Waits until no other command holds the lock, and takes it.
     pub fn turn() -> Result<CommandLock> {
         bpffs::require("xcp run", Access::Change)?;
         CommandLock::take()
@@ -613,7 +612,7 @@ impl RunGroup {
         Ok(run)
     }
 
-    /// Whether `host on` reaches this group already: it speaks for all below.
+    /// Whether `host on` covers this group already, because it covers a parent.
     fn is_covered(&self) -> Result<bool> {
         Ok(attached_group()?
             .and_then(cgroup::path_of)
@@ -628,12 +627,12 @@ impl RunGroup {
 
 impl Drop for RunGroup {
     fn drop(&mut self) {
-        // without it, what is left is what a kill leaves
+        // without the lock, everything stays, as after a kill
         let Ok(_turn) = CommandLock::take() else {
             return;
         };
         self.links.clear();
-        // processes that the program has left behind go on without XCP
+        // remaining processes of the program continue without XCP
         let group = self.group.path();
         cgroup::dissolve(group, &self.origin);
         let others = group.parent().is_some_and(|all| any_run_left(all, group));
@@ -643,8 +642,8 @@ impl Drop for RunGroup {
     }
 }
 
-/// Whether any `xcp run` but the one with this group goes on; removes the groups
-/// of those that were killed.
+/// Whether another `xcp run` than that of this group still runs. Removes the groups of those
+/// that were killed.
 fn any_run_left(groups: &Path, own: &Path) -> bool {
     let mut left = false;
     for entry in fs::read_dir(groups).into_iter().flatten().flatten() {

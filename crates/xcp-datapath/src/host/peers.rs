@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Which wire format is spoken to whom: the map `peers`, a part of it for
+//! Which wire format is used with which peers: the map `peers`, which has separate entries for
 //! each network namespace.
 
 use std::fmt;
@@ -14,10 +14,10 @@ use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_SILENT};
 
 const NETNS_BITS: u32 = 64;
 const ADDRESS_BITS: u32 = 128;
-/// IPv4 addresses stand behind ::ffff:0:0/96.
+/// IPv4 addresses are mapped to ::ffff:0:0/96.
 const MAPPED_BITS: u32 = 96;
 
-/// Addresses that begin with the same bits.
+/// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
@@ -25,7 +25,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The bits of the address in 16 bytes, and how many of them count.
+    /// The address in 16 bytes, and the number of bits that count.
     fn mapped(self) -> ([u8; 16], u32) {
         match self.address {
             IpAddr::V4(v4) => (
@@ -38,7 +38,7 @@ impl Prefix {
 }
 
 impl Prefix {
-    /// Whether an address begins with it.
+    /// Whether an address has this prefix.
     fn has(self, address: IpAddr) -> bool {
         let whole = Self {
             address,
@@ -49,7 +49,7 @@ impl Prefix {
         u64::from(bits) <= u64::from(differ.leading_zeros())
     }
 
-    /// Whether it leaves nobody out, in either family.
+    /// Whether all addresses of both families have this prefix.
     pub fn is_all(&self) -> bool {
         self.mapped().1 == 0
     }
@@ -77,7 +77,7 @@ impl FromStr for Prefix {
         let (bytes, counted) = prefix.mapped();
         let beyond = u128::from_be_bytes(bytes).checked_shl(counted).unwrap_or(0);
         if beyond != 0 {
-            return Err(format!("bits are set behind the first {bits}"));
+            return Err(format!("bits after the first {bits} are not zero"));
         }
         Ok(prefix)
     }
@@ -95,11 +95,12 @@ impl Serialize for Prefix {
     }
 }
 
-/// A format and to whom it is spoken; to all others if there is no prefix.
+/// A wire format and the peers with which it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PeerPolicy {
-    /// None: nothing is spoken.
+    /// The wire format; None if XCP is not used with these peers.
     pub wire: Option<Wire>,
+    /// The peers; None for all peers without an entry.
     pub peers: Option<Prefix>,
 }
 
@@ -135,8 +136,8 @@ fn keys(map: &MapHandle, netns: u64) -> Vec<xcp_peer_key> {
         .collect()
 }
 
-/// The wire format for a peer: that of the longest prefix which it has. None if XCP is
-/// not spoken with it.
+/// The wire format for a peer: that of its longest matching prefix. None if XCP is not used
+/// with it.
 pub fn wire_of(all: &[PeerPolicy], peer: IpAddr) -> Option<Wire> {
     let fits = |s: &&PeerPolicy| s.peers.is_none_or(|prefix| prefix.has(peer));
     let longest = |s: &&PeerPolicy| s.peers.map_or(0, |prefix| prefix.mapped().1);
@@ -144,7 +145,7 @@ pub fn wire_of(all: &[PeerPolicy], peer: IpAddr) -> Option<Wire> {
     best.map_or(Some(Wire::default()), |spoken| spoken.wire)
 }
 
-/// What is set for a namespace (by its cookie).
+/// The policies of a network namespace, which is given by its cookie.
 pub fn get(map: &MapHandle, netns: u64) -> Vec<PeerPolicy> {
     let mut all: Vec<PeerPolicy> = keys(map, netns)
         .iter()
@@ -165,8 +166,8 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<PeerPolicy> {
     all
 }
 
-/// Sets what is spoken in a namespace; returns whether anything was different.
-/// New entries come before old ones go: nobody is left without in between.
+/// Sets the policies of a network namespace; returns whether this changed anything. New entries
+/// are added before old ones are deleted, so that no peer is without an entry meanwhile.
 pub fn set(map: &MapHandle, netns: u64, wanted: &[PeerPolicy]) -> Result<bool> {
     let before = keys(map, netns);
     let mut changed = false;
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_are_read_and_written() {
+    fn prefixes_are_parsed_and_printed() {
         for (text, printed) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("192.0.2.1", "192.0.2.1/32"),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_decides() {
+    fn the_longest_matching_prefix_decides() {
         let spoken = |wire, prefix: Option<&str>| PeerPolicy {
             wire,
             peers: prefix.map(|p| p.parse().unwrap()),
@@ -237,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_prefixes_are_reported() {
         for (text, reason) in [
             ("10.0.0", "not an address"),
             ("10.0.0.0/33", "not a prefix length of 0 to 32"),
             ("2001:db8::/x", "not a prefix length of 0 to 128"),
-            ("10.0.0.1/8", "bits are set behind the first 8"),
-            ("2001:db8::1/64", "bits are set behind the first 64"),
+            ("10.0.0.1/8", "bits after the first 8 are not zero"),
+            ("2001:db8::1/64", "bits after the first 64 are not zero"),
         ] {
             let error = text.parse::<Prefix>().expect_err(text);
             assert_eq!(error, reason, "{text}");

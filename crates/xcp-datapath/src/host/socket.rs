@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `socket(AF_INET, SOCK_STREAM, IPPROTO_XCP)`: sockets by protocol number,
-//! pinned in `host/socket`. Everything else of a host works without.
+//! `socket(AF_INET, SOCK_STREAM, IPPROTO_XCP)`: opens XCP sockets by protocol number. The
+//! programs are pinned in `host/socket`. The other functions of a host do not need them.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,38 +13,37 @@ use crate::load_error::LoadError;
 use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
 use xcp_abi::xcp_protocol_config;
 
-/// IPPROTO_XCP of the first implementation of XCP (ISI's), which IANA has
-/// given to nobody.
+/// IPPROTO_XCP of the first implementation of XCP (ISI's). IANA has not assigned it.
 pub const DEFAULT_NUMBER: u8 = 200;
 
-/// The numbers by which Linux opens other stream sockets.
+/// Protocol numbers that Linux uses for other stream sockets.
 const TAKEN: [u8; 3] = [0, libc::IPPROTO_TCP as u8, libc::IPPROTO_SCTP as u8];
 
-/// Which protocol number `xcp host on` is to give to XCP.
+/// The protocol number for XCP that `xcp host on` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// [`DEFAULT_NUMBER`], if the kernel permits it.
     #[default]
     IfPermitted,
-    /// This one; it is an error if the kernel forbids it.
+    /// This number; it is an error if the kernel forbids it.
     Number(u8),
     Off,
 }
 
 impl Wanted {
-    /// A number that does not mean another protocol.
+    /// This number, unless it means another protocol.
     pub fn number(number: u8) -> Option<Self> {
         (!TAKEN.contains(&number)).then_some(Self::Number(number))
     }
 }
 
-/// What became of it.
+/// The result of [`Wanted`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// The number that opens a socket with XCP.
     #[serde(rename = "socket_protocol")]
     pub number: Option<u8>,
-    /// Why none does, where one was wanted.
+    /// Why there is no such number, if one was wanted.
     #[serde(rename = "socket_protocol_note")]
     pub note: Option<String>,
 }
@@ -53,8 +52,8 @@ fn dir(host: &Path) -> PathBuf {
     host.join("socket")
 }
 
-/// Sets the number for a group's processes; returns what came of it, and
-/// whether anything was different. `host` is where the host's parts are pinned.
+/// Sets the number for a group's processes. Returns the result, and whether this changed
+/// anything. `host` is the folder in which the host's parts are pinned.
 pub(crate) fn configure(host: &Path, group: &Cgroup, wanted: Wanted) -> Result<(Outcome, bool)> {
     let number = match wanted {
         Wanted::Off => return Ok((Outcome::default(), remove(host)?)),
@@ -104,7 +103,7 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
         .update(&0u32.to_ne_bytes(), &covered, MapFlags::ANY)
         .map_err(|e| object::failure("control group", &e))?;
 
-    // who marks comes first: no socket of ours may stay without a mark
+    // the program that marks sockets is attached first, so that no XCP socket is unmarked
     let created = object::program(object, "xcp_socket_created")?;
     let kind = libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE;
     let created = link::attach_cgroup(created.as_fd(), group.fd(), kind)
@@ -120,7 +119,7 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
     link::pin(protocol.as_fd(), &dir.join("protocol"))
 }
 
-/// The number in force and the number of the group that it is for.
+/// The active protocol number, and the ID of its control group.
 fn active(host: &Path) -> Result<Option<(u8, u64)>> {
     let dir = dir(host);
     if !object::exists(&dir.join("protocol")) {
@@ -132,12 +131,12 @@ fn active(host: &Path) -> Result<Option<(u8, u64)>> {
     Ok(Some((config.number as u8, group)))
 }
 
-/// The number in force, if any.
+/// The active protocol number, if any.
 pub(crate) fn number(host: &Path) -> Result<Option<u8>> {
     Ok(active(host)?.map(|(number, _)| number))
 }
 
-/// Takes it down; returns whether there was anything.
+/// Removes the programs; returns whether there were any.
 fn remove(host: &Path) -> Result<bool> {
     let dir = dir(host);
     let present = object::exists(&dir);
@@ -147,7 +146,7 @@ fn remove(host: &Path) -> Result<bool> {
     Ok(present)
 }
 
-/// Loads the programs; they share the map of marks that is pinned in `host`.
+/// Loads the programs. They share the map of marked sockets that is pinned in `host`.
 #[doc(hidden)]
 pub fn load(host: Option<&Path>, number: u8) -> Result<Object> {
     let mut open = object::open(&object::SOCKET)?;
@@ -174,7 +173,7 @@ fn refused(reason: &str, number: u8) -> Error {
     )
 }
 
-/// Whether this kernel permits it: the programs load.
+/// Fails unless the programs load on this kernel.
 pub(crate) fn probe() -> Result<()> {
     load(None, DEFAULT_NUMBER).map(drop)
 }
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_means_another_protocol_is_refused() {
+    fn numbers_of_other_protocols_are_refused() {
         assert_eq!(Wanted::number(200), Some(Wanted::Number(200)));
         for taken in TAKEN {
             assert_eq!(Wanted::number(taken), None, "{taken}");

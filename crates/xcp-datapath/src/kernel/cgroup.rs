@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Control groups (version 2): they select the sockets that speak XCP.
+//! Control groups (version 2), which select the sockets that may use XCP.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use libbpf_rs::query::ProgInfoIter;
 
 use crate::{link, mounts, Error, Result};
 
-/// Where the unified hierarchy is mounted.
+/// The mount point of the unified hierarchy.
 pub fn mount_point() -> Result<PathBuf> {
     let mounts =
         fs::read_to_string("/proc/self/mounts").map_err(|e| Error::io("/proc/self/mounts", &e))?;
@@ -33,7 +33,7 @@ pub fn mount_point() -> Result<PathBuf> {
         })
 }
 
-/// The group of this process; the root group where its own is not visible.
+/// The control group of this process; the root group if its own is not visible.
 pub fn own() -> Result<PathBuf> {
     const OWN: &str = "/proc/self/cgroup";
     let root = mount_point()?;
@@ -43,12 +43,12 @@ pub fn own() -> Result<PathBuf> {
     Ok(if mounts::is_cgroup2(&own) { own } else { root })
 }
 
-/// How long processes that end, or that start others, may keep a group busy.
+/// How long to wait for a group whose processes are exiting or starting others.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Moves the processes of a group to another one, or to the one above if that
-/// takes none, and removes it. It stays if a group below it has processes: that
-/// is another program's, such as a container manager's.
+/// Moves the processes of a group to another group, or to the parent if that fails, and
+/// removes the group. The group stays if one of its subgroups has processes, because that
+/// belongs to another program, such as a container manager.
 pub fn dissolve(group: &Path, to: &Path) {
     let root = group.parent().unwrap_or(to);
     let begun = Instant::now();
@@ -59,12 +59,12 @@ pub fn dissolve(group: &Path, to: &Path) {
         }
         let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         for process in processes.lines() {
-            // one that has ended meanwhile is gone as well
+            // fails for a process that has just exited, which is fine
             let _ = fs::write(to.join("cgroup.procs"), process)
                 .or_else(|_| fs::write(root.join("cgroup.procs"), process));
         }
         match fs::remove_dir(group) {
-            // a process that ends may count for a moment longer
+            // an exiting process may keep the group busy for a short time
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < BUSY_PATIENCE => {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -73,7 +73,7 @@ pub fn dissolve(group: &Path, to: &Path) {
     }
 }
 
-/// Removes a group and those below it, if they have no processes.
+/// Removes a group and its subgroups, as far as they have no processes.
 fn remove_empty(group: &Path) {
     let below = fs::read_dir(group).into_iter().flatten().flatten();
     for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
@@ -89,14 +89,14 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens the group at `path`, or the root group.
+    /// Opens the group at `path`, or the root group if there is no path.
     pub fn open(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_path_buf(),
             None => mount_point()?,
         };
         let name = path.display().to_string();
-        // those of version 1 have this file too
+        // cgroup.procs also exists in version 1
         if !mounts::is_cgroup2(&path) || !path.join("cgroup.procs").exists() {
             return Err(Error::new(
                 name,
@@ -108,8 +108,8 @@ impl Cgroup {
         Ok(Self { dir, path })
     }
 
-    /// The kernel's number for it: that of its inode, since [`Self::open`] takes
-    /// no group of another file system.
+    /// The kernel's ID of the group: its inode number, because [`Self::open`] accepts only
+    /// groups on cgroup2.
     pub fn id(&self) -> Result<u64> {
         self.dir
             .metadata()
@@ -126,7 +126,7 @@ impl Cgroup {
     }
 }
 
-/// The path of the group with this number, if it still exists.
+/// The path of the group with this ID, if it still exists.
 pub fn path_of(id: u64) -> Option<PathBuf> {
     let mut todo = vec![mount_point().ok()?];
     while let Some(path) = todo.pop() {
@@ -143,8 +143,8 @@ pub fn path_of(id: u64) -> Option<PathBuf> {
     None
 }
 
-/// Why a program was not attached to a group: another one is attached to it, or
-/// to one above it, in a way that keeps others off.
+/// Explains why a program could not be attached to a group: another program is attached to
+/// the group or a parent without permitting more.
 pub fn kept_off(group: &Cgroup, kind: libbpf_sys::bpf_attach_type) -> Option<Error> {
     let mut path = group.path().to_path_buf();
     loop {
@@ -174,11 +174,11 @@ fn exclusive(group: &Cgroup, at: &Path, id: u32, kind: libbpf_sys::bpf_attach_ty
     Error::new(
         group.path().display().to_string(),
         format!(
-            "the {kind} program {name} (id {id}) is attached to {at} without BPF_F_ALLOW_MULTI: it \
-             keeps other programs off"
+            "the {kind} program {name} (id {id}) is attached to {at} without BPF_F_ALLOW_MULTI, \
+             which excludes other programs"
         ),
         format!(
-            "have its owner attach it with that flag, name another group (--cgroup), or detach \
+            "have its owner attach it with that flag, choose another group (--cgroup), or detach \
              it: bpftool cgroup detach {at} {kind} id {id}"
         ),
     )

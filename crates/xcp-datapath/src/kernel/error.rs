@@ -3,11 +3,11 @@
 
 use std::io;
 
-/// Something could not be done.
+/// A failure: the thing, the reason and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{thing}: {reason}")]
 pub struct Error {
-    /// What it is about: a device, a file, a feature.
+    /// The device, file or feature that failed.
     pub thing: String,
     pub reason: String,
     /// What the user can do about it.
@@ -30,8 +30,7 @@ impl Error {
         }
     }
 
-    /// An operating system error on a thing, with the remedy for its most
-    /// common cause.
+    /// An operating system error, with the remedy for its most common cause.
     pub fn io(thing: impl Into<String>, err: &io::Error) -> Self {
         Self::new(
             thing,
@@ -60,9 +59,9 @@ fn remedy(errno: Option<i32>, root: bool) -> &'static str {
 pub(crate) const NOT_ROOT: &str = "run it as root (sudo)";
 pub(crate) const FORBIDDEN: &str =
     "the kernel or a container forbids it, even to root: run it outside of \
-                         containers and sandboxes; `xcp doctor` tells what the kernel permits";
+                         containers and sandboxes; `xcp doctor` shows what the kernel permits";
 
-/// The way out where the kernel denied something to this process.
+/// The remedy if the kernel denied an operation to this process.
 pub(crate) fn denied(root: bool) -> &'static str {
     if root {
         FORBIDDEN
@@ -71,13 +70,13 @@ pub(crate) fn denied(root: bool) -> &'static str {
     }
 }
 
-/// Whether this process is root, perhaps of a container only.
+/// Whether this process is root, perhaps only in a container.
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Fails unless this process may load programs.
+/// Fails unless this process is root.
 pub fn require_root(what: &str) -> Result<()> {
     if is_root() {
         return Ok(());
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_never_told_to_become_root() {
+    fn root_is_never_asked_to_become_root() {
         for errno in [libc::EPERM, libc::EACCES] {
             assert_eq!(remedy(Some(errno), false), "run it as root (sudo)");
             let text = remedy(Some(errno), true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A device's features and speed, by the ethtool interface of the kernel.
+//! A device's features and speed, through the kernel's ethtool interface.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,15 +14,15 @@ const SFEATURES: u32 = 0x3b;
 const SET_FEATURES: u32 = 4;
 const NAME_LEN: usize = 32;
 
-/// One device.
+/// A socket for ethtool requests to one device.
 struct Channel {
     device: CString,
     socket: OwnedFd,
 }
 
-/// The speed of a device, bytes per second, if its driver tells one.
+/// The speed of a device, bytes per second, if its driver reports one.
 pub fn speed(device: &str) -> Option<u64> {
-    /// Words of `struct ethtool_cmd`; the lower halves of these two are the
+    /// Size of `struct ethtool_cmd`, in words. The lower halves of words LOW and HIGH are the
     /// speed in Mb/s.
     const WORDS: usize = 11;
     const LOW: usize = 3;
@@ -42,7 +42,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Asks for their names.
+    /// Reads the names of the device's features.
     pub fn of(device: &str) -> Result<Self> {
         let mut features = Self {
             channel: Channel::of(device)?,
@@ -72,12 +72,12 @@ impl Features {
         Some((index / 32, 1 << (index % 32)))
     }
 
-    /// Whether a feature is on and could be switched off.
+    /// Whether a feature exists and is on.
     pub fn is_on(&self, name: &str) -> Result<bool> {
         let Some((block, bit)) = self.place(name) else {
             return Ok(false);
         };
-        // cmd, blocks; of each: available, requested, active, never changed
+        // cmd, blocks; per block: available, requested, active, never changed
         let blocks = self.names.len().div_ceil(32);
         let mut get = vec![0u32; 2 + 4 * blocks];
         get[..2].copy_from_slice(&[GFEATURES, blocks as u32]);
@@ -86,12 +86,12 @@ impl Features {
         Ok(active & bit != 0)
     }
 
-    /// Switches a feature.
+    /// Switches a feature on or off; ignores one that does not exist.
     pub fn set(&self, name: &str, on: bool) -> Result<()> {
         let Some((block, bit)) = self.place(name) else {
             return Ok(());
         };
-        // cmd, blocks; of each: which, and their values
+        // cmd, blocks; per block: mask, values
         let blocks = self.names.len().div_ceil(32);
         let mut set = vec![0u32; 2 + 2 * blocks];
         set[..2].copy_from_slice(&[SFEATURES, blocks as u32]);
@@ -118,9 +118,9 @@ impl Channel {
     }
 
     fn call(&self, data: &mut [u32]) -> Result<()> {
-        // SAFETY: a zeroed ifreq is valid; the name is cut to fit and ends
-        // in a zero; the kernel writes no more than the command's record,
-        // which `data` has the size of.
+        // SAFETY: a zeroed ifreq is valid; the name is truncated to fit and
+        // ends in a zero; the kernel writes no more than the command's
+        // record, and `data` has that size.
         let rc = unsafe {
             let mut request: libc::ifreq = std::mem::zeroed();
             let name = self.device.to_bytes().iter().take(libc::IFNAMSIZ - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Ctrl-C: noticed, so that everything is cleaned up on the way out.
+//! Handles Ctrl-C and other signals, so that commands clean up before they end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,13 +10,13 @@ use crate::Error;
 
 static REQUESTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Notices interrupts from now on.
+/// Starts to watch for interrupts.
 pub fn watch() {
     notice(&[SIGINT, SIGTERM, SIGHUP]);
 }
 
-/// The same for a command that reads keys: when its terminal goes, it ends at once
-/// (crossterm 0.29 reads on from a terminal that is gone, for ever).
+/// Like [`watch`], for a command that reads keys. It ends at once when its terminal is closed
+/// (crossterm 0.29 would go on reading from a closed terminal forever).
 pub fn watch_on_terminal() {
     notice(&[SIGINT, SIGTERM]);
 }
@@ -25,7 +25,7 @@ fn notice(signals: &[i32]) {
     REQUESTED.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in signals {
-            // a signal that cannot be watched ends the process as it always does
+            // if this fails, the signal ends the process as usual
             let _ = signal_hook::flag::register(*signal, flag.clone());
         }
         flag
@@ -39,7 +39,7 @@ pub fn requested() -> bool {
         .is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// What an interrupted run ends with.
+/// The error of an interrupted run.
 pub fn error() -> Error {
     Error::new("run", "interrupted", "everything was cleaned up")
 }

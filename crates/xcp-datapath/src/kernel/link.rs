@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! BPF links that libbpf-rs has no call for, and pinning them.
+//! BPF links for which libbpf-rs has no function, and pinning them.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::rtnl::Device;
 use crate::{probes, Error, Result};
 
-/// The kernel takes no more on one device.
+/// The kernel's limit of programs per device.
 const PROGRAMS_MAX: usize = 64;
 
-/// Packets that come in, or go out.
+/// The direction of packets on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Ingress,
@@ -28,13 +28,13 @@ impl Direction {
     }
 }
 
-/// Where a program stands among those of a device: one that ends the chain
-/// hides packets from all behind it.
+/// The position of a program among those of a device. A program that ends the chain hides
+/// packets from all programs after it.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     First,
     Last,
-    /// Right behind the program of this link.
+    /// Directly after the program of this link.
     Behind(BorrowedFd<'a>),
 }
 
@@ -66,7 +66,7 @@ pub fn attach_tcx(
     })
 }
 
-/// Attaches a program to a cgroup, beside others.
+/// Attaches a program to a cgroup, in addition to others.
 pub fn attach_cgroup(
     program: BorrowedFd<'_>,
     cgroup: BorrowedFd<'_>,
@@ -75,8 +75,7 @@ pub fn attach_cgroup(
     create(program, cgroup.as_raw_fd(), kind)
 }
 
-/// The programs that are attached to a cgroup itself, and the flags that they
-/// were attached with.
+/// The IDs of the programs that are attached to a cgroup itself, and their attach flags.
 pub fn cgroup_programs(
     cgroup: BorrowedFd<'_>,
     kind: libbpf_sys::bpf_attach_type,
@@ -88,7 +87,7 @@ pub fn cgroup_programs(
         ..Default::default()
     };
     options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
-    // SAFETY: the array has room for as many as the options say, and all live
+    // SAFETY: the array has the size given in the options, and all live
     // through the call.
     let rc = unsafe { libbpf_sys::bpf_prog_query_opts(cgroup.as_raw_fd(), kind, &mut options) };
     if rc < 0 {
@@ -130,14 +129,14 @@ fn create_with(
     owned(fd, "attaching the program")
 }
 
-/// A program on a device, and its link, by their numbers in the kernel.
+/// The kernel's IDs of a program on a device and of its link.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached {
     pub program: u32,
     pub link: u32,
 }
 
-/// The programs of a device of this network namespace, the first one first.
+/// The programs of a device of this network namespace, in the order in which they run.
 pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<Attached>> {
     let (mut programs, mut links) = ([0; PROGRAMS_MAX], [0; PROGRAMS_MAX]);
     let mut options = libbpf_sys::bpf_prog_query_opts {
@@ -147,7 +146,7 @@ pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<Attached>> 
         ..Default::default()
     };
     options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
-    // SAFETY: the arrays have room for as many as the options say, and all live
+    // SAFETY: the arrays have the size given in the options, and all live
     // through the call.
     let rc =
         unsafe { libbpf_sys::bpf_prog_query_opts(device as i32, direction.kind(), &mut options) };
@@ -162,14 +161,14 @@ pub fn tcx_programs(device: u32, direction: Direction) -> Result<Vec<Attached>> 
         .collect())
 }
 
-/// The device that a tcx link is on, by its number in the network namespace
-/// where it is; 0 if it is gone.
+/// The index of a tcx link's device, in the device's network namespace; 0 if the device no
+/// longer exists.
 pub fn device_of(info: &libbpf_sys::bpf_link_info) -> u32 {
     // SAFETY: the kernel fills this member for tcx links.
     unsafe { info.__bindgen_anon_1.tcx.ifindex }
 }
 
-/// Has a link run another program from now on: no packet passes without one.
+/// Replaces the program of a link atomically: no packet passes without a program.
 pub fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<()> {
     let options = libbpf_sys::bpf_link_update_opts {
         sz: size_of::<libbpf_sys::bpf_link_update_opts>() as _,
@@ -195,7 +194,7 @@ pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens what is pinned at a path.
+/// Opens the object that is pinned at a path.
 pub fn open(path: &Path) -> Result<OwnedFd> {
     let c_path = c_path(path)?;
     // SAFETY: the path is a C string.
@@ -216,13 +215,13 @@ pub fn info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_link_info> {
     }
 }
 
-/// The number of the cgroup that a link is attached to.
+/// The ID of the cgroup that a link is attached to.
 pub fn cgroup_of(fd: BorrowedFd<'_>) -> Result<u64> {
-    // SAFETY: the kernel fills this member for cgroup links, which ours are.
+    // SAFETY: the kernel fills this member for cgroup links, and ours are such links.
     Ok(unsafe { info(fd)?.__bindgen_anon_1.cgroup.cgroup_id })
 }
 
-/// Detaches a link that somebody else may hold open.
+/// Detaches a link, even if another process holds it open.
 pub fn detach(fd: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open. A link that is already gone is fine.
     unsafe { libbpf_sys::bpf_link_detach(fd.as_raw_fd()) };
@@ -232,7 +231,7 @@ fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         Error::new(
             path.display().to_string(),
-            "has a zero byte in it",
+            "contains a zero byte",
             "choose another path",
         )
     })

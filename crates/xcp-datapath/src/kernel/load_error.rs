@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Why the kernel did not load an object: told from what libbpf prints
-//! meanwhile, because the error number alone does not say. The verifier
-//! answers EACCES, EINVAL, E2BIG and others (seen: EACCES on Linux 7.2 as
-//! root, E2BIG with 40 CPUs), and so do a kernel without a feature and a
-//! container that forbids BPF.
+//! Finds out why the kernel did not load an object, from the messages that libbpf prints,
+//! because the error number is ambiguous. The verifier returns EACCES, EINVAL, E2BIG and
+//! others (seen: EACCES on Linux 7.2 as root, E2BIG with 40 CPUs). So do a kernel without
+//! a feature and a container that forbids BPF.
 
 use std::cell::RefCell;
 
@@ -12,18 +11,18 @@ use libbpf_rs::{ErrorKind, PrintLevel};
 use crate::error::{Error, FORBIDDEN, NOT_ROOT};
 use crate::probes::kernel_release;
 
-/// What to do where the verifier refused a program.
+/// The remedy if the verifier rejected a program.
 pub const REPORT: &str = "report it as a bug, with the output of `xcp doctor --json` and the last \
                           lines of this command with --verbose";
 
-/// What libbpf said while it loaded an object.
+/// What libbpf printed while it loaded an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadLog {
     /// The last warning that names a reason.
     warning: Option<String>,
     /// The program that failed to load, and the name of the error.
     failed: Option<(String, String)>,
-    /// What the verifier's log of that program ends with.
+    /// The end of the verifier's log of that program.
     verifier: Option<String>,
 }
 
@@ -31,15 +30,15 @@ thread_local! {
     static SAID: RefCell<Option<LoadLog>> = const { RefCell::new(None) };
 }
 
-/// Does something with libbpf, and keeps what libbpf says meanwhile. libbpf
-/// calls back on the thread that called it.
+/// Runs `act`, which uses libbpf, and records libbpf's messages. libbpf calls its print
+/// callback on the calling thread.
 pub fn listen<T>(act: impl FnOnce() -> T) -> (T, LoadLog) {
     SAID.set(Some(LoadLog::default()));
     let result = act();
     (result, SAID.take().unwrap_or_default())
 }
 
-/// Takes a message of libbpf's.
+/// Handles a message from libbpf.
 pub fn hear(level: PrintLevel, text: &str) {
     if level == PrintLevel::Warn {
         SAID.with_borrow_mut(|said| {
@@ -70,13 +69,13 @@ impl LoadLog {
     }
 }
 
-/// What libbpf says at the end of every failure.
+/// Whether a message is the summary that libbpf prints after every failure.
 fn is_summary(text: &str) -> bool {
     text.contains(": failed to load: ") || text.starts_with("failed to load object")
 }
 
-/// What the verifier says behind the last instruction that it looked at; none
-/// if only how long its work was.
+/// The verifier's messages after the last instruction that it checked; None if there are only
+/// statistics.
 fn verdict(log: &str) -> Option<String> {
     const MOST_LINES: usize = 3;
     let is_statistics = |line: &str| {
@@ -97,7 +96,7 @@ fn verdict(log: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// Whether a line shows an instruction, its source or the registers.
+/// Whether a line shows an instruction, its source code or the registers.
 fn is_trace(line: &str) -> bool {
     let number = line.split(':').next().unwrap_or_default();
     line.starts_with("; ")
@@ -106,7 +105,7 @@ fn is_trace(line: &str) -> bool {
         || !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// What the verifier says of programs for which the kernel lacks something.
+/// Parts of verifier messages which mean that the kernel lacks a feature.
 const LACKS: &[&str] = &[
     "func unknown#",
     "unknown func ",
@@ -123,15 +122,15 @@ const LACKS: &[&str] = &[
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadError {
     NotRoot,
-    /// Root may not either.
+    /// BPF is forbidden, even for root.
     Forbidden,
-    /// The verifier turned a program down that it should have taken.
+    /// The verifier rejected a program that it should accept.
     Verifier {
         program: String,
         error: String,
         line: String,
     },
-    /// The kernel has not got what a program needs, in libbpf's words.
+    /// The kernel lacks a feature that a program needs; libbpf's message.
     Lacks(String),
 }
 
@@ -165,14 +164,14 @@ impl LoadError {
                 line,
             } => Error::new(
                 thing,
-                format!("this kernel's verifier refused the program ({program}, {error}): {line}"),
+                format!("this kernel's verifier rejected the program ({program}, {error}): {line}"),
                 REPORT,
             ),
             Self::Lacks(what) => Error::new(
                 thing,
                 format!("Linux {} lacks what it needs ({what})", kernel_release()),
-                "use Linux 6.6 or later; `xcp doctor` tells what is missing, --verbose what the \
-                 kernel says",
+                "use Linux 6.6 or later; `xcp doctor` shows what is missing, --verbose shows \
+                 the kernel's messages",
             ),
         }
     }
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verifier_is_named_whatever_its_error() {
+    fn verifier_errors_are_recognized_for_every_errno() {
         for (errno, name) in [
             (libc::EACCES, "EACCES"),
             (libc::EPERM, "EPERM"),
@@ -221,7 +220,7 @@ mod tests {
             let text = told(errno, true, &[&failed, LOG]);
             assert!(
                 text.starts_with(&format!(
-                    "router: this kernel's verifier refused the program (xcp_router, {name}): \
+                    "router: this kernel's verifier rejected the program (xcp_router, {name}): \
                      invalid access to packet, off=0 size=1, R1(id=0,off=0,r=0); \
                      R1 offset is outside of the packet; "
                 )),
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_root_is_told_so_and_root_never() {
+    fn only_non_root_users_are_asked_to_become_root() {
         for errno in [libc::EPERM, libc::EACCES] {
             let text = told(errno, false, &[]);
             assert!(text.contains("run it as root"), "{text}");
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_named() {
+    fn missing_kernel_features_are_reported() {
         let missing = "extern (func ksym) 'bpf_qdisc_x': not found in kernel or module BTFs";
         for errno in [libc::EINVAL, libc::ESRCH, libc::ENOTSUP] {
             let text = told(errno, true, &[&format!("libbpf: {missing}\n")]);
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_statistics_alone_is_no_refusal_by_the_verifier() {
+    fn a_log_with_only_statistics_is_not_a_verifier_error() {
         let failed = "libbpf: prog 'p': BPF program load failed: -ENOMEM\n";
         let log = "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\nprocessed 3 insns\n-- END PROG LOAD LOG --\n";
         let text = told(libc::ENOMEM, true, &[failed, log]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The kernel's interfaces: BPF objects and links, netlink, namespaces, control
-//! groups, and what this kernel can do.
+//! Kernel interfaces: BPF objects and links, netlink, namespaces, control groups, and
+//! probes of kernel features.
 
 pub mod cgroup;
 pub mod clock;

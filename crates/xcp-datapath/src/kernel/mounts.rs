@@ -3,15 +3,15 @@
 //! of the system sees.
 //!
 //! `ip netns exec` mounts a new sysfs over /sys, in a private mount namespace.
-//! Containers and systemd units may have such a namespace too. A bpffs that is
-//! mounted there disappears with the last process of that namespace, and all
-//! that is pinned in it. No other command finds it meanwhile.
+//! Containers and systemd units may have such a namespace, too. A bpffs that is
+//! mounted there disappears with the last process of that namespace, with all
+//! its pinned objects. Until then, commands outside do not see it.
 //!
 //! Commands refuse to work there instead of entering the mount namespace of
-//! process 1. Entering it would undo what a sandbox hides on purpose, and would
-//! give another meaning to the paths that the user names: the program of `xcp
-//! run`, --cgroup, the key of `xcp edged`. A mount namespace that has the bpffs
-//! of the system is fine (`unshare --mount`, a container with a bind mount).
+//! process 1. Entering it would expose what a sandbox hides on purpose, and would
+//! change the meaning of paths that the user gives: the program of `xcp run`,
+//! --cgroup, the key of `xcp edged`. A mount namespace that has the system's bpffs
+//! is fine (`unshare --mount`, a container with a bind mount).
 
 use std::ffi::CString;
 use std::fs;
@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Where the bpffs is.
+/// The mount point of the bpffs.
 pub const BPFFS: &str = "/sys/fs/bpf";
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
-/// Where `ip netns` names network namespaces.
+/// The folder in which `ip netns` keeps named network namespaces.
 const NAMED: &str = "/run/netns";
 
 fn c_path(path: &Path) -> Option<CString> {
@@ -46,7 +46,7 @@ fn kind(path: &Path) -> Option<i64> {
 /// The flags of the mount that a path is in.
 fn flags(path: &Path) -> Option<libc::c_ulong> {
     let path = c_path(path)?;
-    // SAFETY: as above.
+    // SAFETY: a zeroed statvfs is valid, path is a C string, both live here.
     unsafe {
         let mut info: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(path.as_ptr(), &mut info) == 0).then_some(info.f_flag)
@@ -58,12 +58,12 @@ pub fn is_cgroup2(path: &Path) -> bool {
     kind(path) == Some(CGROUP2_SUPER_MAGIC)
 }
 
-/// The bpffs at a path, by the number of its file system.
+/// The device number of the bpffs at a path, if there is one.
 fn bpffs_at(path: &Path) -> Option<u64> {
     (kind(path)? == BPF_FS_MAGIC).then(|| fs::metadata(path).ok().map(|m| m.dev()))?
 }
 
-/// Whether this process has a bpffs at its place.
+/// Whether a bpffs is mounted at [`BPFFS`] for this process.
 pub fn has_bpffs() -> bool {
     bpffs_at(Path::new(BPFFS)).is_some()
 }
@@ -75,7 +75,7 @@ pub fn require_bpffs(what: &str) -> Result<()> {
     let is_shared = match other {
         Some(other) => {
             let there = bpffs_at(&process(other).join("root").join(&BPFFS[1..]));
-            // where there is none yet, one mounted here is for all of this namespace
+            // if none is mounted yet, it may be mounted in the system's mount namespace
             let may_mount = || namespace("self", "mnt") == namespace(&other.to_string(), "mnt");
             here == there && (here.is_some() || may_mount())
         }
@@ -93,8 +93,7 @@ pub fn require_bpffs(what: &str) -> Result<()> {
         None => Error::new(
             what,
             format!(
-                "this mount namespace is without the system's {BPFFS}, where XCP's programs are \
-                 pinned"
+                "this mount namespace lacks the system's {BPFFS}, where XCP's programs are pinned"
             ),
             format!(
                 "bind-mount {BPFFS} of the system into it, or run the command outside of it: \
@@ -106,7 +105,7 @@ pub fn require_bpffs(what: &str) -> Result<()> {
     })
 }
 
-/// Fails where the bpffs is mounted read-only for this process.
+/// Fails if the bpffs is mounted read-only for this process.
 pub fn require_writable_bpffs() -> Result<()> {
     let is_read_only = || flags(Path::new(BPFFS)).is_some_and(|f| f & libc::ST_RDONLY != 0);
     if !has_bpffs() || !is_read_only() {
@@ -123,15 +122,14 @@ fn process(id: u32) -> PathBuf {
     Path::new("/proc").join(id.to_string())
 }
 
-/// What tells a process's namespace from others, if this process may look at it.
+/// The identifier of a process's namespace, if this process may read it.
 fn namespace(process: &str, kind: &str) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/{kind}")).ok()
 }
 
-/// The process that shows what the rest of the system sees: process 1, which is
-/// a container's own in there. In sandboxes it may have more capabilities than
-/// this process, which then may not look at it; the last ancestor that it may
-/// look at is taken instead.
+/// The process whose mounts represent those of the system: process 1; in a container, the
+/// container's process 1. In a sandbox, process 1 may have more capabilities than this
+/// process and be unreadable. Then the most distant readable ancestor is used.
 fn reference() -> Option<u32> {
     const FIRST: u32 = 1;
     let visible = |id: &u32| namespace(&id.to_string(), "mnt").is_some();
@@ -148,8 +146,8 @@ fn parent_of(id: u32) -> Option<u32> {
     parent.trim().parse().ok()
 }
 
-/// The name of the network namespace, if `ip netns exec` has made this mount
-/// namespace: its sysfs is mounted from that name.
+/// The name of the network namespace, if `ip netns exec` created this mount namespace: it
+/// uses that name as the source of the sysfs mount.
 fn ip_netns() -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let mut lines = mounts.lines().map(|line| line.split(' '));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The delay of an emulated path (tc-netem), which changes while packets are
-//! under way.
+//! Changes the delay of an emulated path (tc-netem) while packets are in flight.
 
 use std::time::Duration;
 
@@ -9,11 +8,11 @@ use crate::Result;
 
 const TCA_NETEM_LATENCY64: u16 = 10;
 
-/// Changes the delay of the netem that is a device's root; `limit` packets may
-/// be under way. Its rate stays as it is.
+/// Changes the delay of the netem that is a device's root queue discipline. At most `limit`
+/// packets may be in flight. Its rate does not change.
 ///
 /// # Errors
-/// The device or its netem is not there.
+/// The device or its netem does not exist.
 pub fn set_delay(dev: &str, delay: Duration, limit: u32) -> Result<()> {
     // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter
     let mut options: Vec<u8> = [0, limit, 0, 0, 0, 0]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Network namespaces by their cookies, which are never used twice.
+//! Finds network namespaces by their cookies, which the kernel never reuses.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use crate::{Error, Result};
 
 const HERE: &str = "/proc/thread-self/ns/net";
-/// Where `ip netns` names them.
+/// The folder of named namespaces (`ip netns`).
 const NAMED: &str = "/run/netns";
-/// Where those of the processes are, the one that the system began with too.
+/// The folder of processes, whose namespaces include the initial one.
 const PROCESSES: &str = "/proc";
 
 /// The cookie of this thread's network namespace.
@@ -51,8 +51,8 @@ fn below(folder: &str) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Does something in the namespace with this cookie, which has a name or a
-/// process; None if there is none.
+/// Runs `work` in the namespace with this cookie. None if no named namespace and no namespace
+/// of a process has it.
 pub fn within<T>(wanted: u64, work: impl FnOnce() -> T) -> Option<T> {
     let home = File::open(HERE).ok()?;
     let mut seen = HashSet::new();
@@ -62,7 +62,7 @@ pub fn within<T>(wanted: u64, work: impl FnOnce() -> T) -> Option<T> {
         .filter(|space| space.metadata().is_ok_and(|m| seen.insert(m.ino())))
         .any(|space| enter(&space) && cookie().is_ok_and(|c| c == wanted));
     let result = entered.then(work);
-    // home was just left: it can be entered again
+    // this cannot fail: the thread was in this namespace before
     enter(&home);
     result
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! BPF objects: opened from memory, loaded, their parts found by name.
+//! BPF objects: opens them from memory, loads them, and finds their parts by name.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,16 +19,16 @@ use crate::load_error::{self, LoadError};
 use crate::{Error, Result};
 use xcp_abi::Record;
 
-/// One of the files in bpf/, compiled.
+/// A compiled file of bpf/.
 pub struct Image {
     name: &'static str,
-    /// The kernel feature that it stands on, in people's words.
+    /// The kernel feature that it needs, in plain words.
     pub feature: &'static str,
     bytes: &'static [u8],
 }
 
 impl Image {
-    /// A file of that name, compiled.
+    /// The compiled file of that name.
     pub const fn new(name: &'static str, feature: &'static str, bytes: &'static [u8]) -> Self {
         Self {
             name,
@@ -37,7 +37,7 @@ impl Image {
         }
     }
 
-    /// Tells this build of it from others.
+    /// An identifier of this build of the object.
     pub fn build(&self) -> String {
         hash(self.bytes)
     }
@@ -52,7 +52,7 @@ impl Image {
     }
 }
 
-/// Tells bytes from others, in letters and digits (FNV-1a).
+/// The FNV-1a hash of bytes, as 16 hexadecimal digits.
 pub(crate) fn hash(bytes: &[u8]) -> String {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix))
@@ -78,7 +78,7 @@ pub const SOCKET: Image = image!("socket", "sockets by protocol number (IPPROTO_
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Shows what libbpf and the kernel's verifier say.
+/// Prints the messages of libbpf and the kernel's verifier on standard error.
 pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
@@ -86,12 +86,12 @@ pub fn set_verbose(verbose: bool) {
 fn print(level: PrintLevel, text: String) {
     load_error::hear(level, &text);
     if VERBOSE.load(Ordering::Relaxed) {
-        // a panic would abort: libbpf, which is in C, calls this
+        // a panic here would abort the process, because C code (libbpf) calls this
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 
-/// Shows what libbpf says only where that was asked for.
+/// Prints messages of libbpf only after [`set_verbose`].
 pub fn quiet() {
     static PRINT: Once = Once::new();
     PRINT.call_once(|| {
@@ -99,7 +99,7 @@ pub fn quiet() {
     });
 }
 
-/// Opens an object.
+/// Opens an object without loading it.
 pub fn open(image: &Image) -> Result<OpenObject> {
     quiet();
     ObjectBuilder::default()
@@ -108,27 +108,27 @@ pub fn open(image: &Image) -> Result<OpenObject> {
         .map_err(|e| failure(image.feature, &e))
 }
 
-/// Loads what [`open`] opened; the kernel may lack what it needs.
+/// Loads an object that [`open`] returned. Fails if the kernel lacks a feature.
 pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
     try_load(object).map_err(|refusal| refusal.describe(image.feature))
 }
 
-/// The same, with the kind of the failure.
+/// Like [`load`], but returns the kind of failure.
 pub fn try_load(object: OpenObject) -> std::result::Result<Object, LoadError> {
     let (loaded, said) = load_error::listen(|| object.load());
     loaded.map_err(|e| LoadError::new(&e, said, is_root()))
 }
 
-/// What went wrong with a BPF operation, and the likely way out.
+/// Describes a failed BPF operation and its most likely remedy.
 pub fn failure(thing: &str, err: &libbpf_rs::Error) -> Error {
     let remedy = match err.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => denied(is_root()),
-        _ => "run `xcp doctor` for what this kernel lacks, and the command again with --verbose",
+        _ => "run `xcp doctor` to check this kernel, and run the command again with --verbose",
     };
     Error::new(thing, err.to_string(), remedy)
 }
 
-/// A map of an opened object by (the end of) its name: libbpf cuts and
+/// Finds a map of an opened object by the end of its name, because libbpf shortens and
 /// prefixes the names of data sections.
 pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> Result<OpenMapMut<'a>> {
     object
@@ -137,14 +137,14 @@ pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> Result<OpenMapMut
         .ok_or_else(|| missing(name))
 }
 
-/// Sets what is in a section of data of an opened object, by its record.
+/// Sets the content of a data section of an opened object.
 pub fn set_data<R: Record>(object: &mut OpenObject, section: &str, record: &R) -> Result<()> {
     open_map(object, section)?
         .set_initial_value(record.bytes())
         .map_err(|e| failure(section, &e))
 }
 
-/// Gives an opened object the maps that are pinned by these names in a folder.
+/// Makes an opened object reuse the maps that are pinned under these names in a folder.
 pub fn reuse(object: &mut OpenObject, maps: &[&str], folder: &Path) -> Result<()> {
     for map in maps {
         open_map(object, map)?
@@ -183,17 +183,17 @@ pub fn missing(name: &str) -> Error {
     )
 }
 
-/// How long a kernel may take to release a name.
+/// How long to wait for the kernel to release a name.
 const NAME_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Registers the struct_ops of a map with the kernel, and pins that.
+/// Registers the struct_ops of a map with the kernel, and pins the link.
 pub fn register(object: &mut Object, map: &str, thing: &str, path: &Path) -> Result<()> {
     let mut ops = map_mut(object, map)?;
     let failure = |e: libbpf_rs::Error| match e.kind() {
         ErrorKind::AlreadyExists => Error::new(
             thing,
-            "the kernel has another one of this name",
-            "look for it: bpftool struct_ops show; bpftool link show; lsmod",
+            "the kernel already has one with this name",
+            "find it: bpftool struct_ops show; bpftool link show; lsmod",
         ),
         _ => failure(thing, &e),
     };
@@ -203,8 +203,8 @@ pub fn register(object: &mut Object, map: &str, thing: &str, path: &Path) -> Res
         .map_err(failure)
 }
 
-/// Tries again while a name is taken: the kernel releases it asynchronously when
-/// what had it is removed (seen: after an `xcp run` that was killed).
+/// Retries while the name is in use: the kernel releases the name asynchronously after its
+/// owner was removed (seen: after an `xcp run` that was killed).
 fn until_released<T>(mut attempt: impl FnMut() -> libbpf_rs::Result<T>) -> libbpf_rs::Result<T> {
     let begun = Instant::now();
     loop {
@@ -217,19 +217,19 @@ fn until_released<T>(mut attempt: impl FnMut() -> libbpf_rs::Result<T>) -> libbp
     }
 }
 
-/// Pins a map in a folder under a name.
+/// Pins a map at a path.
 pub fn pin_map(object: &mut Object, name: &str, path: &Path) -> Result<()> {
     map_mut(object, name)?
         .pin(path)
         .map_err(|e| failure(&path.display().to_string(), &e))
 }
 
-/// A map that an earlier command pinned.
+/// Opens a map that an earlier command pinned.
 pub fn pinned_map(path: &Path) -> Result<MapHandle> {
     MapHandle::from_pinned_path(path).map_err(|e| failure(&path.display().to_string(), &e))
 }
 
-/// The number that a map has in this kernel.
+/// The kernel's ID of a map.
 pub fn map_id(map: &MapHandle) -> Result<u32> {
     map.info()
         .map(|info| info.info.id)
@@ -261,17 +261,17 @@ pub fn read_per_cpu<R: Record>(map: &impl MapCore) -> Result<Vec<R>> {
         .collect()
 }
 
-/// What this version does not understand.
+/// The error for records that this version cannot read.
 pub fn other_version(what: &str) -> Error {
     Error::new(
         what,
         "written by another version of xcp",
-        "put this one in its place: `xcp router add DEV ...`, under traffic; `xcp host off` and \
+        "replace it: `xcp router add DEV ...`, also while traffic flows; or `xcp host off` and \
          `xcp host on ...`",
     )
 }
 
-/// The number of CPUs that may ever run.
+/// The number of possible CPUs.
 pub fn cpus() -> Result<u32> {
     libbpf_rs::num_possible_cpus()
         .map(|n| n as u32)
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_waited_for_and_nothing_else() {
+    fn only_a_name_in_use_causes_retries() {
         let fails = |errno, times| {
             let mut attempts = 0;
             let result = until_released(|| {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What has to be changed on a device that carries headers, and back.
+//! Changes the offloads of a device that carries XCP headers between IP and TCP, and
+//! restores them.
 //!
-//! The kernel cannot cut a super-packet with an unknown protocol in it, so
-//! TCP must make none (`gso_max_segs` 1). And it cannot let hardware compute a
-//! checksum behind a header that the hardware does not know, so hardware that
-//! looks for TCP by itself must leave it alone (`tx-checksum-ipv4`, `-ipv6`).
+//! The kernel cannot segment a GSO packet that contains an unknown protocol, so TCP must not
+//! build any (`gso_max_segs` 1). Hardware that parses packets to find the TCP checksum cannot
+//! do so behind an unknown header, so that offload must be off (`tx-checksum-ipv4`, `-ipv6`).
 
 use crate::ethtool::Features;
 use crate::rtnl::{self, Device};
 use crate::Result;
 use xcp_abi::xcp_device_record;
 
-/// Checksums that hardware computes only where it finds TCP by itself.
+/// Checksum offloads for which the hardware must find the TCP header itself.
 const CHECKSUMS: [(&str, u32); 2] = [("tx-checksum-ipv4", 1), ("tx-checksum-ipv6", 2)];
 
-/// What a device has: its `gso_max_segs`, and the checksums to stop.
+/// The present settings of a device: its `gso_max_segs`, and the checksum offloads to stop.
 pub fn of(device: &Device) -> Result<(u32, u32)> {
     let features = Features::of(&device.name)?;
     let mut checksums = 0;
@@ -26,13 +26,13 @@ pub fn of(device: &Device) -> Result<(u32, u32)> {
     Ok((rtnl::gso_max_segs(device.index)?, checksums))
 }
 
-/// Stops what headers do not bear.
+/// Stops the offloads that do not work with XCP headers.
 pub fn stop(device: &Device, checksums: u32) -> Result<()> {
     rtnl::set_gso_max_segs(device.index, 1)?;
     switch_checksums(&device.name, checksums, false)
 }
 
-/// Everything as it was, if it was changed.
+/// Restores the recorded settings, if they were changed.
 pub fn restore(device: &str, ifindex: u32, before: &xcp_device_record) -> Result<()> {
     if before.gso_max_segs == 0 {
         return Ok(());

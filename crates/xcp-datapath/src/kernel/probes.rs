@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What single parts of the kernel can do. [`crate::features`] asks for all of it.
+//! Probes for single kernel features. [`crate::features`] reports on all of them.
 
 use std::fs;
 
 use libbpf_rs::Btf;
 
-/// Such as `6.18.15+deb13-cloud-amd64`.
+/// The kernel release, such as `6.18.15+deb13-cloud-amd64`.
 pub fn kernel_release() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     text.trim().to_owned()
@@ -14,7 +14,7 @@ pub fn kernel_release() -> String {
 /// Whether programs can be attached as tcx links (6.6 and later).
 pub fn has_tcx() -> bool {
     const LOOPBACK: i32 = 1;
-    // SAFETY: the record is zeroed but for its size.
+    // SAFETY: the record is zeroed except for its size.
     unsafe {
         let mut opts: libbpf_sys::bpf_prog_query_opts = std::mem::zeroed();
         opts.sz = std::mem::size_of_val(&opts) as _;
@@ -22,9 +22,9 @@ pub fn has_tcx() -> bool {
     }
 }
 
-/// Whether the kernel segments a chain of packets (fraglist GRO) by its first
-/// header once a program has pulled all data into that packet. From 6.12 on. By
-/// the version: only traffic would show it, and 6.10 may crash.
+/// Whether the kernel segments a chain of packets (fraglist GRO) by its first header once
+/// a program has pulled all data into that packet (6.12 and later). This is decided by the
+/// version, because a probe would need traffic, and 6.10 may crash.
 pub fn merges_chains() -> bool {
     let release = kernel_release();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -32,8 +32,7 @@ pub fn merges_chains() -> bool {
     (number(), number()) >= (Some(6), Some(12))
 }
 
-/// Whether congestion controls have a hook of its own for data after a pause
-/// (7.1 and later).
+/// Whether congestion controls have a separate hook for data after a pause (7.1 and later).
 pub fn has_tx_start() -> bool {
     Btf::from_vmlinux().is_ok_and(|btf| {
         btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>("tcp_congestion_ops")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Network devices and namespaces, as far as attaching needs them.
+//! Devices, routes and queue disciplines, read and changed through rtnetlink.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -61,10 +61,11 @@ impl Device {
     }
 }
 
-/// ARPHRD_ value of a device. By ioctl: /sys shows the mounting namespace's.
+/// The ARPHRD_ value of a device. It is read by ioctl, because /sys shows the devices of the
+/// namespace in which it was mounted.
 fn hardware_type(name: &CStr) -> Result<u16> {
-    // SAFETY: a zeroed ifreq is valid; the name fits, as if_nametoindex knew
-    // it; the socket is closed on every way out.
+    // SAFETY: a zeroed ifreq is valid; the name fits, because if_nametoindex
+    // accepted it; the socket is closed on every path.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
@@ -87,7 +88,7 @@ fn hardware_type(name: &CStr) -> Result<u16> {
 /// The name of the device with this index, if it still exists.
 pub fn name_of(index: u32) -> Option<String> {
     let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
-    // SAFETY: the buffer has the size that the call asks for.
+    // SAFETY: the buffer has the size that the call requires.
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
     if found.is_null() {
         return None;
@@ -97,7 +98,7 @@ pub fn name_of(index: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The number of this thread's network namespace.
+/// The inode number of this thread's network namespace.
 pub fn netns() -> Result<u64> {
     let path = "/proc/thread-self/ns/net";
     fs::metadata(path)
@@ -105,13 +106,12 @@ pub fn netns() -> Result<u64> {
         .map_err(|e| Error::io(path, &e))
 }
 
-/// A device of a network namespace, as far as it matters to configuration and to
-/// routers on others.
+/// What configuration and warnings need to know about a device of a network namespace.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub index: u32,
     pub name: String,
-    /// Its alternative names (`ip link property add dev DEV altname NAME`).
+    /// The alternative names (`ip link property add dev DEV altname NAME`).
     pub alternative_names: Vec<String>,
     pub is_bridge: bool,
     /// An XDP program is attached.
@@ -165,18 +165,18 @@ pub fn links() -> Result<Vec<Link>> {
     Ok(all.into_iter().filter_map(link).collect())
 }
 
-/// How packets to an address leave.
+/// How packets to an address leave this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     pub device: Option<String>,
-    /// The congestion control that the route chooses (`ip route ... congctl`).
+    /// The congestion control that the route sets (`ip route ... congctl`).
     pub control: Option<String>,
 }
 
 /// The route to an address.
 ///
 /// # Errors
-/// There is none.
+/// There is no route.
 pub fn route_to(address: IpAddr) -> Result<Route> {
     let mut message = RouteMessage::default();
     let (family, bits, to) = match address {
@@ -207,7 +207,7 @@ pub fn route_to(address: IpAddr) -> Result<Route> {
     Ok(route)
 }
 
-/// The most segments that TCP may leave to a device at once.
+/// The maximum number of segments in a GSO packet for a device.
 pub fn gso_max_segs(index: u32) -> Result<u32> {
     link_attribute(index, "gso_max_segs", |a| match a {
         LinkAttribute::GsoMaxSegs(n) => Some(*n),
@@ -229,10 +229,16 @@ fn link_attribute(
             RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(&wanted),
             _ => None,
         })
-        .ok_or_else(|| Error::new("netlink", format!("says nothing of {name}"), SEE_DOCTOR))
+        .ok_or_else(|| {
+            Error::new(
+                "netlink",
+                format!("the kernel did not report {name}"),
+                SEE_DOCTOR,
+            )
+        })
 }
 
-/// Sets it.
+/// Sets the maximum number of segments in a GSO packet for a device.
 pub fn set_gso_max_segs(index: u32, segments: u32) -> Result<()> {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -251,11 +257,11 @@ fn tc_message(index: u32, parent: TcHandle) -> TcMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
-    /// Configured by somebody; the kernel's own have no handle.
+    /// It was configured; the kernel's default queue disciplines have no handle.
     pub chosen: bool,
-    /// Its handle's major number.
+    /// The major number of its handle.
     pub major: u16,
-    /// Packets that it has dropped.
+    /// Packets that it dropped.
     pub drops: u32,
 }
 
@@ -279,7 +285,7 @@ impl RootQueue {
     }
 }
 
-/// The root queue disciplines of all devices, by device number.
+/// The counters of all root queue disciplines, by device index.
 pub fn root_queues() -> Result<BTreeMap<u32, RootQueue>> {
     let all = request(
         RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()),
@@ -317,27 +323,26 @@ pub fn root_qdisc(index: u32) -> Option<Qdisc> {
     })
 }
 
-/// Fails where somebody chose the root queue discipline, unless it is of the
-/// kind `ours`. `leave` is how to be a router over it.
+/// Fails if the root queue discipline was configured and is not of the kind `ours`. `leave`
+/// says with or without which option the router keeps it.
 pub fn refuse_chosen(device: &Device, ours: Option<&str>, leave: &str) -> Result<()> {
     let name = &device.name;
     match root_qdisc(device.index) {
         Some(root) if root.chosen && Some(root.kind.as_str()) != ours => Err(Error::new(
             name,
             format!(
-                "has the root queue discipline {}, set by somebody",
+                "has the root queue discipline {}, which xcp did not set",
                 root.kind
             ),
             format!(
-                "remove it (tc qdisc del dev {name} root), or leave it and be a router over it \
-                 ({leave})"
+                "remove it (tc qdisc del dev {name} root), or keep it and add the router {leave}"
             ),
         )),
         _ => Ok(()),
     }
 }
 
-/// Puts a queue discipline of this kind, without options, at the root.
+/// Replaces the root queue discipline with one of this kind, without options.
 pub fn replace_root_qdisc(index: u32, kind: &str) -> Result<()> {
     let mut message = tc_message(index, TcHandle::ROOT);
     message.attributes.push(TcAttribute::Kind(kind.to_owned()));
@@ -348,13 +353,12 @@ pub fn replace_root_qdisc(index: u32, kind: &str) -> Result<()> {
     .map(|_| ())
 }
 
-/// A queue discipline with options, to be put somewhere or changed there.
+/// A queue discipline to add or change, with its options.
 pub struct Setting<'a> {
     pub kind: &'a str,
-    /// Its handle's major number, 0 for any.
+    /// The major number of its handle; 0 lets the kernel choose.
     pub major: u16,
-    /// The class that it is put in, as major and minor number; at the root if
-    /// none.
+    /// The parent class, as major and minor number; None for the root.
     pub parent: Option<(u16, u16)>,
     /// The attribute TCA_OPTIONS.
     pub options: Vec<u8>,
@@ -369,7 +373,7 @@ pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Replaces the one that is there, or changes it.
+/// Replaces the present queue discipline, or changes its options.
 pub fn set_qdisc(index: u32, setting: Setting<'_>, change: bool) -> Result<()> {
     const TCA_OPTIONS: u16 = 2;
     let parent = setting
@@ -391,7 +395,7 @@ pub fn set_qdisc(index: u32, setting: Setting<'_>, change: bool) -> Result<()> {
     request(message, flags | NLM_F_ACK).map(|_| ())
 }
 
-/// The largest packet of a device, bytes without its link-layer header.
+/// The MTU of a device, bytes without the link-layer header.
 pub fn mtu(index: u32) -> Result<u32> {
     link_attribute(index, "the MTU", |a| match a {
         LinkAttribute::Mtu(bytes) => Some(*bytes),
@@ -399,7 +403,7 @@ pub fn mtu(index: u32) -> Result<u32> {
     })
 }
 
-/// Takes the root queue discipline away; the kernel's default comes back.
+/// Deletes the root queue discipline; the kernel restores its default.
 pub fn delete_root_qdisc(index: u32) -> Result<()> {
     let message = tc_message(index, TcHandle::ROOT);
     request(RouteNetlinkMessage::DelQueueDiscipline(message), NLM_F_ACK).map(|_| ())
@@ -407,8 +411,8 @@ pub fn delete_root_qdisc(index: u32) -> Result<()> {
 
 const SEE_DOCTOR: &str = "see `xcp doctor`";
 
-/// Asks the kernel, and returns its answers: one datagram of them, or all of a
-/// dump.
+/// Sends a request to the kernel, and returns its answers: those in one datagram, or all
+/// messages of a dump.
 fn request(message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
     let describe = |e: std::io::Error| Error::io("netlink", &e);
     let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));

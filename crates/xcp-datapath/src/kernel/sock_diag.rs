@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The list of TCP sockets that the kernel gives by netlink: sock_diag(7),
-//! linux/inet_diag.h, linux/tcp.h.
+//! Lists TCP sockets through netlink: sock_diag(7), linux/inet_diag.h, linux/tcp.h.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,32 +14,31 @@ const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 pub const NLA_F_NESTED: u16 = 1 << 15;
 const NLA_TYPE_MASK: u16 = 0x3fff;
-/// Of a request: which maps to list.
+/// Request attribute: which maps to list.
 const INET_DIAG_REQ_SK_BPF_STORAGES: u16 = 2;
 const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
-/// Of an answer.
+/// Attributes of an answer.
 pub const INET_DIAG_INFO: u16 = 2;
 pub const INET_DIAG_CONG: u16 = 4;
 pub const INET_DIAG_SKMEMINFO: u16 = 7;
 pub const INET_DIAG_ULP_INFO: u16 = 19;
 pub const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
-/// In `INET_DIAG_ULP_INFO`.
+/// Attribute in `INET_DIAG_ULP_INFO`.
 pub const INET_ULP_INFO_MPTCP: u16 = 3;
-/// In `INET_DIAG_SK_BPF_STORAGES`.
+/// Attributes in `INET_DIAG_SK_BPF_STORAGES`.
 pub const SK_DIAG_BPF_STORAGE_MAP_ID: u16 = 2;
 pub const SK_DIAG_BPF_STORAGE_MAP_VALUE: u16 = 3;
-/// Bits of TCP's states: ESTABLISHED, SYN_SENT; FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK,
+/// Bits of TCP states: ESTABLISHED, SYN_SENT; FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK,
 /// CLOSING.
 const OPEN: u32 = 1 << 1 | 1 << 2;
 const CLOSING: u32 = 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 const HEADER_LEN: usize = 16;
-/// The kernel puts as many sockets into a datagram as the last buffer had room for,
-/// but 32 KiB at most.
+/// The kernel fills a datagram up to the size of the last receive buffer, at most 32 KiB.
 const BUFFER_BYTES: usize = 32 << 10;
-/// `struct inet_diag_msg`.
+/// The size of `struct inet_diag_msg`.
 const MESSAGE_LEN: usize = 72;
 
-/// What TCP tells of a connection: fields of `struct tcp_info`.
+/// TCP's state of a connection: fields of `struct tcp_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
     pub cwnd_bytes: u64,
@@ -49,18 +47,18 @@ pub struct TcpInfo {
     pub retransmitted_packets: u32,
     pub sent_bytes: u64,
     pub received_bytes: u64,
-    /// Time with data to send.
+    /// Time during which there was data to send.
     pub busy_us: u64,
-    /// Of it, waiting for the peer's receive buffer, and for room in the own send
-    /// buffer.
+    /// The part of it spent waiting for the peer's receive window.
     pub rwnd_limited_us: u64,
+    /// The part of it spent waiting for room in the send buffer.
     pub sndbuf_limited_us: u64,
-    /// What the peer has room for.
+    /// The peer's receive window.
     pub peer_window_bytes: u32,
 }
 
 impl TcpInfo {
-    /// Fields that an older kernel does not have are 0.
+    /// Parses `struct tcp_info`. Fields that an older kernel does not have are 0.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let word = |at: usize| number(bytes.get(at..at + 4).unwrap_or_default()).unwrap_or(0);
         let long = |at: usize| {
@@ -83,15 +81,15 @@ impl TcpInfo {
     }
 }
 
-/// The send buffer, of `INET_DIAG_SKMEMINFO`.
+/// The size of the send buffer, from `INET_DIAG_SKMEMINFO`.
 pub fn send_buffer_bytes(memory: &[u8]) -> u32 {
     number(memory.get(12..16).unwrap_or_default()).unwrap_or(0)
 }
 
-/// The body of a request for all connections of a family (`AF_INET`, `AF_INET6`) and
-/// what BPF programs keep with them in these maps.
+/// Builds a request for all connections of a family (`AF_INET`, `AF_INET6`), with the values
+/// that BPF programs store per socket in these maps.
 pub fn request(family: u8, map_fds: &[u32]) -> Vec<u8> {
-    // struct inet_diag_req_v2: no socket in particular
+    // struct inet_diag_req_v2, which selects no particular socket
     let bit = |extension: u16| 1 << (extension - 1);
     let wanted = bit(INET_DIAG_CONG) | bit(INET_DIAG_INFO) | bit(INET_DIAG_SKMEMINFO);
     let mut body = vec![family, libc::IPPROTO_TCP as u8, wanted, 0];
@@ -120,7 +118,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Asks the kernel, and hands out the body of each message of its answer.
+/// Sends a request to the kernel, and passes the body of each answer to `each`.
 pub fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> Result<()> {
     let failed = |e: std::io::Error| Error::io("list of sockets (sock_diag)", &e);
     let socket = Socket::new(NETLINK_SOCK_DIAG).map_err(failed)?;
@@ -144,7 +142,7 @@ pub fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> Result<()> {
     }
 }
 
-/// The first message: its type, its body, and what follows it.
+/// Splits off the first message: its type, its body, and the bytes that follow it.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = number(bytes.get(..4)?)? as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -172,7 +170,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Local address and peer of a `struct inet_diag_msg`.
+/// The local and the peer's address in a `struct inet_diag_msg`.
 pub fn addresses(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let is_v4 = i32::from(*message.first()?) == libc::AF_INET;
     let port = |at: usize| {
@@ -193,13 +191,13 @@ pub fn addresses(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     ))
 }
 
-/// Whether one of the ends of the connection of a `struct inet_diag_msg` has closed it.
+/// Whether the connection of a `struct inet_diag_msg` is being closed, by either side.
 pub fn is_closing(message: &[u8]) -> bool {
     let state = u32::from(message.get(1).copied().unwrap_or(0));
     CLOSING.checked_shr(state).is_some_and(|bits| bits & 1 != 0)
 }
 
-/// The attributes of a `struct inet_diag_msg`.
+/// The attributes that follow a `struct inet_diag_msg`.
 pub fn attributes_of(message: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     attributes(message.get(MESSAGE_LEN..).unwrap_or_default())
 }
@@ -209,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_end_where_the_bytes_do() {
+    fn truncated_attributes_are_ignored() {
         let mut bytes = attribute(4, b"xcp\0");
         bytes.extend(attribute(7 | NLA_F_NESTED, &[1, 2, 3]));
         bytes.extend([9, 0]); // cut off
@@ -218,12 +216,12 @@ mod tests {
         assert_eq!(
             attributes(&[2, 0, 1, 0]).count(),
             0,
-            "shorter than its head"
+            "an attribute shorter than its header"
         );
     }
 
     #[test]
-    fn a_short_message_is_ignored() {
+    fn short_messages_are_ignored() {
         assert!(addresses(&[2; 30]).is_none());
         assert!(message(&[16, 0, 0]).is_none());
     }

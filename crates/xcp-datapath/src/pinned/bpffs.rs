@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Where programs, links and maps are pinned, so that they outlive the
-//! command: /sys/fs/bpf/xcp.
+//! Programs, links and maps are pinned in /sys/fs/bpf/xcp, so that they outlive the command.
 
 use std::fs;
 use std::io;
@@ -10,18 +9,18 @@ use crate::mounts::{self, BPFFS};
 use crate::{error, Error, Result};
 
 const ROOT: &str = "/sys/fs/bpf/xcp";
-/// An empty folder that says we mounted the file system ourselves.
+/// An empty folder which notes that XCP mounted the file system itself.
 const MOUNTED_BY_US: &str = "/sys/fs/bpf/xcp/mounted";
 
-/// What a command does with what is pinned.
+/// Whether a command reads or changes pinned objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Read,
     Change,
 }
 
-/// Fails unless this process is root and has the system's bpffs at its place.
-/// Every command that uses what is pinned begins with this.
+/// Fails unless this process is root and sees the system's bpffs. Every command that uses
+/// pinned objects calls this first.
 pub fn require(what: &str, access: Access) -> Result<()> {
     error::require_root(what)?;
     mounts::require_bpffs(what)?;
@@ -36,7 +35,7 @@ pub fn dir(part: &str) -> PathBuf {
     Path::new(ROOT).join(part)
 }
 
-/// Creates the folder of one part, mounting the file system if need be.
+/// Creates the folder of one part, and mounts the file system if necessary.
 pub fn create(part: &str) -> Result<PathBuf> {
     let ours = !mounts::has_bpffs();
     if ours {
@@ -54,14 +53,14 @@ fn make(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|e| Error::io(path.display().to_string(), &e))
 }
 
-/// Makes one part's folder an empty one.
+/// Replaces the folder of one part by an empty one.
 pub fn clear(part: &str) -> Result<()> {
     let path = dir(part);
     let _ = fs::remove_dir_all(&path);
     make(&path)
 }
 
-/// Removes a part with everything pinned in it, and what is empty then.
+/// Removes a part with everything pinned in it, and parent folders that become empty.
 pub fn remove(part: &str) -> Result<()> {
     let path = dir(part);
     match fs::remove_dir_all(&path) {
@@ -111,7 +110,7 @@ fn unmount() {
     unsafe { libc::umount(c"/sys/fs/bpf".as_ptr()) };
 }
 
-/// Notes a fact by an empty folder: the file system holds nothing else.
+/// Records a fact as an empty folder, because bpffs cannot hold ordinary files.
 pub fn mark(path: &Path) -> Result<()> {
     make(path)
 }

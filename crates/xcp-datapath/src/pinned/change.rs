@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a command that adds something did.
+//! The result of commands that add or change something.
 
 use serde::Serialize;
 
-/// What an `add` did.
+/// The effect of a command: something was added, changed or left unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! One command at a time changes something: a lock, which the kernel opens
-//! when its holder ends, however that ends.
+//! The lock that lets only one command at a time change something. The kernel releases it
+//! when its holder ends for any reason.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// For root alone: who can open it can keep others waiting.
+/// Only root may open it, because any process that can open it can block others.
 const PATH: &str = "/run/xcp.lock";
-/// How long others wait for a command before they say why.
+/// How long a command waits before it prints why.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 thread_local! {
     static HELD: RefCell<Weak<Lock>> = const { RefCell::new(Weak::new()) };
 }
 
-/// This thread's turn, as long as it lives. Within it, it may be taken again.
+/// The lock, held by this thread as long as this value lives. The same thread may take it
+/// again meanwhile.
 pub struct CommandLock {
     _lock: Rc<Lock>,
 }
@@ -32,7 +33,7 @@ struct Lock {
 }
 
 impl CommandLock {
-    /// Waits until no other command has a turn.
+    /// Waits until no other command holds the lock, and takes it.
     pub(crate) fn take() -> Result<Self> {
         if let Some(turn) = Self::within() {
             return Ok(turn);
@@ -42,7 +43,7 @@ impl CommandLock {
         let begun = Instant::now();
         while !try_lock(&file).map_err(failed)? {
             if begun.elapsed() > PATIENCE {
-                let said = "xcp: waits for another xcp command to end\n";
+                let said = "xcp: waiting for another xcp command to end\n";
                 let _ = io::stderr().write_all(said.as_bytes());
                 lock(&file).map_err(failed)?;
                 break;
@@ -52,7 +53,7 @@ impl CommandLock {
         Ok(Self::of(file))
     }
 
-    /// None while another command has a turn.
+    /// Takes the lock without waiting; None if another command holds it.
     pub(crate) fn at_once() -> Result<Option<Self>> {
         if let Some(turn) = Self::within() {
             return Ok(Some(turn));
@@ -63,13 +64,13 @@ impl CommandLock {
         Ok(free.then(|| Self::of(file)))
     }
 
-    /// The one that this thread has.
+    /// The lock that this thread already holds, if any.
     fn within() -> Option<Self> {
         let lock = HELD.with_borrow(Weak::upgrade)?;
         Some(Self { _lock: lock })
     }
 
-    /// That of who has locked the file.
+    /// The lock of a file that this thread has just locked.
     fn of(file: File) -> Self {
         let lock = Rc::new(Lock { _file: file });
         HELD.set(Rc::downgrade(&lock));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! How records lie in memory, by a BPF object's type information (BTF). What
-//! stays in pinned maps is read only by those who lay it out alike, which its
-//! size alone does not tell.
+//! The memory layout of records, from a BPF object's type information (BTF). A build reads
+//! pinned maps only if it uses the same layout; equal sizes do not guarantee that.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,16 @@ use libbpf_rs::HasSize;
 use crate::object::{self, Image};
 use crate::{bpffs, Result};
 
-/// A folder in that of the maps; in it, the layout of their records.
+/// A folder next to the pinned maps. A folder in it is named after the layout of the records.
 const FOLDER: &str = "layout";
 
-/// Notes the layout of what is pinned in a folder.
+/// Records the layout of the maps that are pinned in a folder.
 pub fn mark(dir: &Path, image: &Image, names: &[&str]) -> Result<()> {
     let _ = std::fs::remove_dir_all(dir.join(FOLDER));
     bpffs::mark(&path(dir, image, names)?)
 }
 
-/// Whether what is pinned in a folder is laid out as in this build.
+/// Whether the maps pinned in a folder have the layout of this build.
 pub fn is_ours(dir: &Path, image: &Image, names: &[&str]) -> Result<bool> {
     Ok(object::exists(&path(dir, image, names)?))
 }
@@ -32,8 +31,8 @@ fn path(dir: &Path, image: &Image, names: &[&str]) -> Result<PathBuf> {
     Ok(dir.join(FOLDER).join(layout))
 }
 
-/// The layout of maps, data sections and records, in words: names, offsets and
-/// sizes of all that is in them.
+/// The layout of maps, data sections and records as text: the names, offsets and sizes of all
+/// their fields.
 fn of(image: &Image, names: &[&str]) -> Result<String> {
     let failure = |e| object::failure(image.feature, &e);
     let missing = || object::missing("type information");
@@ -55,7 +54,8 @@ fn of(image: &Image, names: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// `of_map`: pointers tell the types of a map's keys and values.
+/// Appends the description of a type. With `of_map`, pointers are followed, because they stand
+/// for the types of a map's keys and values.
 fn describe(btf: &Btf<'_>, described: BtfType<'_>, text: &mut String, of_map: bool) {
     let described = described.skip_mods_and_typedefs();
     if let Ok(composite) = Composite::try_from(described) {
@@ -82,7 +82,7 @@ fn describe(btf: &Btf<'_>, described: BtfType<'_>, text: &mut String, of_map: bo
     }
 }
 
-/// Of a number, bytes.
+/// The size of a number, bytes.
 fn size(number: BtfType<'_>) -> usize {
     libbpf_rs::btf_type_match!(match number {
         BtfKind::Int(int) => usize::from(int.bits) / 8,
@@ -98,7 +98,7 @@ mod tests {
 
     const NAMES: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
-    /// The router's object, in which a name is another.
+    /// The layout of the router's object after a name in it was replaced.
     fn renamed(name: &str, other: &str) -> String {
         let (name, other) = (format!("\0{name}\0"), format!("\0{other}\0"));
         assert_eq!(name.len(), other.len());
@@ -117,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_one_size_are_told_apart() {
+    fn layouts_with_fields_of_equal_size_differ() {
         let text = of(&object::ROUTER, &NAMES).unwrap();
-        // of a map, in a record of a record, of a data section, of the ring
+        // fields of a map, of a nested record, of a data section and of the ring buffer
         for field in ["next_pos", "capacity_Bps", "whole_feedback", "backlog_B"] {
             assert!(text.contains(&format!("{field:?}@")), "{field}: {text}");
             let other = field.to_uppercase();
             assert_ne!(renamed(field, &other), text, "{field}");
         }
-        // of a function's types
+        // a type that only functions use is not part of the layout
         assert_eq!(renamed("__sk_buff", "__SK_BUFF"), text);
     }
 }

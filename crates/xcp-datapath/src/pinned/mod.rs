@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What stays in /sys/fs/bpf/xcp when a command has ended, and the lock of commands
-//! that change it.
+//! The objects in /sys/fs/bpf/xcp, which outlive a command, and the lock of commands that
+//! change them.
 
 pub mod bpffs;
 pub mod change;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Changes a router's capacity while traffic flows, or gives it hints of the
-//! capacity, which a modem knows. Only records are written, no program is
-//! loaded.
+//! Changes a router's capacity while traffic flows, or passes it hints of the capacity that
+//! a modem knows. This only writes records; it loads no program.
 
 use std::time::Duration;
 
@@ -17,13 +16,13 @@ use crate::rtnl::Device;
 use crate::{ethtool, monotonic_ns, object, qdisc, Error, Result};
 use xcp_abi::xcp_router_config;
 
-/// Gives a router another capacity, bytes per second, 0 if only measuring is to
-/// tell; its queue discipline `xcp` shapes to it too if it did before. The next
-/// packet ends the control interval.
+/// Sets a router's capacity, bytes per second; 0 if it is only measured. If the queue
+/// discipline `xcp` shapes to the old capacity, it shapes to the new one from now on. The
+/// next packet ends the control interval.
 ///
 /// # Errors
-/// The device has no router, or a token bucket (tbf) holds it to its capacity;
-/// nothing can be measured where only measuring is to tell.
+/// The device has no router, or a token bucket (tbf) limits it to its capacity. Or the capacity
+/// is to be measured, but the router or the device cannot measure it.
 pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     bpffs::require("xcp router set", Access::Change)?;
     let _turn = CommandLock::take()?;
@@ -42,7 +41,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     if crate::shape::rate(&device, &dir) == Some(before) {
         return Err(Error::new(
             dev,
-            "a token bucket (tbf) holds it to its capacity",
+            "a token bucket (tbf) limits it to its capacity",
             format!("change both: xcp router add {dev} --capacity RATE --shape"),
         ));
     }
@@ -66,13 +65,13 @@ fn refuse_unmeasured(dev: &str, config: &xcp_router_config) -> Result<()> {
     }
     Err(Error::new(
         dev,
-        "its router does not measure what the link carries",
-        format!("let it: xcp router add {dev} --capacity RATE, without --no-measure"),
+        "its router does not measure the link's capacity",
+        format!("enable measuring: xcp router add {dev} --capacity RATE, without --no-measure"),
     ))
 }
 
-/// Gives a router hints of its capacity. The last one ends when this is dropped,
-/// or when it expires.
+/// Passes hints of the capacity to a router. The last hint is valid until it expires or this
+/// is dropped.
 pub struct Feed {
     map: MapHandle,
 }
@@ -89,7 +88,7 @@ impl Feed {
         Ok(Self { map })
     }
 
-    /// The link carries so many bytes per second; expires after a time.
+    /// Sets the hint, bytes per second. It expires after the given time.
     pub fn tell(&self, bytes_per_s: u64, expires: Duration) -> Result<()> {
         let expires_ns = u64::try_from(expires.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = monotonic_ns().saturating_add(expires_ns);
@@ -111,7 +110,7 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        // it expires otherwise
+        // if this fails, the hint still expires
         let _ = self.write(0, 0);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router counts: `struct xcp_router_counters` of bpf/abi.h, as
-//! `xcp router show` and its JSON tell it.
+//! A router's counters: `struct xcp_router_counters` of bpf/abi.h, as shown by `xcp router
+//! show` and its JSON.
 
 use libbpf_rs::MapCore;
 use serde::Serialize;
@@ -8,21 +8,21 @@ use xcp_abi::{xcp_router_counters, xcp_router_cpu, Record};
 
 use crate::{object, Result};
 
-/// Since the router was added; wire packets, where nothing else is said.
+/// Counts since the router was added. Packets are packets on the wire.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counters {
-    /// Sum of all feedback that left in headers, bytes per second.
+    /// The sum of all deltas in departing headers, bytes per second.
     pub granted_bytes_per_s: i64,
-    /// With a forward header.
+    /// Packets with a forward header.
     pub xcp_packets: u64,
-    /// Without one.
+    /// Packets without a forward header.
     pub other_packets: u64,
-    /// Passed untouched.
+    /// Packets with a malformed header, passed unchanged.
     pub malformed: u64,
-    /// With a forward header, that fraglist GRO (ethtool's rx-gro-list) had chained on
-    /// the device that they came in by: merged and edited.
+    /// Packets with a forward header that fraglist GRO (ethtool's rx-gro-list) had chained on
+    /// the input device, and that were merged and edited.
     pub chained: u64,
-    /// The same, but not edited: they left as they came.
+    /// Such packets that were not edited, but passed unchanged.
     pub chained_unedited: u64,
 }
 
@@ -40,7 +40,7 @@ impl From<xcp_router_counters> for Counters {
 }
 
 impl Counters {
-    /// The packets, as text for people: what is counted, and how many.
+    /// The packet counters as rows of a table: name and text.
     #[must_use]
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let chained = format!(
@@ -56,7 +56,7 @@ impl Counters {
     }
 }
 
-/// The counters of all CPUs together: each is a word of 64 bits.
+/// Sums the counters of all CPUs. Each counter is a 64-bit word.
 pub fn sum_counters(cpus: &impl MapCore) -> Result<xcp_router_counters> {
     let mut total = [0u64; size_of::<xcp_router_counters>() / size_of::<u64>()];
     for key in 0..object::cpus()? {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The folder that a router is pinned in, `router/NETNS-IFINDEX`. A device that moves
-//! to another network namespace takes its router along; the folder gets its new name
-//! with the next command that changes something.
+//! The folder in which a router is pinned, `router/NETNS-IFINDEX`. A device that moves to
+//! another network namespace keeps its router; the next command that changes the router
+//! renames the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::link::Direction;
 use crate::rtnl::{self, Device};
 use crate::{bpffs, folders, layout, object, trace, Error, Result};
 
-/// A folder that says that all of a router is there.
-/// In it, which build they are of.
+/// A folder that marks a router as completely installed. A folder in it names the build of
+/// the program.
 pub const COMPLETE: &str = "complete";
 
-/// The folder of another build's parts, until they take the place of these.
+/// The folder of the new program and maps, until they replace the present ones.
 pub(super) const NEXT: &str = "next";
 
 pub const PROGRAM: &str = "program";
 
-/// Maps, and where they are pinned.
+/// The maps, and the names of their pins.
 pub const MAPS: [(&str, &str); 4] = [
     ("cpus", "cpus"),
     (".data.config", "config"),
@@ -26,14 +26,14 @@ pub const MAPS: [(&str, &str); 4] = [
     ("trace", trace::PIN),
 ];
 
-/// What commands read of them.
+/// The maps and records whose layout commands must know.
 pub(super) const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 pub(super) fn part(ifindex: u32) -> Result<String> {
     Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
 }
 
-/// The folder of a device's router, whose name may be of where it was before.
+/// The folder of a device's router. If the device has moved, its name is still the old one.
 pub(super) fn find(device: &Device) -> Result<Option<PathBuf>> {
     let named = bpffs::dir(&part(device.index)?);
     let is_on = |dir: &PathBuf| folders::is_on(dir, device.index, Direction::Egress);
@@ -43,21 +43,21 @@ pub(super) fn find(device: &Device) -> Result<Option<PathBuf>> {
     Ok(folders::folders("router").find(is_on))
 }
 
-/// The routers of this network namespace: the numbers of their devices, and their
-/// folders.
+/// The routers of this network namespace: their device indexes and folders.
 pub(super) fn of_here() -> impl Iterator<Item = (u32, PathBuf)> {
     folders::folders("router")
         .filter_map(|dir| Some((folders::here(&dir, Direction::Egress)?, dir)))
 }
 
-/// The same, where its records are laid out as in this build.
+/// The folder of a device's router. Fails if its records have another layout than in this
+/// build.
 pub fn readable(device: &Device) -> Result<PathBuf> {
     let dir = find(device)?.ok_or_else(|| no_router(&device.name))?;
     ours(&dir, &device.name)?;
     Ok(dir)
 }
 
-/// Fails where a folder's records are laid out otherwise than in this build.
+/// Fails if a folder's records have another layout than in this build.
 pub(super) fn ours(dir: &Path, dev: &str) -> Result<()> {
     match layout::is_ours(dir, &object::ROUTER, &RECORDS)? {
         true => Ok(()),
@@ -73,7 +73,7 @@ pub(super) fn no_router(dev: &str) -> Error {
     )
 }
 
-/// Whether all of a router is in a folder, laid out as in this build.
+/// Whether a folder has a complete router, with records laid out as in this build.
 pub(crate) fn is_readable(dir: &Path) -> Result<bool> {
     Ok(object::exists(&dir.join(COMPLETE)) && layout::is_ours(dir, &object::ROUTER, &RECORDS)?)
 }

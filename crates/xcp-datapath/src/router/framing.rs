@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a link adds to packets, and what the queue discipline `xcp` keeps.
+//! A link's per-packet overhead, and the queue limits of the queue discipline `xcp`.
 
 use serde::Serialize;
 use xcp_abi::xcp_frame;
 
-/// Of the queue discipline `xcp`.
+/// The limits of the queue discipline `xcp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes in each of its two queues; 0 for any number.
+    /// The maximum number of bytes in each of its two queues; 0 for no limit.
     pub bytes: u32,
-    /// Most packets in each of its two queues; 0 for 1,000.
+    /// The maximum number of packets in each of its two queues; 0 for 1,000.
     pub packets: u32,
-    /// Devices with the same number share one medium; 0 for a medium
-    /// of its own.
+    /// Devices with the same number share one medium; 0 for a separate medium.
     pub medium: u32,
 }
 
-/// What a link adds to packets, in the terms of tc-cake.
+/// A link's per-packet overhead, in the terms of tc-cake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Framing {
     /// Bytes added to every packet.
     pub overhead_bytes: i32,
-    /// Fewer bytes than that are filled up.
+    /// The minimum packet size on the link; shorter packets are padded.
     pub mpu_bytes: u32,
     pub cells: Cells,
 }
 
-/// How a link cuts packets up.
+/// The cells into which a link divides packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cells {
     #[default]
     None,
-    /// 48 bytes in 53.
+    /// 48 bytes in cells of 53.
     Atm,
-    /// 64 bytes in 65.
+    /// 64 bytes in blocks of 65.
     Ptm,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Adds, changes, renews and deletes a router: one program instance per device.
+//! Adds, changes, replaces and deletes routers: one program instance per device.
 
 use std::fs;
 use std::net::IpAddr;
@@ -22,8 +22,8 @@ use crate::rtnl::{self, Device};
 use crate::trace::{self, Trace};
 use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result};
 
-/// Gives the folder of a device's router its name, if the device has moved. A
-/// router that has that name and is not here any more is taken off.
+/// Renames the folder of a device's router if the device has moved from another network
+/// namespace. An outdated router under the new name is deleted.
 fn settle(device: &Device) -> Result<()> {
     let part = part(device.index)?;
     let named = bpffs::dir(&part);
@@ -38,18 +38,18 @@ fn settle(device: &Device) -> Result<()> {
     let Some(found) = found else {
         return Ok(());
     };
-    // its queue discipline stayed behind, so `add` sets all up again
+    // a moved device loses its queue discipline; without this mark, `add` sets up everything
     let _ = fs::remove_dir(found.join(COMPLETE).join(object::ROUTER.build()));
     let _ = fs::remove_dir_all(&named);
     fs::rename(&found, &named).map_err(|e| Error::io(named.display().to_string(), &e))
 }
 
-/// A router program, loaded but not attached, over no queue discipline.
+/// Loads a router program that does not use the queue discipline `xcp`, without attaching it.
 pub fn load(l2_len: u32, options: Options) -> Result<Object> {
     load_for(object::cpus()?, l2_len, options)
 }
 
-/// The same for a machine of so many processors.
+/// Like [`load`], for a machine with this number of CPUs.
 pub fn load_for(cpus: u32, l2_len: u32, options: Options) -> Result<Object> {
     load_over(cpus, l2_len, options.record(), None)
 }
@@ -68,7 +68,7 @@ fn load_over(
     object::load(&object::ROUTER, open)
 }
 
-/// The constants of a router's program on this kernel.
+/// The constants of a router program on this kernel.
 pub(crate) fn constants(cpus: u32, l2_len: u32) -> xcp_router_options {
     xcp_router_options {
         l2_len,
@@ -91,7 +91,7 @@ pub(crate) fn configure(
     object::set_data(open, ".data.config", &config)
 }
 
-/// Makes a device an XCP router's output, or changes its options.
+/// Adds a router to a device, or changes the options of the present one.
 pub fn add(dev: &str, options: Options) -> Result<Change> {
     bpffs::require("xcp router add", Access::Change)?;
     let _turn = CommandLock::take()?;
@@ -108,7 +108,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
         };
     }
     if object::exists(&dir) {
-        // what a command that was killed has left half done
+        // remove what a killed command left incomplete
         take_down(&device)?;
     }
     bpffs::create(&part)?;
@@ -120,12 +120,11 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
     Ok(Change::Added)
 }
 
-/// What [`add`] would have set with these options, in the form in which
-/// [`options`] tells it: where two ways of asking come to the same on this device
-/// and this kernel, one of them.
+/// The options that [`options`] would return after [`add`] with the given ones. Options that
+/// have the same effect on this device and kernel become equal.
 ///
 /// # Errors
-/// There is no such device.
+/// The device does not exist.
 pub fn settled(dev: &str, asked: Options) -> Result<Options> {
     let asked = asked.over(&Device::find(dev)?);
     let max_rtt_ticks = asked.record().params.max_rtt;
@@ -136,11 +135,11 @@ pub fn settled(dev: &str, asked: Options) -> Result<Options> {
     })
 }
 
-/// What the router of a device is set to; None if it has none. One of another
-/// build, whose records are laid out otherwise, has none that can be read.
+/// The options of a device's router; None if the device has none.
 ///
 /// # Errors
-/// There is no such device, or its records cannot be read.
+/// The device does not exist, or the router's records cannot be read, for example because
+/// another build laid them out differently.
 pub fn options(dev: &str) -> Result<Option<Options>> {
     bpffs::require("the configuration", Access::Read)?;
     let device = Device::find(dev)?;
@@ -174,10 +173,10 @@ pub fn options(dev: &str) -> Result<Option<Options>> {
     }))
 }
 
-/// The devices of this network namespace that are XCP routers, by name.
+/// The names of the devices of this network namespace that have a router, sorted.
 ///
 /// # Errors
-/// This process may not see what is pinned.
+/// This process may not read pinned objects.
 pub fn devices() -> Result<Vec<String>> {
     bpffs::require("the configuration", Access::Read)?;
     let complete = of_here().filter(|(_, dir)| object::exists(&dir.join(COMPLETE)));
@@ -186,8 +185,7 @@ pub fn devices() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Fails where only measuring is to tell the capacity, and nothing can be
-/// measured.
+/// Fails if the capacity is only measured, but the device permits no measurement.
 fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
     let by_measuring = options.capacity_bytes_per_s == 0;
     let shaped = matches!(options.queueing, Queueing::Shape { .. });
@@ -197,21 +195,21 @@ fn refuse_unmeasurable(device: &Device, options: Options) -> Result<()> {
     }
 }
 
-/// Fails where the device never holds packets back.
+/// Fails if the device never queues packets.
 pub(crate) fn refuse_noqueue(device: &Device) -> Result<()> {
     let root = rtnl::root_qdisc(device.index);
     if root.is_some_and(|root| root.kind == "noqueue") {
         return Err(Error::new(
             &device.name,
-            "never holds packets back (noqueue), so its capacity cannot be measured",
-            "give it: --capacity 10mbit",
+            "never queues packets (noqueue), so its capacity cannot be measured",
+            "set the capacity: --capacity 10mbit",
         ));
     }
     Ok(())
 }
 
-/// Changes what a router hands out. One that gets a queue discipline, or loses
-/// it, is renewed: its program holds the map of records.
+/// Changes the options of a router. If the router starts or stops using the queue discipline
+/// `xcp`, its program is replaced, because it uses the map of queue records.
 fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     let map = object::pinned_map(&dir.join("config"))?;
     let present: xcp_router_config = object::read_record(&map, 0)?;
@@ -242,7 +240,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
     Ok(Change::Changed)
 }
 
-/// Its program, loaded, and whether the queue discipline is to be there.
+/// Loads the router's program; also returns whether it uses the queue discipline `xcp`.
 fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
     let mut config = options.config(device);
     let mut queues = None;
@@ -257,14 +255,15 @@ fn prepare(device: &Device, options: Options) -> Result<(Object, bool)> {
 fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
     let program = pin_all(&mut loaded, dir)?;
-    // behind the host's program, which puts headers in
+    // after the host's program, which inserts headers
     let host = device::egress(device);
     let place = host
         .as_ref()
         .map_or(Place::First, |link| Place::Behind(link.as_fd()));
     let attached = link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
     link::pin(attached.as_fd(), &dir.join("link"))?;
-    // last, and away first: a flow must not change queues on its way
+    // the queue discipline is added last and removed first: it must not queue packets that
+    // no router has classified, or a flow would change queues
     if queue {
         qdisc::place(&device.name)?;
     }
@@ -275,7 +274,7 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     bpffs::mark(&dir.join(COMPLETE).join(object::ROUTER.build()))
 }
 
-/// Pins its maps and its program in a folder.
+/// Pins the router's maps and program in a folder.
 fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
     for (map, pin) in MAPS {
         object::pin_map(loaded, map, &dir.join(pin))?;
@@ -285,13 +284,12 @@ fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
     Ok(program)
 }
 
-/// Puts this build's program in the place of another's, newer or older, or of
-/// one with other maps, under traffic: no packet passes without one, and flows
-/// go on at their rates. What the other has learnt and counted is not kept: its
-/// records may be different.
+/// Replaces the program by this build's, for example when it is of another build or uses
+/// other maps. This works while traffic flows: no packet passes without a program, and flows
+/// keep their rates. The old state and counters are lost, because the records may differ.
 fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
-    // of no build until all is in place: the next `add` does this again
+    // no build is marked until everything is in place, so after a failure `add` repeats this
     let complete = dir.join(COMPLETE);
     let builds = fs::read_dir(&complete).into_iter().flatten().flatten();
     for build in builds.map(|entry| entry.path()).collect::<Vec<_>>() {
@@ -319,7 +317,7 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
     bpffs::mark(&complete.join(object::ROUTER.build()))
 }
 
-/// Takes the router off a device.
+/// Deletes the router of a device.
 pub fn del(dev: &str) -> Result<()> {
     bpffs::require("xcp router del", Access::Change)?;
     let _turn = CommandLock::take()?;
@@ -342,8 +340,8 @@ fn take_down(device: &Device) -> Result<()> {
     taken.map(|_| ())
 }
 
-/// Removes what devices that are gone have left pinned, and what readers of a
-/// trace have left that were killed.
+/// Removes pinned objects of devices that no longer exist, and ring buffers of trace readers
+/// that were killed.
 pub(crate) fn sweep() {
     for dir in folders::folders("router") {
         trace::free_unread(&dir);
@@ -354,17 +352,17 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Has all routers of this network namespace write an address into last_xcp_router
-/// ([`wire::router_id`]), for the next XCP router behind a cloud, or none. One that is
-/// added later writes none.
+/// Makes all routers of this network namespace write an address into last_xcp_router
+/// ([`wire::router_id`]), or none. The next XCP router after a cloud uses it. Routers that are
+/// added later write none.
 ///
 /// # Errors
-/// A router's records cannot be written.
+/// The records of a router cannot be written.
 pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
     let _turn = CommandLock::take()?;
     for (_, dir) in of_here() {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
-            continue; // another build's
+            continue; // it is of another build
         }
         let map = object::pinned_map(&dir.join("config"))?;
         let config: xcp_router_config = object::read_record(&map, 0)?;
@@ -376,8 +374,8 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the control intervals of a device's router from now on. Only one at
-/// a time can.
+/// Starts to read the control intervals of a device's router. A router has at most one
+/// reader.
 pub fn trace(dev: &str) -> Result<Trace> {
     bpffs::require("xcp router trace", Access::Read)?;
     let _turn = CommandLock::take()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The figures of many routers, read again and again: maps stay open between
-//! readings, and the kernel is asked once for all devices. `router::list` tells more
-//! of each, and takes ten times as long.
+//! Repeated readings of many routers: maps stay open between readings, and one request to
+//! the kernel covers all devices. `router::list` returns more details, but takes ten times
+//! as long.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,20 +19,20 @@ use crate::rtnl::RootQueue;
 use crate::{bpffs, folders, object, qdisc, rtnl, Result};
 use xcp_abi::{xcp_router_config, xcp_router_link};
 
-/// What a router knows and has done.
+/// The state and counters of a router.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub device: String,
-    /// That was set; None if it is only measured.
+    /// The configured capacity; None if it is only measured.
     pub configured_Bps: Option<u64>,
-    /// What is handed out of; None before the first control interval has ended.
+    /// The capacity in use; None before the end of the first control interval.
     pub capacity_Bps: Option<u64>,
-    /// What the link was found to carry; None if it is not measured.
+    /// The measured capacity; None if it is not measured.
     pub measured_Bps: Option<u64>,
     pub input_Bps: u64,
-    /// Backlog a moment before the last packet.
+    /// The backlog just before the last packet.
     pub queue_B: u64,
-    /// Minimum backlog of the last estimation interval.
+    /// The minimum backlog of the last estimation interval.
     pub persistent_queue_B: u64,
     pub flows: f64,
     pub average_rtt_s: f64,
@@ -41,36 +41,36 @@ pub struct Reading {
     pub other_packets: u64,
     pub malformed: u64,
     pub drops: u64,
-    /// Somebody has replaced the queue discipline `xcp`.
+    /// The queue discipline `xcp` was replaced.
     pub qdisc_replaced: bool,
 }
 
-/// The part of a [`Reading`] that takes two reads of maps: for views that are refreshed
-/// several times a second.
+/// The part of a [`Reading`] that needs only one read of a map: for views that are refreshed
+/// several times per second.
 #[derive(Clone, Debug, Default)]
 pub struct LinkReading {
     pub device: String,
-    /// The least of what was set and what was measured; None if neither is known.
+    /// The minimum of the configured and the measured capacity; None if neither is known.
     pub capacity_Bps: Option<u64>,
-    /// Sum of all bytes that have left, on the link.
+    /// All bytes dequeued so far, counted as on the link.
     pub sent_B: u64,
-    /// Backlog a moment before the last packet.
+    /// The backlog just before the last packet.
     pub queue_B: u64,
     pub flows: f64,
-    /// XCP's share of the link, 0 to 1; None if all traffic has one queue.
+    /// XCP's share of the link, 0 to 1; None if all traffic shares one queue.
     pub xcp_share: Option<f64>,
     /// The device's root queue discipline, at the last [`Meter::refresh`].
     pub root: RootQueue,
 }
 
-/// A router's maps.
+/// The open maps of a router.
 #[derive(Debug)]
 struct Open {
     ifindex: u32,
     device: String,
     root: RootQueue,
     config: xcp_router_config,
-    /// Of the pin, which another build of the router replaces.
+    /// The inode of the pinned configuration; it changes if another build replaces the maps.
     inode: u64,
     config_map: MapHandle,
     state: MapHandle,
@@ -80,39 +80,40 @@ struct Open {
 /// Reads all routers of this thread's network namespace.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// By folder.
+    /// The routers by folder name.
     open: BTreeMap<String, Open>,
 }
 
 impl Meter {
-    /// Fails, in the name of a command, unless this process may read them.
+    /// Fails unless this process may read the routers' maps. Errors name the command.
     pub fn new(command: &str) -> Result<Self> {
         bpffs::require(command, bpffs::Access::Read)?;
         Ok(Self::default())
     }
 
-    /// The routers by device.
+    /// Reads all routers, sorted by device.
     pub fn read(&mut self) -> Result<Vec<Reading>> {
         self.refresh()?;
         self.by_device().map(Open::read).collect()
     }
 
-    /// Looks for routers that are new or gone, and reads what is set for them and their
-    /// devices' names and queues. It costs more than [`Self::links`], and need not be done as often.
+    /// Finds routers that were added or removed, and reads their configurations and their
+    /// devices' names and queues. It costs more than [`Self::links`], and can be called less
+    /// often.
     pub fn refresh(&mut self) -> Result<()> {
         self.look()?;
         let roots = rtnl::root_queues()?;
         for open in self.open.values_mut() {
             open.config = object::read_record(&open.config_map, 0)?;
             open.root = roots.get(&open.ifindex).copied().unwrap_or_default();
-            // none if the device has gone meanwhile
+            // empty if the device has been removed meanwhile
             open.device = rtnl::name_of(open.ifindex).unwrap_or_default();
         }
         self.open.retain(|_, open| !open.device.is_empty());
         Ok(())
     }
 
-    /// The links of the routers that the last [`Self::refresh`] found, by device.
+    /// Reads the links of the routers that the last [`Self::refresh`] found, sorted by device.
     pub fn links(&self) -> Result<Vec<LinkReading>> {
         self.by_device().map(Open::link).collect()
     }
@@ -123,7 +124,7 @@ impl Meter {
         all.into_iter()
     }
 
-    /// Opens what is new, and closes what is gone.
+    /// Opens the maps of new routers, and closes those of removed ones.
     fn look(&mut self) -> Result<()> {
         let mut before = std::mem::take(&mut self.open);
         for dir in folders::folders("router") {
@@ -143,8 +144,8 @@ impl Meter {
 }
 
 impl Open {
-    /// None if it is elsewhere, half there, or of another build that this one cannot
-    /// read.
+    /// Opens a router's maps. None if the device is in another network namespace, the router
+    /// is incomplete, or another build's records cannot be read.
     fn of(dir: &Path, inode: u64) -> Result<Option<Self>> {
         let Some(ifindex) = folders::here(dir, Direction::Egress) else {
             return Ok(None);
@@ -211,7 +212,7 @@ impl Open {
     }
 }
 
-/// What the link was found to carry; 0 if it is not measured.
+/// The measured capacity of the link; 0 if it is not measured.
 fn measured_Bps(config: &xcp_router_config, link: &xcp_router_link) -> u64 {
     match config.measure {
         0 => 0,
@@ -219,7 +220,7 @@ fn measured_Bps(config: &xcp_router_config, link: &xcp_router_link) -> u64 {
     }
 }
 
-/// None too before the first control interval has ended.
+/// XCP's share of the link; None also before the end of the first control interval.
 fn known_share(config: &xcp_router_config, link: &xcp_router_link) -> Option<f64> {
     let part = Sharing::of(link).xcp_part;
     (config.queue > 0 && part > 0.0).then_some(part)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The XCP router on an output link.
+//! The XCP router of an output link.
 
 pub mod capacity_hint;
 pub(crate) mod counters;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router is asked for, as the data path's records have it, and back.
+//! The options of a router, and their conversion to and from the data path's records.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,57 +14,57 @@ use super::shape::Shape;
 use crate::rtnl::{self, Device};
 use crate::{ethtool, wire, LawTerm};
 
-/// The smallest and the largest capacity, bytes per second.
+/// The range of the capacity, bytes per second.
 pub const CAPACITY_RANGE_BPS: std::ops::RangeInclusive<u64> = 1_000..=125_000_000_000;
 
-/// The overhead per packet, bytes: negative where the link leaves out what
+/// The range of the overhead per packet, bytes. It is negative if the link omits bytes that
 /// Linux counts.
 pub const OVERHEAD_RANGE_B: std::ops::RangeInclusive<i32> = -64..=4096;
 
-/// The longest RTT that may be believed.
+/// The range of the RTT limit.
 pub const MAX_RTT_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(15);
 
-/// From 10 Gb/s on, full packets under the one lock of the queue discipline `xcp`
-/// keep a processor busy (docs/costs.md: some 2,000 instructions each), and
-/// several queues (mq) bring more than two classes do.
+/// From 10 Gb/s on, a device keeps its several queues (mq): they are worth more than two
+/// classes, because the single lock of the queue discipline `xcp` would keep one CPU busy
+/// even with full packets (docs/reference/costs.md: some 2,000 instructions each).
 const MQ_FROM_BPS: u64 = 1_250_000_000;
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 
 pub(crate) const TICKS_PER_SEC: f64 = XCP_TICKS_PER_SEC as f64;
 
-/// What a router hands out.
+/// The options of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Capacity of the link, bytes per second; 0 if only measuring tells.
+    /// The capacity of the link, bytes per second; 0 if it is only measured.
     pub capacity_bytes_per_s: u64,
-    /// Hand out less where the link is found to carry less.
+    /// Measure the link, and hand out less if it carries less than its capacity.
     pub measure: bool,
-    /// Left out of the law.
+    /// The terms to leave out of the control law.
     pub without: LawTerms,
-    /// RTTs in headers count at most this, of [`MAX_RTT_RANGE`].
+    /// The limit of RTTs in headers, within [`MAX_RTT_RANGE`]; longer ones count as this.
     pub max_rtt: Duration,
-    /// Percent of the link that is XCP's when other traffic wants it too; by
-    /// the numbers of flows if not set.
+    /// XCP's percentage of the link when other traffic competes for it; if not set, the shares
+    /// follow the numbers of flows.
     pub xcp_share_percent: Option<u8>,
-    /// What the link adds to packets.
+    /// The link's per-packet overhead.
     pub framing: Framing,
-    /// The device's queue discipline.
+    /// The choice of the device's queue discipline.
     pub queueing: Queueing,
-    /// IP protocol of the wire formats `header` and `header-2004`.
+    /// The IP protocol number of the wire formats `header` and `header-2004`.
     pub ip_proto: u8,
-    /// Feedback in whole packets in the wire format `option-2005`: what it
-    /// must not be (Zhang & Henderson 2005, II-E.2), for the lab.
+    /// For the lab: feedback in whole packets in the wire format `option-2005`, which Zhang &
+    /// Henderson 2005, II-E.2, forbid.
     pub whole_feedback: bool,
 }
 
-/// Parts of the law.
+/// A set of terms of the control law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LawTerms(u32);
 
 impl LawTerms {
-    /// What the published law does not have.
+    /// All terms that the published law does not have.
     #[must_use]
     pub fn all() -> Self {
         Self::from(LawTerm::ALL)
@@ -74,7 +74,7 @@ impl LawTerms {
         Self(bits)
     }
 
-    /// One by one.
+    /// The terms of the set.
     #[must_use]
     pub fn names(self) -> Vec<LawTerm> {
         LawTerm::of_bits(self.0)
@@ -87,20 +87,20 @@ impl From<&[LawTerm]> for LawTerms {
     }
 }
 
-/// Who queues a router's packets.
+/// The queue discipline for a router's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queueing {
-    /// The queue discipline `xcp`, where the kernel can have it, shaping to
-    /// the capacity; but fast devices with several queues keep theirs (mq).
+    /// The queue discipline `xcp`, shaping to the capacity, if the kernel supports it. Fast
+    /// devices with several queues (mq) keep them.
     Auto(Limits),
-    /// The same shaping to a rate of its own; where the kernel cannot have it,
-    /// a token bucket (tbf) does that.
+    /// The queue discipline `xcp`, shaping to a separate rate. A token bucket (tbf) if the
+    /// kernel does not support it.
     Shape {
         rate_bytes_per_s: u64,
-        /// Packets that may wait; 0 for twice what 100 ms at that rate hold.
+        /// The queue limit, packets; 0 for twice the packets of 100 ms at that rate.
         limit_packets: u32,
     },
-    /// Whatever the device has.
+    /// Keep the device's queue discipline.
     #[default]
     Keep,
 }
@@ -121,7 +121,7 @@ impl Default for Options {
     }
 }
 
-/// A percentage in units of 2^-16, and back.
+/// Converts a percentage to units of 2^-16.
 pub(super) fn share(percent: u8) -> u32 {
     u32::from(percent) * XCP_SHARE_ONE / 100
 }
@@ -131,7 +131,7 @@ pub(super) fn percent(share: u32) -> Option<u8> {
 }
 
 impl Options {
-    /// How the queue discipline `xcp` works for it, if it is to be there.
+    /// The options of the queue discipline `xcp`, if the router uses it.
     pub(super) fn qdisc(self) -> Option<qdisc::Options> {
         match self.queueing {
             Queueing::Auto(limits) if qdisc::is_supported() => Some(qdisc::Options {
@@ -154,7 +154,7 @@ impl Options {
         }
     }
 
-    /// What the token bucket has to do, if it has to.
+    /// The options of the token bucket, if the router uses one.
     pub(super) fn shape(self) -> Option<Shape> {
         match self.queueing {
             Queueing::Shape {
@@ -169,7 +169,7 @@ impl Options {
         }
     }
 
-    /// What suits a device that has several queues, if it has.
+    /// The options adapted to a fast device, which keeps its several queues.
     pub(super) fn over(self, device: &Device) -> Self {
         let keeps = || rtnl::root_qdisc(device.index).is_some_and(|root| root.kind == "mq");
         let rate_Bps = match self.capacity_bytes_per_s {
@@ -185,11 +185,11 @@ impl Options {
         }
     }
 
-    /// The same, with what the device tells of itself.
+    /// The data path's configuration, with the device's speed.
     pub(super) fn config(self, device: &Device) -> xcp_router_config {
         let mut config = self.record();
-        // of a virtual device it is nothing that holds, so a capacity that was
-        // given goes before it
+        // a virtual device's speed is not reliable, so a configured capacity
+        // takes precedence
         if self.capacity_bytes_per_s == 0 {
             config.params.most_Bps = ethtool::speed(&device.name).unwrap_or(0);
         }
@@ -215,7 +215,7 @@ impl Options {
     }
 }
 
-/// The same with an address to write into last_xcp_router, or none.
+/// Returns the configuration with an address to write into last_xcp_router, or with none.
 #[must_use]
 pub fn with_edge(config: xcp_router_config, address: Option<IpAddr>) -> xcp_router_config {
     let edge_address = match address {
@@ -230,13 +230,13 @@ pub fn with_edge(config: xcp_router_config, address: Option<IpAddr>) -> xcp_rout
     }
 }
 
-/// Ticks as a time, to the microsecond.
+/// Converts ticks to a duration, rounded to microseconds.
 pub(super) fn duration(ticks: u32) -> Duration {
     let us = f64::from(ticks) / TICKS_PER_SEC * 1e6;
     Duration::from_micros(us.round() as u64)
 }
 
-/// Who queues a router's packets, by what is there.
+/// The queueing option that matches the present queue discipline `xcp` or token bucket.
 pub(super) fn queueing(
     capacity_Bps: u64,
     qdisc: Option<qdisc::Options>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The queue discipline `xcp`: registered once, pinned in `qdisc` with its
-//! maps, and put at the root of devices. Each device has a record, found by
-//! an index; both are there as long as the device's router is.
+//! The queue discipline `xcp`: it is registered once, pinned in `qdisc` with its maps, and
+//! made the root queue discipline of devices. Each device has an index, and a record at this
+//! index. Both exist as long as the device's router.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use crate::rtnl::{self, Device};
 use crate::{bpffs, layout, object, Error, Result};
 use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 
-/// The name by which `tc` knows it.
+/// Its name in `tc`.
 pub const KIND: &str = "xcp";
 const PART: &str = "qdisc";
-/// The map of records, for routers to share.
+/// The map of records, which routers share.
 pub(crate) const RECORDS: &str = "queues";
 const CONFIGS: &str = "queue_configs";
 const INDEX: &str = "queue_index";
 const MEDIA: &str = "media";
 const MAPS: [&str; 4] = [RECORDS, CONFIGS, INDEX, MEDIA];
-/// The link by which it is registered; pinned last.
+/// The pin of the link that registers it; created last.
 const LINK: &str = "link";
 
-/// How a device's queue discipline works.
+/// The options of a device's queue discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Shape to this rate, bytes per second; 0 to send what the device takes.
+    /// The shaping rate, bytes per second; 0 for no shaping.
     pub rate_bytes_per_s: u64,
     pub limits: Limits,
-    /// What the link adds to packets.
+    /// The link's per-packet overhead.
     pub framing: Framing,
 }
 
@@ -49,12 +49,12 @@ impl Options {
     }
 }
 
-/// What an [`install`] did.
+/// The result of [`install`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// Of the device's record.
+    /// The index of the device's record.
     pub index: u32,
-    /// Anything is different now.
+    /// The configuration was changed.
     pub changed: bool,
 }
 
@@ -62,21 +62,21 @@ pub struct Installed {
 /// works.
 ///
 /// # Errors
-/// The kernel has no queue disciplines in BPF.
+/// The kernel does not support queue disciplines in BPF.
 pub fn register() -> Result<()> {
     let _turn = CommandLock::take()?;
     register_now()
 }
 
-/// Whether it can be used without loading anything.
+/// Whether the queue discipline is already registered.
 pub(crate) fn is_registered() -> bool {
     object::exists(&bpffs::dir(PART).join(LINK))
 }
 
-/// Whether queue disciplines can be written in BPF (6.16 and later, where
-/// CONFIG_NET_SCH_BPF is set).
+/// Whether the kernel supports queue disciplines in BPF (6.16 and later with
+/// CONFIG_NET_SCH_BPF).
 pub fn is_supported() -> bool {
-    /// Reading all of the kernel's types takes milliseconds, and they stay as they are.
+    /// Cached, because reading all of the kernel's types takes milliseconds.
     static IN_TYPES: OnceLock<bool> = OnceLock::new();
     let in_types = || {
         Btf::from_vmlinux().is_ok_and(|btf| {
@@ -93,13 +93,13 @@ fn register_now() -> Result<()> {
             true => Ok(()),
             false => Err(Error::new(
                 "queue discipline xcp",
-                "put there by another version of xcp, whose records are different",
-                "take off all routers that use it: xcp router del DEV",
+                "registered by another version of xcp, with a different record layout",
+                "delete all routers that use it: xcp router del DEV",
             )),
         };
     }
     bpffs::create(PART)?;
-    // what a command that was killed has left half done
+    // remove what a killed command left incomplete
     bpffs::clear(PART)?;
     let loaded = if is_supported() {
         load()
@@ -107,7 +107,7 @@ fn register_now() -> Result<()> {
         Err(Error::new(
             "queue discipline xcp",
             "this kernel has no queue disciplines in BPF (needs 6.16 with CONFIG_NET_SCH_BPF)",
-            "leave the device what it has: --no-qdisc",
+            "keep the device's queue discipline: --no-qdisc",
         ))
     };
     loaded.inspect_err(|_| {
@@ -125,11 +125,10 @@ fn load() -> Result<()> {
     object::register(&mut loaded, KIND, "queue discipline xcp", &dir.join(LINK))
 }
 
-/// Puts it at the root of a device, or changes how it works there while
-/// traffic flows.
+/// Makes it a device's root queue discipline, or changes its options while traffic flows.
 ///
 /// # Errors
-/// The device has a root queue discipline that somebody chose.
+/// The device has another, configured root queue discipline.
 pub fn install(dev: &str, options: Options) -> Result<Installed> {
     let prepared = prepare(dev, options)?;
     let placed = place(dev).inspect_err(|_| {
@@ -143,11 +142,10 @@ pub fn install(dev: &str, options: Options) -> Result<Installed> {
     })
 }
 
-/// Gives a device its record and says how its queue discipline is to work,
-/// which may be there or not.
+/// Creates or updates a device's record, whether its queue discipline exists or not.
 pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
     let device = Device::find(dev)?;
-    rtnl::refuse_chosen(&device, Some(KIND), "--no-qdisc")?;
+    rtnl::refuse_chosen(&device, Some(KIND), "with --no-qdisc")?;
     let _turn = CommandLock::take()?;
     register_now()?;
     configure(&device, options).inspect_err(|_| {
@@ -160,7 +158,7 @@ fn configure(device: &Device, options: Options) -> Result<Installed> {
     let config = options.config();
     if config.medium != 0 {
         let key = config.medium.to_ne_bytes();
-        // one that is there keeps its time
+        // an existing medium keeps its time
         let _ = map(MEDIA)?.update(&key, &0u64.to_ne_bytes(), MapFlags::NO_EXIST);
     }
     let before: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
@@ -174,8 +172,8 @@ fn configure(device: &Device, options: Options) -> Result<Installed> {
     })
 }
 
-/// Makes sure that the root of a device that has a record is a queue
-/// discipline that uses it; whether it was not.
+/// Makes sure that the root queue discipline of a device uses the device's record. Returns
+/// whether this changed anything.
 pub(crate) fn place(dev: &str) -> Result<bool> {
     let device = Device::find(dev)?;
     let _turn = CommandLock::take()?;
@@ -184,7 +182,7 @@ pub(crate) fn place(dev: &str) -> Result<bool> {
         return Ok(false);
     }
     if ours {
-        // one that was made by hand, without a record
+        // it was added by hand, without a record
         rtnl::delete_root_qdisc(device.index)?;
     }
     rtnl::replace_root_qdisc(device.index, KIND)
@@ -192,8 +190,8 @@ pub(crate) fn place(dev: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes it off a device, whose default queue discipline comes back; forgets
-/// its registration with the last device.
+/// Removes it from a device, which gets its default queue discipline back. Unregisters it
+/// after the last device.
 pub fn remove(dev: &str) -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Ok(());
@@ -203,8 +201,8 @@ pub fn remove(dev: &str) -> Result<()> {
     take_away(device)
 }
 
-/// Frees the records of devices that are gone with their routers, and the
-/// registration with the last of them.
+/// Frees records without a queue discipline and a router. Unregisters the queue discipline if
+/// no record remains.
 pub(crate) fn tidy() -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Ok(());
@@ -225,7 +223,7 @@ fn take_away(device: &Device) -> Result<()> {
     unregister_unused()
 }
 
-/// What a device's queues hold and have sent; None if it has no record.
+/// The counters of a device's queues; None if it has no record.
 pub fn record(dev: &str) -> Result<Option<xcp_queue>> {
     let device = &Device::find(dev)?;
     if !is_registered() {
@@ -236,14 +234,14 @@ pub fn record(dev: &str) -> Result<Option<xcp_queue>> {
         .transpose()
 }
 
-/// The rate that the queue discipline with the record at this index shapes to,
-/// bytes per second; None if it sends what the device takes.
+/// The shaping rate of the queue discipline with this index, bytes per second; None if it
+/// does not shape.
 pub(crate) fn rate(index: u32) -> Result<Option<u64>> {
     let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     Ok((config.rate_Bps > 0).then_some(config.rate_Bps))
 }
 
-/// How the queue discipline with the record at this index works.
+/// The options of the queue discipline with this index.
 pub(crate) fn options(index: u32) -> Result<Options> {
     let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     Ok(Options {
@@ -257,7 +255,7 @@ pub(crate) fn options(index: u32) -> Result<Options> {
     })
 }
 
-/// Gives it another rate, bytes per second; 0 to send what the device takes.
+/// Sets the shaping rate, bytes per second; 0 for no shaping.
 pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
     let config: xcp_queue_config = object::read_record(&map(CONFIGS)?, index)?;
     let config = xcp_queue_config {
@@ -267,19 +265,19 @@ pub(crate) fn set_rate(index: u32, rate_bytes_per_s: u64) -> Result<()> {
     write(CONFIGS, &index.to_ne_bytes(), config.bytes())
 }
 
-/// Packets that its queues have dropped.
+/// The number of packets that its queues dropped.
 pub(crate) fn drops(index: u32) -> Result<u64> {
     let record: xcp_queue = object::read_record(&map(RECORDS)?, index)?;
     Ok(record.class.iter().map(|c| c.dropped_packets).sum())
 }
 
-/// Whether a queue discipline uses the record at this index.
+/// Whether a queue discipline uses the record with this index.
 pub(crate) fn is_present(index: u32) -> Result<bool> {
     let record: xcp_queue = object::read_record(&map(RECORDS)?, index)?;
     Ok(record.present > 0)
 }
 
-/// Where its maps are pinned.
+/// The folder in which its maps are pinned.
 pub(crate) fn folder() -> PathBuf {
     bpffs::dir(PART)
 }
@@ -324,7 +322,7 @@ fn index_at(index: &MapHandle, key: &[u8]) -> Result<Option<u32>> {
         .map(u32::from_ne_bytes))
 }
 
-/// The record of a device, and whether it is new; it is empty then.
+/// Finds or creates the record of a device. Returns its index, and whether it is new (empty).
 fn enter(device: &Device) -> Result<(u32, bool)> {
     if let Some(known) = index_of(device)? {
         return Ok((known, false));
@@ -340,7 +338,7 @@ fn enter(device: &Device) -> Result<(u32, bool)> {
         Error::new(
             &device.name,
             format!("all {records} records of the queue discipline xcp are in use"),
-            "take routers off devices: xcp router del DEV",
+            "delete routers that you do not need: xcp router del DEV",
         )
     })?;
     let key = free.to_ne_bytes();
@@ -350,8 +348,7 @@ fn enter(device: &Device) -> Result<(u32, bool)> {
     Ok((free, true))
 }
 
-/// Frees the records of devices that are gone with their routers, and the
-/// media that nobody uses.
+/// Frees records without a queue discipline and a router, and unused media.
 fn sweep() -> Result<()> {
     let index = map(INDEX)?;
     let mut used = BTreeSet::new();

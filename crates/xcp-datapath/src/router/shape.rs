@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A device held to a rate by the kernel's token bucket (tc-tbf), with one
-//! queue of packets: where the queue discipline `xcp` is not available.
+//! Limits a device to a rate with the kernel's token bucket (tc-tbf) and a single queue, if
+//! the queue discipline `xcp` is not available.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,17 @@ use crate::rtnl::{self, attribute, Device, Setting};
 use crate::{bpffs, object, Error, Result};
 
 const KIND: &str = "tbf";
-/// The handle by which ours is known.
+/// The handle that identifies our token bucket.
 const MAJOR: u16 = 0x5843;
-/// In the router's folder; what was set is the name of a folder in it.
+/// A folder in the router's folder. The name of a folder in it records the settings.
 const MARK: &str = "shape";
 
-/// Room for this long at the full rate, and twice; at least so many packets.
+/// The default queue limit is twice the packets of RTT_MS at the full rate, but at least
+/// LEAST_LIMIT_PACKETS.
 const RTT_MS: u64 = 100;
 const PACKET_B: u64 = 1500;
 const LEAST_LIMIT_PACKETS: u64 = 100;
-/// What may leave at once: timers are no finer; but two packets at least.
+/// The burst, because timers are no finer than this; at least two packets.
 const BURST_MS: u64 = 1;
 
 const LINKLAYER_ETHERNET: u8 = 1;
@@ -28,12 +29,12 @@ const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
 
-/// The rate that a device is held to, and what may wait for it.
+/// The rate to which a device is limited, and its queue limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes per second, framing included.
     pub rate_bytes_per_s: u64,
-    /// Packets that may wait; 0 for twice what 100 ms at that rate hold.
+    /// The queue limit, packets; 0 for twice the packets of 100 ms at that rate.
     pub limit_packets: u32,
     pub framing: Framing,
 }
@@ -47,20 +48,20 @@ impl Shape {
         held.clamp(LEAST_LIMIT_PACKETS, u32::MAX.into()) as u32
     }
 
-    /// Fails for what a token bucket cannot do.
+    /// Fails if a token bucket does not support this framing.
     fn check(&self, dev: &str) -> Result<()> {
         let framing = &self.framing;
         let reason = if framing.cells == Cells::Ptm {
-            "a token bucket (tbf) knows no PTM"
+            "a token bucket (tbf) does not support PTM"
         } else if framing.overhead_bytes < 0 {
-            "a token bucket (tbf) knows no negative overhead"
+            "a token bucket (tbf) does not support negative overhead"
         } else {
             return Ok(());
         };
         Err(Error::new(
             dev,
             reason,
-            "shape the link by other means (cake, the modem), and leave --shape out",
+            "shape the link by other means (cake, the modem), and omit --shape",
         ))
     }
 
@@ -76,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// All of it as a name.
+    /// All settings, encoded in a folder name.
     fn name(&self) -> String {
         let framing = &self.framing;
         format!(
@@ -94,16 +95,16 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     pub rate_bytes_per_s: u64,
-    /// What may leave at once, framing included.
+    /// The burst, framing included.
     pub burst_bytes: u32,
-    /// What may wait: bytes for a new one; on a change it goes to the queue
-    /// behind, which takes it in packets.
+    /// The queue limit: bytes for a new token bucket; on a change, it is passed to the inner
+    /// queue, which interprets it in packets.
     pub limit: u32,
     pub framing: Framing,
 }
 
 impl Bucket {
-    /// TCA_OPTIONS of tbf.
+    /// The attribute TCA_OPTIONS of tbf.
     fn options(&self) -> Vec<u8> {
         let mut options = attribute(TCA_TBF_PARMS, &self.parameters());
         options.extend(attribute(TCA_TBF_BURST, &self.burst_bytes.to_ne_bytes()));
@@ -114,8 +115,7 @@ impl Bucket {
         options
     }
 
-    /// `struct tc_tbf_qopt`: two of `struct tc_ratespec`, the limit, two
-    /// buffers.
+    /// `struct tc_tbf_qopt`: two `struct tc_ratespec`, the limit, two buffer sizes.
     fn parameters(&self) -> Vec<u8> {
         let linklayer = match self.framing.cells {
             Cells::Atm => LINKLAYER_ATM,
@@ -142,18 +142,18 @@ impl Bucket {
         }
     }
 
-    /// Changes the token bucket that is a device's root, with this major
-    /// number, while traffic flows.
+    /// Changes the token bucket at a device's root, with this major number, while traffic
+    /// flows.
     pub fn change(&self, dev: &str, major: u16) -> Result<()> {
         rtnl::set_qdisc(Device::find(dev)?.index, self.setting(major), true)
     }
 }
 
-/// Holds a device to a rate, or to another; whether anything is different
-/// now. `dir` is the folder of the device's router.
+/// Limits a device to a rate, or changes the rate. Returns whether this changed anything.
+/// `dir` is the folder of the device's router.
 ///
 /// # Errors
-/// The device has a root queue discipline that somebody chose.
+/// The device has another, configured root queue discipline.
 pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool> {
     shape.check(&device.name)?;
     let there = is_ours(device);
@@ -173,14 +173,14 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
         parent: Some((MAJOR, 1)),
         options: shape.limit_packets().to_ne_bytes().to_vec(),
     };
-    // The folder is there as long as a token bucket of ours. Without a name in
-    // it, that may be half there: it is set up again, or taken away.
+    // This folder exists as long as our token bucket. If no name is in it, the
+    // token bucket may be incomplete: it is set up again or removed.
     bpffs::mark(&dir.join(MARK))?;
     if let Some(name) = before {
         fs::remove_dir(&name).map_err(|e| Error::io(name.display().to_string(), &e))?;
     }
-    // its limit goes to the queue behind it, in the unit of that, which is set
-    // right afterwards
+    // a change passes the limit, in the wrong unit, to the inner queue, which
+    // is configured right afterwards
     rtnl::set_qdisc(device.index, bucket, there)
         .and_then(|()| rtnl::set_qdisc(device.index, queue, false))
         .map_err(|e| Error::new(&device.name, format!("tbf: {}", e.reason), e.remedy))?;
@@ -192,8 +192,8 @@ fn is_ours(device: &Device) -> bool {
     rtnl::root_qdisc(device.index).is_some_and(|root| root.kind == KIND && root.major == MAJOR)
 }
 
-/// Takes it off a device, whose default queue discipline comes back; whether
-/// it was there.
+/// Removes our token bucket from a device, which gets its default queue discipline back.
+/// Returns whether there was one.
 pub(crate) fn remove(device: &Device, dir: &Path) -> Result<bool> {
     if !object::exists(&dir.join(MARK)) {
         return Ok(false);
@@ -201,12 +201,12 @@ pub(crate) fn remove(device: &Device, dir: &Path) -> Result<bool> {
     if is_ours(device) {
         rtnl::delete_root_qdisc(device.index)?;
     }
-    // what is not there need not go
+    // fails only if there is nothing to remove
     let _ = fs::remove_dir_all(dir.join(MARK));
     Ok(true)
 }
 
-/// The rate that a router's device is held to, bytes per second.
+/// The rate to which our token bucket limits a device, bytes per second.
 pub(crate) fn rate(device: &Device, dir: &Path) -> Option<u64> {
     if !is_ours(device) {
         return None;
@@ -214,7 +214,7 @@ pub(crate) fn rate(device: &Device, dir: &Path) -> Option<u64> {
     set(dir).map(|(rate_Bps, _)| rate_Bps)
 }
 
-/// The rate, bytes per second, and the limit, packets, that were set for it.
+/// The configured rate, bytes per second, and queue limit, packets.
 pub(crate) fn set(dir: &Path) -> Option<(u64, u32)> {
     let name = mark(dir)?.file_name()?.to_str()?.to_owned();
     let mut parts = name.split('-');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router knows and has done.
+//! The state, counters and warnings of a router.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -24,11 +24,11 @@ use crate::{bpffs, device, ethtool, link, monotonic_ns, object, LawTerm, Result}
 /// XCP and other traffic on one link, in the last control interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sharing {
-    /// XCP's weight, 0 to 1.
+    /// XCP's share of the link, 0 to 1.
     pub xcp_part: f64,
-    /// As far as they send alike.
+    /// The number of other flows, estimated as if all sent alike.
     pub other_flows: f64,
-    /// What arrived at the other queue, bits per second.
+    /// Input traffic of the other queue, bits per second.
     pub other_rate_bps: u64,
 }
 
@@ -42,76 +42,77 @@ impl Sharing {
     }
 }
 
-/// What a router knows and has done.
+/// The state, counters and warnings of a router.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     pub device: String,
-    /// Capacity that was set, bits per second; none if it is only measured.
+    /// The configured capacity, bits per second; None if it is only measured.
     pub capacity_bps: Option<u64>,
-    /// The hint of the capacity that `xcp router feed` gave last, bits per second;
-    /// none if there is none, or it has expired.
+    /// The last capacity hint of `xcp router feed`, bits per second; None if there is none or
+    /// it has expired.
     pub hint_bps: Option<u64>,
-    /// The device's speed when the router was added, bits per second, where only
-    /// measuring tells the capacity, which is never more.
+    /// The device's speed when the router was added, bits per second, if the capacity is only
+    /// measured. It is the upper limit of the capacity.
     pub speed_bps: Option<u64>,
-    /// The device's speed now, where that is another: [`add`] goes by it.
+    /// The device's present speed, if it has changed. The next [`add`] uses it.
     pub new_speed_bps: Option<u64>,
-    /// Less is handed out where the link is found to carry less.
+    /// The link is measured, and less is handed out if it carries less.
     pub measure: bool,
-    /// What is handed out of in the present control interval, bits per second;
-    /// none before the first has ended.
+    /// The capacity in use in the present control interval, bits per second; None before the
+    /// end of the first one.
     pub capacity_in_use_bps: Option<u64>,
-    /// What the link was found to carry, bits per second; none if it is not
-    /// measured, or nothing was seen yet.
+    /// The measured capacity of the link, bits per second; None if it is not measured or not
+    /// known yet.
     pub link_bps: Option<u64>,
-    /// XCP's part of the link when other traffic wants it too, if it is set.
+    /// XCP's configured share of the link when other traffic competes for it.
     pub xcp_share_percent: Option<u8>,
-    /// How the link is shared, where other traffic has a queue of its own.
+    /// How the link is shared, if other traffic has a separate queue.
     pub sharing: Option<Sharing>,
     #[serde(flatten)]
     pub framing: Framing,
     /// The device's root queue discipline, if it has one.
     pub qdisc: Option<String>,
-    /// The queue discipline `xcp` was there, and somebody has replaced it: the
-    /// router goes on over what is there now, with one queue for all traffic.
+    /// The queue discipline `xcp` was replaced. The router continues to work, with one queue
+    /// for all traffic.
     pub qdisc_replaced: bool,
-    /// Programs of others on the device that packets pass before the router's:
-    /// one that ends the chain hides them from it.
+    /// Other programs on the device that run before the router. One that ends the chain hides
+    /// packets from the router.
     pub programs_before: Vec<String>,
-    /// The rate that the router's queue discipline, or its token bucket, holds
-    /// the device to, bits per second.
+    /// The rate to which the queue discipline `xcp` or the token bucket limits the device, bits
+    /// per second.
     pub shape_bps: Option<u64>,
-    /// Packets that the device's queues have dropped.
+    /// Packets that the device's queues dropped.
     pub drops: u64,
-    /// IP protocol by which the formats `header` and `header-2004` are known.
+    /// The IP protocol number of the formats `header` and `header-2004`.
     pub ip_proto: u8,
-    /// The address that it writes into last_xcp_router, if a router behind a cloud
-    /// asks for this one.
+    /// The address that the router writes into last_xcp_router, if it is known as the last XCP
+    /// router before a cloud.
     pub edge: Option<IpAddr>,
-    /// Input traffic of the last control interval, bits per second.
+    /// The input traffic of the last control interval, bits per second.
     pub input_rate_bps: u64,
-    /// Backlog of all the device's queues, a moment before the last packet.
+    /// The backlog of all queues of the device, just before the last packet.
     pub queue_bytes: u64,
-    /// Minimum backlog of the last estimation interval.
+    /// The minimum backlog of the last estimation interval.
     pub persistent_queue_bytes: u64,
-    /// XCP's flows, by what their packets say.
+    /// The number of XCP flows, computed from their headers.
     pub xcp_flows: f64,
-    /// Left out of the law; all parts: the law as it was published.
+    /// The terms that are left out of the control law. Without all terms, it is the published
+    /// law.
     pub without: Vec<LawTerm>,
-    /// Mean RTT of the traffic in the last control interval.
+    /// The mean RTT of the traffic in the last control interval.
     pub average_rtt_ms: f64,
-    /// RTTs count at most this.
+    /// The limit of RTTs in headers; longer ones count as this.
     pub max_rtt_ms: f64,
-    /// Aggregate feedback decided for the present interval, bits per second.
+    /// The aggregate feedback of the present control interval, bits per second.
     pub feedback_bps: i64,
     pub control_intervals: u64,
     #[serde(flatten)]
     pub counters: Counters,
-    /// What an operator should know, and do.
+    /// Problems, with remedies.
     pub warnings: Vec<Warning>,
 }
 
-/// The router of a device.
+/// The status of a device's router.
 pub fn show(dev: &str) -> Result<Status> {
     bpffs::require("xcp router show", Access::Read)?;
     let device = Device::find(dev)?;
@@ -119,11 +120,11 @@ pub fn show(dev: &str) -> Result<Status> {
     status(&device, &dir, &Surroundings::read()?)
 }
 
-/// All routers of this network namespace.
+/// The status of all routers of this network namespace.
 pub fn list() -> Result<Vec<Status>> {
     bpffs::require("xcp router show", Access::Read)?;
     let mut found: Vec<(u32, PathBuf)> = of_here()
-        // incomplete installations are skipped; `add` or `del` ends them
+        // incomplete installations are skipped; `add` completes and `del` removes them
         .filter(|(_, dir)| object::exists(&dir.join(COMPLETE)))
         .collect();
     found.sort();
@@ -201,13 +202,13 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
     Ok(status)
 }
 
-/// What a router's own state warns of.
+/// Warnings that follow from the router's state.
 fn warnings(status: &Status) -> Vec<Warning> {
     let name = &status.device;
     let mut found = Vec::new();
     if status.qdisc.as_deref() == Some("noqueue") {
         found.push(Warning::new(
-            "has no queue (noqueue), and nothing holds it to the capacity: the router cannot see \
+            "has no queue (noqueue), and nothing limits it to the capacity: the router cannot see \
              when the link is full",
             format!("shape it: xcp router add {name} --capacity RATE --shape"),
         ));
@@ -215,7 +216,7 @@ fn warnings(status: &Status) -> Vec<Warning> {
     if status.qdisc_replaced {
         found.push(Warning::new(
             "the queue discipline xcp was replaced: XCP and other traffic share one queue",
-            format!("tc qdisc del dev {name} root, and add the router again"),
+            format!("run tc qdisc del dev {name} root, and add the router again"),
         ));
     }
     if !status.programs_before.is_empty() {
@@ -224,28 +225,28 @@ fn warnings(status: &Status) -> Vec<Warning> {
                 "packets may not reach the router: {} runs before it",
                 status.programs_before.join(", ")
             ),
-            "attach that program behind the router",
+            "attach that program after the router",
         ));
     }
     if status.new_speed_bps.is_some() {
         found.push(Warning::new(
-            "the device has another speed now",
+            "the device's speed has changed",
             "add the router again",
         ));
     }
     if status.counters.chained_unedited > 0 {
         found.push(Warning::new(
             format!(
-                "{} packets left without feedback of this router: fraglist GRO had chained them",
+                "{} packets left without this router's feedback: fraglist GRO had chained them",
                 status.counters.chained_unedited
             ),
-            "ethtool -K DEV rx-gro-list off, on the devices that packets come in by",
+            "run ethtool -K DEV rx-gro-list off on the input devices",
         ));
     }
     found
 }
 
-/// The names of those that are not XCP's.
+/// The names of the programs that run before the router and are not XCP's.
 fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
     let ours = link::info(link::open(&dir.join("link"))?.as_fd())?.prog_id;
     let all = link::tcx_programs(index, Direction::Egress)?;

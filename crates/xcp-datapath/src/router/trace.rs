@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router decided, one record per control interval in which XCP
-//! packets came.
+//! The trace of a router: one record per control interval in which XCP packets arrived.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,33 +18,32 @@ use crate::rtnl::{self, Device};
 use crate::{object, Error, Result};
 use xcp_abi::{xcp_router_record, Record, XCP_FLOW_BITS, XCP_SHARE_ONE};
 
-/// The name of the map that holds a reader's ring buffer, beside the router's
-/// other maps.
+/// The pin of the map that holds a reader's ring buffer, next to the router's other maps.
 pub(crate) const PIN: &str = "trace";
 /// The only key of that map.
 const KEY: [u8; 4] = [0; 4];
-/// Room for records that have not been read yet: some 1,000.
+/// Room for about 1,000 unread records.
 const RING_BYTES: u32 = 128 * 1024;
 
-/// One control interval, and what follows from it for the next.
+/// One control interval, and the router's decisions for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its end, on the monotonic clock.
+    /// The end of the interval, on the monotonic clock.
     pub time_s: f64,
     pub interval_s: f64,
     /// d, the average RTT of the traffic.
     pub average_rtt_s: f64,
-    /// What XCP may hand out, bits per second.
+    /// The capacity that XCP may hand out, bits per second.
     pub capacity_bps: u64,
-    /// What the link was found to carry, bits per second, if that is known.
+    /// The measured capacity of the link, bits per second, if known.
     pub link_bps: Option<u64>,
     /// y, the input traffic that counts against the capacity, bits per second.
     pub input_rate_bps: u64,
     /// Input traffic of the other queue, bits per second.
     pub other_rate_bps: u64,
-    /// Backlog of the device's queues.
+    /// The backlog of the device's queues.
     pub queue_bytes: u64,
-    /// Q, the least backlog of the last estimation interval.
+    /// Q, the minimum backlog of the last estimation interval.
     pub persistent_queue_bytes: u64,
     /// F, the aggregate feedback, bits per second.
     pub feedback_bps: i64,
@@ -55,28 +53,28 @@ pub struct Interval {
     pub decrease_bps: u64,
     /// XCP's share of the link, if it is weighted against other traffic.
     pub xcp_share: Option<f64>,
-    /// N, the number of XCP's flows, by what their packets say.
+    /// N, the number of XCP flows, computed from their headers.
     pub xcp_flows: f64,
 }
 
 impl Interval {
-    /// The names of the columns of `csv`, which are those of the fields.
+    /// The header line of the CSV table: the names of the fields.
     #[must_use]
     pub fn csv_head() -> String {
         COLUMNS.map(|(name, _)| name).join(",")
     }
 
-    /// A row of a table; a value that is missing is left empty.
+    /// A row of the CSV table; an unknown value is empty.
     #[must_use]
     pub fn csv(&self) -> String {
         COLUMNS.map(|(_, value)| value(self)).join(",")
     }
 }
 
-/// One flow, as records count them.
+/// One flow, in the fixed-point unit of the records.
 pub(crate) const FLOW: f64 = (1u32 << XCP_FLOW_BITS) as f64;
 
-/// A column of the table: the field's name, and its value.
+/// A column of the CSV table: the name of a field, and a function that returns its value.
 type Column = (&'static str, fn(&Interval) -> String);
 
 const COLUMNS: [Column; 14] = [
@@ -127,8 +125,7 @@ impl From<xcp_router_record> for Interval {
     }
 }
 
-/// A ring buffer of such records, from now on. A router has one only as long as
-/// somebody reads it.
+/// A ring buffer that receives a router's records. A router has one only while it is read.
 pub struct Ring {
     holder: MapHandle,
     ring: RingBuffer<'static>,
@@ -143,7 +140,7 @@ impl Drop for Ring {
 }
 
 impl Ring {
-    /// Gives the router a ring buffer, whose map `trace` is the holder.
+    /// Gives the router a ring buffer; `holder` is its map `trace`.
     #[doc(hidden)]
     pub fn insert(holder: MapHandle) -> Result<Self> {
         let failure = |e| object::failure(PIN, &e);
@@ -176,8 +173,7 @@ impl Ring {
         Ok(Self { holder, ring, read })
     }
 
-    /// The next record; None if none comes within that time, or if a signal
-    /// does.
+    /// The next record; None after the timeout or a signal.
     pub fn next(&self, timeout: Duration) -> Result<Option<Interval>> {
         let mut next = self.read.borrow_mut().pop_front();
         if next.is_none() {
@@ -201,7 +197,7 @@ pub struct Trace {
     device: Device,
     pin: PathBuf,
     map: u32,
-    /// Locked: two readers of a ring would take each other's records.
+    /// Locked, because two readers of a ring would take each other's records.
     _folder: File,
 }
 
@@ -222,13 +218,12 @@ impl Trace {
         })
     }
 
-    /// The next control interval; None if none ends within that time (zero:
-    /// does not wait), or if a signal comes.
+    /// The next control interval; None after the timeout (zero: returns at once) or a signal.
     pub fn next(&self, timeout: Duration) -> Result<Option<Interval>> {
         self.ring.next(timeout)
     }
 
-    /// Whether the router has been removed, or its device.
+    /// Whether the router or its device has been removed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let present = object::pinned_map(&self.pin).and_then(|map| object::map_id(&map));
@@ -237,8 +232,8 @@ impl Trace {
     }
 }
 
-/// Removes the ring buffer that a killed reader has left in a router's folder.
-/// The caller holds the lock of commands, without which no reader begins.
+/// Removes the ring buffer of a reader that was killed. The caller holds the command lock, so
+/// no new reader can start meanwhile.
 pub(crate) fn free_unread(dir: &Path) {
     if let (Ok(_folder), Ok(holder)) = (lock(dir, ""), object::pinned_map(&dir.join(PIN))) {
         let _ = holder.delete(&KEY);

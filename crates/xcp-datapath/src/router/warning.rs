@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Why a router sees less than all packets of its link, or cannot know when the
-//! link is full.
+//! Warnings: packets may bypass a router, or it cannot detect that its link is full.
 
 use serde::Serialize;
 
@@ -8,14 +7,14 @@ use crate::ethtool::Features;
 use crate::rtnl::{self, Device, Link};
 use crate::Result;
 
-/// What works less well than an operator may expect, and what to do about it.
+/// A problem that an operator may not expect, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// What was found, about the router's device.
+    /// What was found on the router's device.
     pub reason: String,
     /// What to do.
     pub remedy: String,
-    /// Packets may not get to the router.
+    /// Packets may bypass the router.
     pub hides_packets: bool,
 }
 
@@ -28,7 +27,7 @@ impl Warning {
         }
     }
 
-    /// The same of what keeps packets from the router.
+    /// A warning that packets may bypass the router.
     pub(crate) fn hiding(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             hides_packets: true,
@@ -37,11 +36,11 @@ impl Warning {
     }
 }
 
-/// The devices of a network namespace, as far as they let packets bypass its
-/// routers: read once for all routers.
+/// The devices of a network namespace that may let packets bypass its routers. Read once for
+/// all routers.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    /// The numbers of the devices that are bridges.
+    /// The indexes of the devices that are bridges.
     bridges: Vec<u32>,
     /// The names of the devices that have an XDP program.
     xdp: Vec<String>,
@@ -50,7 +49,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this thread's network namespace.
+    /// Reads the devices of this thread's network namespace.
     pub fn read() -> Result<Self> {
         let links = rtnl::links()?;
         let offloads = |link: &&Link| {
@@ -68,7 +67,7 @@ impl Surroundings {
         })
     }
 
-    /// How packets bypass the router of a device.
+    /// The reasons why packets may bypass the router of a device.
     pub fn warnings(&self, device: &Device) -> Vec<Warning> {
         let mut found = Vec::new();
         if self.bridges.contains(&device.index) {
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardware_offload_and_xdp_name_their_devices() {
+    fn warnings_about_offload_and_xdp_name_the_devices() {
         let device = Device {
             name: "eth0".into(),
             index: 7,

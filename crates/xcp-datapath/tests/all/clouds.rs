@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The virtual router's program on golden packets, whole, cut and damaged: it
-//! edits those of its upstream router, and no others.
+//! Runs the virtual router's program on golden packets, whole, cut and damaged: it
+//! edits only packets from its upstream router.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -18,10 +18,10 @@ use xcp_datapath::monotonic_ns;
 
 const UPSTREAM: u32 = 0x0a4f_02fe;
 const NS_PER_MS: u64 = 1_000_000;
-/// A probe that stays young for as long as a test takes.
+/// A probe time that stays recent for the whole test.
 const ALWAYS_NS: u64 = u64::MAX;
 const FREE_BPS: u64 = 1_250_000;
-/// An Ethernet header: the least that BPF_PROG_TEST_RUN takes.
+/// An Ethernet header: the shortest frame that BPF_PROG_TEST_RUN accepts.
 const SHORTEST: usize = 14;
 const ROUNDS: usize = 30_000;
 
@@ -41,22 +41,22 @@ fn told_at(last_probe_ns: u64) -> xcp_cloud {
     }
 }
 
-/// One that knows a cloud of so many routers.
+/// Returns a virtual router for a cloud with this number of routers.
 fn told(routers: u8) -> Option<Router> {
     let router = Router::of_cloud(UPSTREAM)?;
     router.tell(cloud(routers));
     Some(router)
 }
 
-/// last_xcp_router, where the format has it.
+/// Returns last_xcp_router, if the format has this field.
 fn last_router(seen: &Decoded) -> Option<u32> {
     let appended = seen.header.as_ref().and_then(|h| h.last_xcp_router);
     let option = || seen.forward.as_ref().and_then(|f| f.last_xcp_router);
     appended.map(id).or_else(option)
 }
 
-/// Fails unless it passes as it was, and is not counted.
-fn passes_untouched(router: &Router, frame: &[u8], what: &str) {
+/// Fails unless the frame passes unchanged and is not counted.
+fn passes_unchanged(router: &Router, frame: &[u8], what: &str) {
     router.reset();
     let Some(out) = router.try_send(frame) else {
         return;
@@ -69,9 +69,9 @@ fn passes_untouched(router: &Router, frame: &[u8], what: &str) {
     assert_eq!(router.link().seen.sent_B, 0, "{what}");
 }
 
-/// A fresh one has no interval behind it and hands out nothing.
+/// A new virtual router has not ended an interval yet and grants no increase.
 #[test]
-fn packets_of_its_upstream_router_are_edited() {
+fn packets_from_the_upstream_router_are_edited() {
     let Some(router) = Router::of_cloud(UPSTREAM) else {
         return;
     };
@@ -85,7 +85,7 @@ fn packets_of_its_upstream_router_are_edited() {
             let asked = decode::decode(&frame).forward.unwrap();
             assert_eq!(delta, asked.delta_Bps.min(0));
             let seen = decode::decode(&out).forward.unwrap();
-            assert_eq!(seen.xcp_hops, asked.xcp_hops, "no hop of its own");
+            assert_eq!(seen.xcp_hops, asked.xcp_hops, "a virtual router is no hop");
             assert_eq!(last_router(&decode::decode(&out)), Some(UPSTREAM));
 
             let counted = router.counters();
@@ -97,9 +97,9 @@ fn packets_of_its_upstream_router_are_edited() {
     }
 }
 
-/// It speaks for as many routers as there are in the cloud.
+/// The virtual router makes as many routers count as XCP routers as the cloud contains.
 #[test]
-fn the_routers_of_the_cloud_are_spoken_for() {
+fn routers_of_the_cloud_count_as_xcp_routers() {
     let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
     assert_eq!(decode::decode(&frame).forward.unwrap().other_hops, Some(3));
     for (routers, left) in [(0, 3), (1, 2), (2, 1), (3, 0), (4, 0), (255, 0)] {
@@ -112,13 +112,13 @@ fn the_routers_of_the_cloud_are_spoken_for() {
     }
 }
 
-/// The cloud is beside their sender, which is its upstream edge.
+/// If the sender itself is the upstream edge of the cloud, packets have passed no router yet.
 #[test]
-fn packets_that_no_router_has_seen_are_of_their_source() {
+fn packets_without_a_last_router_are_matched_by_their_source() {
     let names = [
         ("forward", 26..30),
         ("forward-ipv6", 22..38),
-        ("header-standard", 26..30), // without room for a router
+        ("header-standard", 26..30), // without the last_xcp_router field
         ("header-ipv6", 22..38),
         ("header-last-router", 26..30),
         ("header-last-router-ipv6", 26..30),
@@ -136,7 +136,7 @@ fn packets_that_no_router_has_seen_are_of_their_source() {
         router.tell(cloud(3));
         router.send(&frame);
         assert_eq!(router.counters().xcp_packets, 1, "{name}");
-        // of another source
+        // from another source address
         frame[from.end - 1] ^= 1;
         router.send(&frame);
         assert_eq!(router.counters().xcp_packets, 1, "{name}, from another");
@@ -144,30 +144,30 @@ fn packets_that_no_router_has_seen_are_of_their_source() {
 }
 
 #[test]
-fn packets_of_other_routers_pass_untouched() {
+fn packets_from_other_routers_pass_unchanged() {
     let Some(router) = told(3) else {
         return;
     };
     for other in [0, 1, !0, UPSTREAM + 1, UPSTREAM.swap_bytes(), !UPSTREAM] {
         for (name, frame) in crossed::all(other) {
-            passes_untouched(&router, &frame, &format!("{name} of {other:#x}"));
+            passes_unchanged(&router, &frame, &format!("{name} of {other:#x}"));
         }
     }
 }
 
-/// Whatever tells no router.
+/// Golden packets name no router, or another one.
 #[test]
-fn all_other_packets_pass_untouched() {
+fn golden_packets_from_other_sources_pass_unchanged() {
     let Some(router) = told(3) else {
         return;
     };
     for case in cases::all() {
-        passes_untouched(&router, &case.bytes(), case.name);
+        passes_unchanged(&router, &case.bytes(), case.name);
     }
 }
 
 #[test]
-fn packets_cut_at_every_byte_pass_untouched() {
+fn cut_packets_pass_unchanged() {
     let Some(router) = told(3) else {
         return;
     };
@@ -175,7 +175,7 @@ fn packets_cut_at_every_byte_pass_untouched() {
         let padded = cases::named(name).layers.last().unwrap().0 == "Ethernet padding";
         for length in SHORTEST..whole.len() {
             if !padded {
-                passes_untouched(
+                passes_unchanged(
                     &router,
                     &whole[..length],
                     &format!("{name} cut to {length}"),
@@ -188,7 +188,7 @@ fn packets_cut_at_every_byte_pass_untouched() {
 }
 
 #[test]
-fn damaged_packets_are_edited_only_if_they_are_its_own() {
+fn damaged_packets_are_edited_only_if_they_name_the_upstream_router() {
     let Some(router) = told(2) else {
         return;
     };
@@ -214,9 +214,9 @@ fn damaged_packets_are_edited_only_if_they_are_its_own() {
     assert!(own > 1000 && others > 1000, "{own} and {others}");
 }
 
-/// There is no reading of the cloud, or only an old one: it is suspended.
+/// Without a recent probe the virtual router is suspended.
 #[test]
-fn nothing_is_touched_while_nothing_is_known() {
+fn packets_pass_unchanged_without_a_recent_probe() {
     let Some(router) = Router::of_cloud(UPSTREAM) else {
         return;
     };
@@ -224,15 +224,19 @@ fn nothing_is_touched_while_nothing_is_known() {
     for last_probe_ns in [0, 1, now_ns - 60 * NS_PER_MS] {
         router.tell(told_at(last_probe_ns));
         for (name, frame) in crossed::all(UPSTREAM) {
-            passes_untouched(&router, &frame, &format!("{name}, told at {last_probe_ns}"));
+            passes_unchanged(
+                &router,
+                &frame,
+                &format!("{name}, last probe at {last_probe_ns}"),
+            );
         }
     }
 }
 
-/// Others fill the cloud: its routers are left to be seen, nothing is counted, and
-/// no delta is raised.
+/// While other traffic fills the cloud, its routers stay visible as non-XCP routers, nothing
+/// is counted, and deltas are only lowered.
 #[test]
-fn a_delta_is_held_back_while_others_fill_the_cloud() {
+fn suspended_virtual_router_only_lowers_deltas() {
     let Some(router) = told(3) else {
         return;
     };
@@ -255,9 +259,9 @@ fn a_delta_is_held_back_while_others_fill_the_cloud() {
     assert_eq!(router.counters().xcp_packets, 1);
 }
 
-/// As long as no packet came there is no control interval: 50 ms.
+/// Before the first packet there is no control interval, so the limit is 50 ms.
 #[test]
-fn a_new_one_waits_50_ms_for_a_probe() {
+fn probe_is_valid_for_50_ms_before_the_first_packet() {
     let Some(router) = Router::of_cloud(UPSTREAM) else {
         return;
     };
@@ -272,14 +276,14 @@ fn a_new_one_waits_50_ms_for_a_probe() {
     assert!(!edits_after(51));
 }
 
-/// Two control intervals, of which the first has 200 ms.
+/// The limit is two control intervals; the first one has 200 ms.
 #[test]
-fn patience_is_two_control_intervals() {
+fn probe_is_valid_for_two_control_intervals() {
     let Some(router) = told(3) else {
         return;
     };
     let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
-    // the interval is new, and no packet came by its end
+    // the interval is new, so no packet can end it
     let edits_after = |age_ms: u64| {
         router.reset();
         router.tell(cloud(3));
@@ -292,13 +296,13 @@ fn patience_is_two_control_intervals() {
     assert!(!edits_after(10_000));
 }
 
-/// What trains have found free is handed out, once an interval has ended.
+/// The capacity that trains found free is granted once an interval has ended.
 #[test]
-fn what_is_free_is_handed_out() {
+fn free_capacity_is_granted() {
     let Some(router) = told(3) else {
         return;
     };
-    // 10 kB/s more is asked for
+    // the packet requests 10 kB/s more
     let frame = crossed::named("forward", UPSTREAM);
     let granted = until_in_time(|| {
         sleep(Duration::from_millis(20));
@@ -308,7 +312,7 @@ fn what_is_free_is_handed_out() {
     assert!(granted <= 10_000, "{granted}");
     let link = router.link();
     assert!(link.started > 0 && link.epoch > 0);
-    // what it began with, and anything that was learnt from there is more
+    // the initial value, or more if the router has measured since then
     assert!(
         link.state.capacity.link_Bps >= FREE_BPS,
         "{:?}",
@@ -316,9 +320,9 @@ fn what_is_free_is_handed_out() {
     );
 }
 
-/// What a probe has waited is the backlog of the cloud.
+/// The backlog of the cloud is its capacity times the wait of the last probe.
 #[test]
-fn the_backlog_is_what_a_probe_has_waited() {
+fn backlog_follows_the_wait_of_the_last_probe() {
     let Some(router) = Router::of_cloud(UPSTREAM) else {
         return;
     };

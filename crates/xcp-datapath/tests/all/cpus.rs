@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router on several CPUs at once: its clocks in user space, where every
-//! access is checked (csrc/cpus.c), and the program in the kernel.
+//! The router on several CPUs at once: its control intervals in user space, where every
+//! memory access is checked (csrc/cpus.c), and the program in the kernel.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -30,7 +30,8 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
-/// Runs csrc/cpus.c, if an empty program can be made and run in the same way.
+/// Compiles and runs csrc/cpus.c with these flags; skips the test if that fails for an empty
+/// program.
 fn run(test: &str, flags: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let (empty, program) = (folder.path().join("empty.c"), folder.path().join("cpus"));
@@ -46,7 +47,7 @@ fn run(test: &str, flags: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("csrc/cpus.c");
     let compiled = compile(&source, &program, flags).unwrap();
     assert!(compiled.status.success(), "{}", said(&compiled));
-    // deliberate races are known by the reader's stack, which it must remember
+    // deliberate races are suppressed by the reader's stack, so TSan must keep a long history
     let ran = Command::new(&program)
         .env("TSAN_OPTIONS", "history_size=7")
         .output()
@@ -56,16 +57,16 @@ fn run(test: &str, flags: &[&str]) {
 }
 
 #[test]
-fn each_interval_is_ended_by_one_cpu() {
+fn each_interval_is_ended_by_exactly_one_cpu() {
     run("intervals on several CPUs", &[]);
 }
 
 #[test]
-fn what_cpus_share_is_read_behind_its_publication() {
+fn shared_data_is_read_only_after_its_publication() {
     run("order of accesses", &["-fsanitize=thread"]);
 }
 
-/// CPUs on which this process may run, at most two.
+/// Returns up to two CPUs on which this process may run.
 fn two_cpus() -> Vec<usize> {
     // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the call.
     unsafe {
@@ -78,22 +79,22 @@ fn two_cpus() -> Vec<usize> {
     }
 }
 
-/// All intervals have packets of both CPUs, so each is traced.
+/// Both CPUs send packets in every interval, so each interval is traced.
 #[test]
-fn two_cpus_at_once_grant_what_the_pools_hold() {
-    /// So much that nothing is taken back.
+fn two_concurrent_cpus_grant_at_most_the_pools() {
+    /// High enough that no decrease is granted.
     const CAPACITY_BPS: u64 = 125_000_000_000;
     const PACKETS: usize = 5_000;
     const EPOCHS: u32 = 300;
     let cpus = two_cpus();
     if cpus.len() < 2 {
-        return skipped("router on two CPUs", "only one CPU here");
+        return skipped("router on two CPUs", "this machine has only one CPU");
     }
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
     let asked = Forward {
-        rtt_ticks: 1 << 18, // 1 ms: as short as an interval may be
+        rtt_ticks: 1 << 18, // 1 ms: the shortest interval
         x_ticks: 1 << 10,
         delta_Bps: i32::MAX,
         ..cases::wish()
@@ -110,12 +111,16 @@ fn two_cpus_at_once_grant_what_the_pools_hold() {
         told.extend(std::iter::from_fn(|| trace.next(Duration::ZERO).unwrap()));
         router.link().epoch >= EPOCHS
     });
-    assert!(done, "{EPOCHS} intervals end");
+    assert!(done, "{EPOCHS} intervals have ended");
 
     let (link, counters) = (router.link(), router.counters());
     assert_eq!(counters.xcp_packets, sent as u64);
     assert_eq!(counters.granted_Bps, granted_Bps);
-    assert_eq!(told.len(), link.epoch as usize, "each is traced once");
+    assert_eq!(
+        told.len(),
+        link.epoch as usize,
+        "each interval is traced once"
+    );
     assert_eq!(link.state.intervals, u64::from(link.epoch));
     for pair in told.windows(2) {
         let begun_s = pair[1].time_s - pair[1].interval_s;
@@ -123,7 +128,7 @@ fn two_cpus_at_once_grant_what_the_pools_hold() {
         assert!(pair[1].interval_s > 0.99e-3, "{pair:?}");
     }
     let pools_Bps: u64 = told.iter().map(|i| i.increase_bps / 8).sum();
-    // each CPU may have less than a B/s left from before
+    // each CPU may have kept a fraction of a B/s from before
     let most_Bps = (pools_Bps + u64::from(link.epoch) * (1 + cpus.len() as u64)) as i64;
     assert!(granted_Bps <= most_Bps, "{granted_Bps} of {pools_Bps}");
     let counted_B =

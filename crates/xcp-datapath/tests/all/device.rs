@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The host's device program on golden packets: headers for this host are taken
-//! out, and all else arrives as it was.
+//! Runs the host's device program on golden packets: headers for this host are removed,
+//! and all other packets pass unchanged.
 
 use std::process::Command;
 use std::thread;
@@ -11,10 +11,10 @@ use crate::wire::{checksum, frame};
 use xcp_testbed::Ingress;
 
 const ETHERNET: usize = 14;
-/// Where the golden packets go.
+/// The destination addresses of the golden packets.
 const ADDRESSES: [&str; 2] = ["198.51.100.2/32", "2001:db8:1::2/128"];
 
-/// On a thread in a network namespace of its own, which has these addresses.
+/// Runs `work` on a thread in a new network namespace with these addresses.
 fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -23,8 +23,8 @@ fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
             for address in addresses {
                 ip(&format!("addr add {address} dev lo"));
             }
-            let _turn = xcp_testbed::shared_test_lock().expect("the lock of the tests");
-            work(Ingress::new().expect("it loads"));
+            let _turn = xcp_testbed::shared_test_lock().expect("the test lock is available");
+            work(Ingress::new().expect("the program loads"));
         });
     });
 }
@@ -34,7 +34,7 @@ fn ip(line: &str) {
     assert!(status.success(), "ip {line}");
 }
 
-/// Without its header, if the host is to take it out.
+/// Returns the packet without its XCP header, if the host must remove it.
 fn taken_out(bytes: &[u8]) -> Option<Vec<u8>> {
     let seen = decode::decode(bytes);
     let at = seen.header_offset?;
@@ -74,7 +74,7 @@ fn taken_out(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn headers_for_this_host_are_taken_out() {
+fn headers_for_this_host_are_removed() {
     if !xcp_testbed::can_run("device program on golden packets") {
         return;
     }
@@ -83,10 +83,10 @@ fn headers_for_this_host_are_taken_out() {
         for case in cases::all() {
             println!("{}", case.name);
             let bytes = case.bytes();
-            // a VLAN's packets are its own device's
+            // tagged packets belong to the VLAN's own device
             let want = taken_out(&bytes).filter(|_| bytes[12..14] != [0x81, 0]);
             changed += usize::from(want.is_some());
-            let Some(out) = ingress.packet(&bytes).expect("it runs") else {
+            let Some(out) = ingress.packet(&bytes).expect("the program runs") else {
                 continue;
             };
             assert!(out == want.unwrap_or(bytes), "{}: {out:02x?}", case.name);
@@ -96,7 +96,7 @@ fn headers_for_this_host_are_taken_out() {
 }
 
 #[test]
-fn headers_for_others_are_left_alone() {
+fn headers_for_other_hosts_pass_unchanged() {
     if !xcp_testbed::can_run("device program on packets for others") {
         return;
     }
@@ -105,24 +105,24 @@ fn headers_for_others_are_left_alone() {
         ip("route add 198.51.100.0/24 via 192.0.2.8");
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let bytes = cases::named("header-standard").bytes();
-        let out = ingress.packet(&bytes).expect("it runs");
+        let out = ingress.packet(&bytes).expect("the program runs");
         assert_eq!(out, Some(bytes));
     });
 }
 
 #[test]
-fn cut_headers_are_counted_and_left_alone() {
+fn cut_headers_are_counted_and_pass_unchanged() {
     if !xcp_testbed::can_run("device program on cut packets") {
         return;
     }
     in_a_host(&ADDRESSES, |ingress| {
         for (name, at) in [("header-standard", 34), ("header-ipv6", 54)] {
             let whole = cases::named(name).bytes();
-            // without TCP's ports and flags behind it there is no connection
+            // also cut where TCP's ports and flags, which identify the connection, are missing
             for length in at..at + 20 + 13 {
                 let before = ingress.malformed().expect("readable");
                 let frame = &whole[..length];
-                let Some(out) = ingress.packet(frame).expect("it runs") else {
+                let Some(out) = ingress.packet(frame).expect("the program runs") else {
                     continue;
                 };
                 assert!(out == frame, "{name} cut to {length}");

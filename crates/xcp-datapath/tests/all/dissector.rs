@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! wireshark/xcp.lua, in tshark, sees in the golden packets what their JSON
-//! twins say.
+//! Runs wireshark/xcp.lua in tshark: it must show the golden packets as their JSON
+//! files ("twins") describe them.
 
 use std::fs;
 
@@ -11,11 +11,10 @@ use crate::wire::{
 };
 use serde_json::Value;
 
-/// Wireshark's level of expert information from which on something is wrong.
+/// The lowest level of Wireshark's expert information that means an error.
 const WARNING: u32 = 0x0060_0000;
 
-/// A field of the dissector, and where the twin has it: the first place that
-/// says something.
+/// The dissector's fields, and where the twin has them: the first place with a value counts.
 const FIELDS: [(&str, &[&str]); 28] = [
     ("xcp.wire", &["/wire"]),
     ("xcp.totals", &["/totals"]),
@@ -71,7 +70,7 @@ fn twin(case: &Case) -> Value {
     serde_json::from_str(&fs::read_to_string(twin).unwrap()).unwrap()
 }
 
-/// What the twin says, as tshark writes it.
+/// Returns the value in the twin as tshark prints it.
 fn expected(twin: &Value, field: &str, places: &[&str]) -> String {
     let value = places
         .iter()
@@ -114,7 +113,7 @@ fn goldens() -> Vec<Captured> {
 }
 
 #[test]
-fn fields_are_those_of_the_twins() {
+fn dissector_fields_match_the_json_files() {
     if !installed() {
         return;
     }
@@ -125,7 +124,7 @@ fn fields_are_those_of_the_twins() {
         let twin = twin(case);
         let (kind, severity) = (&seen[0], &seen[1]);
         if twin["malformed"] == true {
-            // the XCP header is ours to judge, those around it are Wireshark's
+            // our dissector checks the XCP header, Wireshark the headers around it
             let ours = ["option-", "return-", "both-", "header-"];
             if ours.iter().any(|prefix| case.name.starts_with(prefix)) {
                 assert_eq!(kind, "malformed", "{}: {seen:?}", case.name);
@@ -148,7 +147,7 @@ fn fields_are_those_of_the_twins() {
     }
 }
 
-/// The forward and the return header of an option have versions of their own.
+/// The forward and the return header of an option have separate versions.
 #[test]
 fn each_header_of_an_option_shows_its_version() {
     if !installed() {
@@ -169,9 +168,9 @@ fn each_header_of_an_option_shows_its_version() {
     }
 }
 
-/// TCP behind an XCP header is Wireshark's as ever: it finds the checksum good.
+/// Wireshark dissects TCP behind an XCP header as usual and accepts its checksum.
 #[test]
-fn checksums_are_those_of_the_twins() {
+fn tcp_checksum_status_matches_the_json_files() {
     if !installed() {
         return;
     }
@@ -192,9 +191,9 @@ fn checksums_are_those_of_the_twins() {
     assert!(behind_headers > 20);
 }
 
-/// The preference, as in `-o xcp.ip_proto:200`.
+/// The preference sets the IP protocol number, as in `-o xcp.ip_proto:200`.
 #[test]
-fn headers_of_another_ip_protocol() {
+fn preference_selects_the_ip_protocol_number() {
     if !installed() {
         return;
     }
@@ -205,10 +204,10 @@ fn headers_of_another_ip_protocol() {
     assert_eq!(kinds(&[]), ["", "both", "both"]);
 }
 
-/// Cut on the wire, cut by the capture, and an IPv4 packet that says that it
-/// is so short.
+/// Tests packets cut on the wire, packets cut by the capture, and IPv4 packets with a short
+/// total length.
 #[test]
-fn cut_packets_never_stop_the_script() {
+fn cut_packets_cause_no_script_error() {
     if !installed() {
         return;
     }
@@ -240,7 +239,7 @@ fn cut_packets_never_stop_the_script() {
     }
     let seen = dissect(&packets, &[], &["xcp.kind"]);
     for (packet, seen) in packets.iter().zip(seen) {
-        // what a capture has cut may have been right
+        // a packet that was cut by the capture may have been correct
         let cut = packet.bytes.len() < packet.length;
         assert!(!cut || seen[0] != "malformed", "{:02x?}", packet.bytes);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router program at the edge of a cloud: it writes the address that it is
-//! known by into last_xcp_router, in the formats that have it.
+//! The router program at the edge of a cloud: it writes its own address into
+//! last_xcp_router, in the formats that have this field.
 
 use std::net::IpAddr;
 
@@ -15,13 +15,13 @@ fn id(address: &str) -> u32 {
     cloud::id(address.parse::<IpAddr>().unwrap())
 }
 
-/// Their four bytes are 0x0a4f02fe, 1, 0xffffffff and 0x2001_0db9.
+/// Addresses whose router IDs are 0x0a4f02fe, 1, 0xffffffff and 0x2001_0db9.
 fn addresses() -> [IpAddr; 4] {
     ["10.79.2.254", "0.0.0.1", "255.255.255.255", "2001:db8::1"].map(|a| a.parse().unwrap())
 }
 
 #[test]
-fn an_edge_writes_its_address() {
+fn edge_router_writes_its_address() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -51,7 +51,7 @@ fn an_edge_writes_its_address() {
                     None => 0,
                 }] += 1;
             }
-            // it grants and counts as ever
+            // grants and counters do not change
             assert_eq!(router.counters().xcp_packets, u64::from(delta.is_some()));
         }
         router.set_edge(None);
@@ -62,11 +62,11 @@ fn an_edge_writes_its_address() {
 }
 
 #[test]
-fn the_last_edge_is_the_one_that_is_told() {
+fn last_edge_router_on_the_path_is_recorded() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    // at byte 32, where it is found by the slow way, and behind a header
+    // the option at byte 32, an option that needs the slow path, and a header
     for name in ["forward", "forward-odd", "header-last-router"] {
         let mut frame = cases::named(name).bytes();
         for edge in addresses().map(Some).into_iter().chain([None]) {
@@ -78,14 +78,14 @@ fn the_last_edge_is_the_one_that_is_told() {
         let seen = decode::decode(&frame);
         let appended = seen.header.and_then(|h| h.last_xcp_router).map(cloud::id);
         let last = appended.or(seen.forward.unwrap().last_xcp_router);
-        // none: it is no edge, and leaves the one before
+        // the last router is no edge and keeps the address of the one before
         assert_eq!(last, Some(cloud::id(addresses()[3])), "{name}");
         assert_eq!(seen.checksum_valid, Some(true));
     }
 }
 
 #[test]
-fn a_router_is_known_by_four_bytes() {
+fn router_id_is_the_ipv4_address_or_the_xor_of_the_ipv6_words() {
     assert_eq!(id("10.79.2.254"), 0x0a4f_02fe);
     assert_eq!(id("::ffff:10.79.2.254"), 0x0a4f_02fe);
     assert_eq!(id("255.255.255.255"), u32::MAX);
@@ -95,15 +95,15 @@ fn a_router_is_known_by_four_bytes() {
         id("2001:db8:1:2:3:4:5:6"),
         0x2001_0db8 ^ 0x0001_0002 ^ 0x0003_0004 ^ 0x0005_0006
     );
-    // every word counts
+    // every 32-bit word counts
     for word in ["1::", "0:0:1::", "0:0:0:0:1::"] {
         assert_eq!(id(word), 0x0001_0000, "{word}");
     }
 }
 
-/// 0 is that no router was passed.
+/// The ID 0 means that the packet has passed no router.
 #[test]
-fn no_router_is_known_as_none() {
+fn no_address_has_the_router_id_0() {
     for address in ["2001:db8::2001:db8", "fd79:1::fd79:1", "::", "0.0.0.0"] {
         assert_ne!(id(address), 0, "{address}");
     }

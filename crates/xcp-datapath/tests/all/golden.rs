@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The golden packets in testdata/wire are what the builder makes, and mean
-//! what they say.
+//! The golden packets in testdata/wire equal the builder's output and decode to the
+//! expected values.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::fs;
 use crate::wire::{self, cases, decode, files};
 
 #[test]
-fn files_equal_the_builders_output() {
+fn golden_files_equal_the_builders_output() {
     for case in cases::all() {
         let read = |ending: &str| {
             let path = wire::folder().join(format!("{}.{ending}", case.name));
@@ -21,7 +21,7 @@ fn files_equal_the_builders_output() {
 }
 
 #[test]
-fn there_are_no_other_files() {
+fn there_are_no_other_golden_files() {
     let expected: BTreeSet<String> = cases::all()
         .iter()
         .flat_map(|c| [format!("{}.hex", c.name), format!("{}.json", c.name)])
@@ -35,15 +35,15 @@ fn there_are_no_other_files() {
 }
 
 #[test]
-fn packets_decode_to_what_was_put_in() {
+fn golden_packets_decode_to_their_expected_values() {
     for case in cases::all() {
         assert_eq!(decode::decode(&case.bytes()), case.expect, "{}", case.name);
     }
 }
 
-/// draft-falk-xcp-spec-03: what its example of a header looks like.
+/// The example header of draft-falk-xcp-spec-03.
 #[test]
-fn the_drafts_example_is_among_them() {
+fn example_of_the_draft_is_a_golden_packet() {
     let example = [
         0x0614_3100u32,
         0x0008_3127,
@@ -60,7 +60,7 @@ fn the_drafts_example_is_among_them() {
 /// `cargo test -p xcp-datapath --test all -- --ignored` writes the files again.
 #[test]
 #[ignore = "writes testdata/wire"]
-fn write_files() {
+fn write_golden_files() {
     fs::create_dir_all(wire::folder()).unwrap();
     for case in cases::all() {
         let path = |ending: &str| wire::folder().join(format!("{}.{ending}", case.name));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router program over real control intervals: it hands out what the law
-//! says, and its books balance.
+//! The router program over real control intervals: it grants what the control law
+//! prescribes, and its counters add up.
 //!
-//! Nothing here depends on how long an interval turns out: each is judged by
-//! the packets that really fell into it.
+//! The tests do not depend on the length of an interval: each interval is checked against
+//! the packets that were really sent in it.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -17,27 +17,27 @@ use xcp_abi::{xcp_router_law, xcp_router_link};
 use xcp_datapath::router::{LawTerms, Options};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
-/// alpha; gamma while flows come and go, else; of the published law and ours.
+/// alpha, and gamma while flows start or end and otherwise, of the published law and of ours.
 const PUBLISHED: (f64, [f64; 2]) = (0.4, [0.1, 0.1]);
 const ANTICIPATING: (f64, [f64; 2]) = (0.6, [0.4, 0.03]);
-/// Of the pool, that waits to be passed on at most.
+/// The largest part of the pool that can be kept for later packets.
 const PASSED_ON: f64 = 1.0 / 16.0;
-/// What core/ promises against a model in floating point.
+/// The accuracy of core/ compared with a floating-point model.
 const TOLERANCE: f64 = 1e-5;
 
-/// Rounds of traffic, and the pause behind each: five first intervals (200 ms).
+/// Rounds of traffic and the pause after each; in total about five initial intervals (200 ms).
 const ROUNDS: usize = 12;
 const PACKETS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(90);
 
-/// One packet's story.
+/// A packet with its request and its grant.
 struct Sent {
     size_B: u64,
     asked: Forward,
     delta_Bps: i64,
 }
 
-/// The packets under one law, in order.
+/// The packets of one control interval, in order.
 struct Interval {
     link: xcp_router_link,
     sent: Vec<Sent>,
@@ -48,7 +48,7 @@ impl Interval {
         &self.link.law[self.link.epoch as usize & 1]
     }
 
-    /// From the law's unit to B/s.
+    /// Converts from the law's unit to B/s.
     fn Bps(&self, pool: u64) -> f64 {
         pool as f64 / f64::from(self.law().shift).exp2()
     }
@@ -58,7 +58,7 @@ impl Interval {
     }
 }
 
-/// Two greedy flows and one that wants little, for a while.
+/// Sends packets of two greedy flows and of one with small requests.
 fn run(router: &Router) -> Vec<Interval> {
     let greedy = Forward {
         delta_Bps: i32::MAX,
@@ -113,7 +113,7 @@ fn close(measured: f64, expected: f64, what: &str) {
     );
 }
 
-/// Step by step, what one interval decided from the packets of the last.
+/// Recomputes step by step what an interval derived from the packets of the previous one.
 fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64, published: bool) {
     let (alpha, gammas) = if published { PUBLISHED } else { ANTICIPATING };
     let (law, state) = (now.law(), &now.link.state);
@@ -147,7 +147,7 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64, published: bool
         false => granted + (last.link.state.granted_Bps >> 1) as f64,
     };
     let f = alpha * (capacity_Bps - (y + ahead).max(0.0));
-    // no more than the capacity will come
+    // the router expects at most as many bytes as the capacity
     let expected_B = match !published && f < 0.0 && y > capacity_Bps {
         true => traffic_B as f64 * capacity_Bps / y,
         false => traffic_B as f64,
@@ -166,7 +166,7 @@ fn check_law(last: &Interval, now: &Interval, capacity_Bps: f64, published: bool
     close(now.Bps(law.neg_pool), (-f).max(0.0) + shuffle, "neg");
 }
 
-/// What each packet got; `spare` is what was granted and not written yet.
+/// Recomputes the grant of each packet; `spare` is what was granted and not written yet.
 fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
     let (mut pos, mut neg) = (now.Bps(now.law().pos_pool), now.Bps(now.law().neg_pool));
     let (p_unit, n_unit) = (
@@ -176,10 +176,10 @@ fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
     // unclaimed grants of the interval before are counted again
     *spare = spare.fract();
     let most = pos * PASSED_ON;
-    // conservation: no more than the pools, and what is carried over
+    // conservation: at most the pools plus what is carried over
     let total = now.sum(|s| s.delta_Bps as f64);
-    assert!(total <= pos + *spare + 1.0, "{total} handed out of {pos}");
-    assert!(total >= -neg - 1.0, "{total} taken back of {neg}");
+    assert!(total <= pos + *spare + 1.0, "{total} granted of {pos}");
+    assert!(total >= -neg - 1.0, "decreases of {total} granted of {neg}");
 
     let passes_on = !published && now.link.state.f_Bps >= 0;
     for s in &now.sent {
@@ -190,7 +190,7 @@ fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
             close(got, share + *spare, "delta");
             *spare += share - got;
         } else {
-            close(got, asked, "a modest delta");
+            close(got, asked, "the delta of a small request");
             if asked > share {
                 *spare -= asked - share;
             } else if passes_on {
@@ -198,7 +198,7 @@ fn check_shares(now: &Interval, published: bool, spare: &mut f64) {
                 *spare += rest;
                 p = asked + n + rest;
             } else {
-                // it may use up more of the pool of decreases
+                // a smaller request may use up more of the pool of decreases
                 n = (n + share - asked).min(neg);
                 p = asked + n;
             }
@@ -216,7 +216,7 @@ fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
         },
         ..Default::default()
     })?;
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let intervals = run(&router);
     assert!(intervals.len() >= 3, "only {} intervals", intervals.len());
@@ -240,7 +240,7 @@ fn check(capacity_Bps: u64, published: bool) -> Option<Vec<Interval>> {
 }
 
 #[test]
-fn an_idle_link_hands_out() {
+fn idle_link_grants_increases() {
     for published in [false, true] {
         let Some(intervals) = check(12_500_000, published) else {
             return;
@@ -252,7 +252,7 @@ fn an_idle_link_hands_out() {
 }
 
 #[test]
-fn an_overloaded_link_takes_back() {
+fn overloaded_link_grants_decreases() {
     for published in [false, true] {
         let Some(intervals) = check(1_000, published) else {
             return;
@@ -264,9 +264,9 @@ fn an_overloaded_link_takes_back() {
 }
 
 #[test]
-fn a_link_at_its_capacity_shuffles() {
+fn fully_loaded_link_shuffles() {
     for published in [false, true] {
-        // about what run() sends
+        // about the rate that run() sends
         check(280_000, published);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! One law for all wire formats: who asks for the same gets the same, as far
-//! as its format can say it.
+//! All wire formats use the same control law: equal requests get equal grants, as far
+//! as the format can carry them.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -12,7 +12,7 @@ use crate::support::{edit, pin, until_in_time, Router};
 use crate::wire::decode::{decode, Wire};
 use xcp_datapath::router::Options;
 
-/// The first control interval, 200 ms, and a bit.
+/// Slightly longer than the first control interval of 200 ms.
 const FIRST_INTERVAL: Duration = Duration::from_millis(220);
 
 fn send(router: &Router, frame: &[u8]) -> f64 {
@@ -22,7 +22,7 @@ fn send(router: &Router, frame: &[u8]) -> f64 {
         .into()
 }
 
-/// The pool of increases of the law in force, B/s, and one packet's share.
+/// Returns the current epoch, its pool of increases, B/s, and one packet's share.
 fn pos(router: &Router, x_ticks: u32) -> (u32, f64, f64) {
     let link = router.link();
     let law = &link.law[link.epoch as usize & 1];
@@ -31,7 +31,7 @@ fn pos(router: &Router, x_ticks: u32) -> (u32, f64, f64) {
     (link.epoch, pool, share)
 }
 
-/// 100 ms, a packet every 2 ms.
+/// A flow with an RTT of 100 ms and a packet every 2 ms.
 const USUAL: Flow = Flow {
     rtt_ms: 100,
     cwnd: 50,
@@ -40,27 +40,27 @@ const USUAL: Flow = Flow {
     throughput_B_per_ms: 757,
 };
 
-/// How far a grant may be from the one in the format `option`, relatively.
+/// The allowed relative difference between a grant and the grant in the format `option`.
 const FORMATS: [(Wire, f64); 5] = [
     (Wire::Option, 0.0),
-    // 12 bits of which 3 may be 0, cut, and what was cut from the one before
+    // the mantissa has 9 to 12 significant bits, and the remainder of the last packet is added
     (Wire::Option2005, 1.0 / 128.0),
     (Wire::Header, 1e-5),
     (Wire::HeaderV2, 1e-5),
-    // X of whole B/ms: 536870 ticks
+    // X is computed from whole B/ms: 536870 ticks
     (Wire::Header2004, 1e-5),
 ];
 
 #[test]
-fn all_formats_get_the_same() {
+fn all_formats_get_the_same_grants() {
     const CYCLES: usize = 40;
     const BURSTS: usize = 8;
-    // where cycles are often interrupted
+    // for machines on which cycles are often interrupted
     const BURSTS_MAX: usize = 400;
     let Some(router) = Router::new(12_500_000) else {
         return;
     };
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let frames = [
         USUAL.option(),
@@ -87,7 +87,7 @@ fn all_formats_get_the_same() {
                 (spent_Bps, last) = (0.0, now);
             }
             spent_Bps += 5.0 * share;
-            // one law for all five, and enough for all five
+            // all five must use the same law, and the pool must suffice for all five
             if before != now || share == 0.0 || spent_Bps > 0.98 * pool {
                 continue;
             }
@@ -101,45 +101,45 @@ fn all_formats_get_the_same() {
         sleep(Duration::from_millis(110));
     }
     assert!(compared > CYCLES, "only {compared} cycles compared");
-    assert!(sums[0] > 1e5, "an idle link hands out");
+    assert!(sums[0] > 1e5, "an idle link grants increases");
     for (sum, (wire, _)) in sums.iter().zip(FORMATS) {
         let off = (sum - sums[0]).abs() / sums[0];
-        assert!(off < 1e-3, "{wire:?}: {sum} B/s in all, not {}", sums[0]);
+        assert!(off < 1e-3, "{wire:?}: {sum} B/s in total, not {}", sums[0]);
     }
     assert_eq!(router.counters().xcp_packets, (5 * CYCLES * bursts) as u64);
 }
 
 #[test]
-fn what_a_format_cannot_say_is_carried() {
-    // one per-CPU record sees everything
+fn fractions_that_option_2005_cannot_carry_are_kept_for_later_packets() {
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let Some(Granted { sums, single }) = until_in_time(what_is_granted) else {
         return;
     };
     assert!(
         single[0] < RESOLUTION_BPS / 10.0,
-        "each packet's share, {}, is below what the format can say",
+        "each packet's share, {}, is below the resolution of the format",
         single[0]
     );
-    assert!(sums[0] > 100.0 * RESOLUTION_BPS, "{} B/s in all", sums[0]);
-    // not in lumps, either
+    assert!(sums[0] > 100.0 * RESOLUTION_BPS, "{} B/s in total", sums[0]);
+    // and no packet gets more than one unit
     assert!(single[1] <= RESOLUTION_BPS, "{} B/s at once", single[1]);
     let off = (sums[1] - sums[0]).abs() / sums[0];
-    assert!(off < 0.01, "{} B/s in all, not {}", sums[1], sums[0]);
+    assert!(off < 0.01, "{} B/s in total, not {}", sums[1], sums[0]);
     assert!(sums[2] < 0.01 * sums[0], "{} B/s in whole packets", sums[2]);
 }
 
-/// What the fast flow is granted in B/s: in the formats `option`,
-/// `option-2005`, and the latter with feedback of whole packets.
+/// The grants of the fast flow in B/s: in the formats `option`,
+/// `option-2005`, and `option-2005` with feedback in whole packets.
 struct Granted {
-    /// Of all packets.
+    /// The sum over all packets.
     sums: [f64; 3],
-    /// The most of one packet.
+    /// The largest grant of one packet.
     single: [f64; 3],
 }
 
-/// None if the control interval ended in the middle of it, Some(None) if this
-/// machine cannot load a router.
+/// Measures the grants. None if a control interval ended during the measurement, Some(None)
+/// if this machine cannot load a router.
 fn what_is_granted() -> Option<Option<Granted>> {
     const PACKETS: usize = 4000;
     let options = Options {

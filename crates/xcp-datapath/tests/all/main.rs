@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tests of the programs in BPF, one packet at a time, and of what else reads
-//! the formats. They run side by side: one that loads a program holds the lock
+//! Tests of the BPF programs with single packets, and of the other parsers of the wire
+//! formats. They run in parallel; a test that loads a program holds the shared test lock
 //! (`xcp_testbed`).
 
 mod clouds;
@@ -11,7 +11,6 @@ mod edges;
 mod golden;
 mod law;
 mod law_formats;
-
 mod mutations;
 mod packets;
 mod refused;

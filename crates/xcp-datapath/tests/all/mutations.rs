@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router program on random damage: it agrees with the reference decoder
-//! about every packet, and changes nothing it may not.
+//! Runs the router program on randomly damaged packets: it must agree with the reference
+//! decoder about every packet, and change only what a router may change.
 
 #![allow(non_snake_case)] // units in names: Bps are bytes per second
 
@@ -12,7 +12,7 @@ use crate::wire::{cases, decode};
 const ROUNDS: usize = 100_000;
 const SEED: u64 = 0x5843;
 const CAPACITY_BPS: u64 = 1_250_000;
-/// An Ethernet header: the least that BPF_PROG_TEST_RUN takes.
+/// An Ethernet header: the shortest frame that BPF_PROG_TEST_RUN accepts.
 const SHORTEST: usize = 14;
 const FORMATS: [Wire; 5] = [
     Wire::Option,
@@ -21,10 +21,10 @@ const FORMATS: [Wire; 5] = [
     Wire::HeaderV2,
     Wire::Header2004,
 ];
-/// Most damage goes here, where the headers are.
+/// The length of the headers, in bytes; most damage is done there.
 const HEADERS: usize = 140;
 
-/// A few accidents to a frame.
+/// Damages a frame in one to four random ways.
 pub fn damage(frame: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         let headers = HEADERS.min(frame.len());
@@ -48,7 +48,7 @@ pub fn damage(frame: &mut Vec<u8>, random: &mut Random) {
 }
 
 #[test]
-fn damaged_packets() {
+fn router_agrees_with_the_reference_decoder_on_damaged_packets() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -83,6 +83,6 @@ fn damaged_packets() {
     println!("{sent} packets: {malformed} malformed, forward headers: {forward_in:?}");
     assert!(
         malformed > 1000 && forward_in.iter().all(|f| f.1 > 1000),
-        "the damage hits all"
+        "the damaged packets cover all formats"
     );
 }

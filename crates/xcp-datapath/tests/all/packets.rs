@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router program on golden packets, whole and cut at every byte.
+//! Runs the router program on golden packets, whole and cut at every byte.
 
 use crate::support::{edit, Router};
 use crate::wire::decode::Wire;
@@ -7,10 +7,10 @@ use crate::wire::{cases, decode};
 use xcp_datapath::router::Options;
 
 const CAPACITY_BPS: u64 = 1_250_000;
-/// An Ethernet header: the least that BPF_PROG_TEST_RUN takes.
+/// An Ethernet header: the shortest frame that BPF_PROG_TEST_RUN accepts.
 const SHORTEST: usize = 14;
 
-/// The goldens that are whole TCP/IP packets without padding.
+/// The golden packets that are whole TCP/IP packets without padding.
 const CUT: [&str; 30] = [
     "forward",
     "both",
@@ -44,9 +44,9 @@ const CUT: [&str; 30] = [
     "header-last-router",
 ];
 
-/// A fresh router has no interval behind it and hands out nothing.
+/// A new router has not ended an interval yet and grants no increase.
 #[test]
-fn golden_packets_through_a_fresh_router() {
+fn new_router_grants_no_increase_to_golden_packets() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -60,7 +60,7 @@ fn golden_packets_through_a_fresh_router() {
         if let Some(asked) = case.expect.forward {
             assert_eq!(delta, Some(asked.delta_Bps.min(0)));
             if asked.delta_Bps > 0 && case.expect.wire == Some(Wire::Option2005) {
-                // not one of the codes that mean nothing: 0
+                // the code is 0, not another code with the value 0
                 let raw = decode::decode(&out).option_2005.unwrap();
                 assert_eq!(raw.forward.unwrap().feedback.feedback_code, 0);
             }
@@ -76,7 +76,7 @@ fn golden_packets_through_a_fresh_router() {
 }
 
 #[test]
-fn packets_cut_at_every_byte_pass_untouched_and_are_counted() {
+fn cut_packets_pass_unchanged_and_are_counted() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -101,10 +101,10 @@ fn packets_cut_at_every_byte_pass_untouched_and_are_counted() {
     }
 }
 
-/// Nothing uncontrolled shares XCP's queue: data whose sender gives no RTT waits
-/// with other traffic.
+/// Uncontrolled traffic must not share XCP's queue, so data without an RTT is queued with
+/// other traffic.
 #[test]
-fn data_without_an_rtt_is_other_traffic() {
+fn data_without_an_rtt_counts_as_other_traffic() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -114,7 +114,7 @@ fn data_without_an_rtt_is_other_traffic() {
         router.send(frame);
         router.other_B()
     };
-    // the data, and where its RTT stands
+    // golden packets, and the position of their RTT
     for (name, rtt) in [
         ("forward", 72..76),
         ("both", 72..76),
@@ -126,7 +126,7 @@ fn data_without_an_rtt_is_other_traffic() {
         frame[rtt].fill(0);
         assert_eq!(arrives(&frame), frame.len() as u64, "{name} without RTT");
     }
-    // handshakes and ACKs tell none, and plain TCP is never XCP's
+    // handshakes and ACKs carry no RTT; TCP without XCP is always other traffic
     for name in ["syn", "2005-syn", "return", "header-minimal"] {
         assert_eq!(arrives(&cases::named(name).bytes()), 0, "{name}");
     }
@@ -134,9 +134,9 @@ fn data_without_an_rtt_is_other_traffic() {
     assert_eq!(arrives(&plain), plain.len() as u64);
 }
 
-/// Hop after hop: the count saturates, xcp_ttl stops at the TTL.
+/// Over many hops the hop count saturates at 15, and xcp_ttl stops at the TTL.
 #[test]
-fn one_packet_through_many_routers() {
+fn hop_counts_of_an_option_saturate_over_many_routers() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -155,9 +155,9 @@ fn one_packet_through_many_routers() {
     assert_eq!(decode::decode(&frame).checksum_valid, Some(true));
 }
 
-/// The headers do not count XCP routers, but xcp_ttl stops at the TTL too.
+/// Headers do not count XCP routers, but xcp_ttl also stops at the TTL.
 #[test]
-fn one_header_through_many_routers() {
+fn xcp_ttl_of_a_header_stops_at_the_ttl() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -174,10 +174,10 @@ fn one_header_through_many_routers() {
     }
 }
 
-/// The wish of a SYN survives no router, that of other packets the first who
-/// would grant it; what is not to be granted stays as it is.
+/// A new router grants no increase, so it sets a requested increase to 0. Decreases pass
+/// unchanged.
 #[test]
-fn one_option_of_2005_through_many_routers() {
+fn new_routers_clear_increases_and_keep_decreases_of_option_2005() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -206,9 +206,9 @@ fn one_option_of_2005_through_many_routers() {
     }
 }
 
-/// `--ip-proto`: headers are known by another number, and by no other.
+/// With `--ip-proto` the router recognises headers by that protocol number only.
 #[test]
-fn another_ip_protocol() {
+fn ip_proto_option_selects_the_protocol_number_of_headers() {
     const PROTOCOL: u8 = 200;
     let Some(router) = Router::with(Options {
         capacity_bytes_per_s: CAPACITY_BPS,
@@ -228,7 +228,7 @@ fn another_ip_protocol() {
         assert_eq!(counted.xcp_packets, u64::from(seen.is_forward()));
         assert_eq!(counted.malformed, u64::from(seen.malformed));
         if case.expect.header.is_some() {
-            assert!(!seen.is_forward(), "{} is nothing to it", case.name);
+            assert!(!seen.is_forward(), "{} is no XCP packet", case.name);
             assert!(out == frame, "{}: changed", case.name);
         }
     }

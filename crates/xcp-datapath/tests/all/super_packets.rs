@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Segmented super-packets: one header stands for all their wire packets.
+//! GSO packets: one XCP header counts for all their wire packets.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use xcp_datapath::router::{LawTerms, Options};
 const CAPACITY_BPS: u64 = 12_500_000;
 const SEGMENTS: u32 = 10;
 const WIRE_BYTES: u32 = 15_140;
-/// The first control interval, 200 ms, and a bit.
+/// Slightly longer than the first control interval of 200 ms.
 const INTERVAL: Duration = Duration::from_millis(220);
 
-/// struct __sk_buff (uapi/linux/bpf.h), of which only this is set.
+/// The size of struct __sk_buff (uapi/linux/bpf.h), and the offsets of the fields that are set.
 const CONTEXT_LEN: usize = 192;
 const WIRE_LEN: usize = 160;
 const GSO_SEGS: usize = 164;
 const GSO_SIZE: usize = 176;
 
-/// Sends a frame as a super-packet; `None` if this kernel cannot.
+/// Sends a frame as a GSO packet; `None` if this kernel cannot do that.
 fn send(router: &Router, frame: &[u8]) -> Option<Vec<u8>> {
     send_as(router, frame, SEGMENTS, 1448)
 }
 
-/// The same as the kernel has them: of so many segments, 0 where nobody has
-/// counted them, of so much payload each.
+/// Sends a frame as a GSO packet with this number of segments (0 if the kernel has not counted
+/// them) and this payload per segment.
 fn send_as(router: &Router, frame: &[u8], segments: u32, size: u32) -> Option<Vec<u8>> {
     let mut context = [0; CONTEXT_LEN];
     for (at, value) in [
@@ -58,8 +58,8 @@ fn send_as(router: &Router, frame: &[u8], segments: u32, size: u32) -> Option<Ve
         Ok(result) => assert_eq!(result.return_value as i32, -1),
         Err(e) => {
             xcp_testbed::skipped(
-                "super-packets",
-                &format!("not in this kernel's test runs: {e}"),
+                "GSO packets",
+                &format!("this kernel does not support them in test runs: {e}"),
             );
             return None;
         }
@@ -67,14 +67,14 @@ fn send_as(router: &Router, frame: &[u8], segments: u32, size: u32) -> Option<Ve
     Some(out)
 }
 
-/// Two super-packets an interval share the pool of decreases by the sizes of
-/// their wire packets; in the published law, which expects as much as came.
+/// Two GSO packets per interval share the pool of decreases by the sizes of their wire
+/// packets. This uses the published law, which expects as many bytes as in the last interval.
 #[test]
-fn every_wire_packet_takes_its_own_share() {
-    // one per-CPU record sees everything
+fn gso_packets_share_the_decrease_by_their_wire_packets() {
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let frame = cases::named("delta-most").bytes();
-    // twice two packets that meet in one control interval
+    // two pairs of packets, each pair within one control interval
     let attempt = || {
         let options = Options {
             capacity_bytes_per_s: 1_000,
@@ -110,11 +110,11 @@ fn every_wire_packet_takes_its_own_share() {
 }
 
 #[test]
-fn one_header_counts_for_every_wire_packet() {
+fn one_option_counts_for_every_wire_packet() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let greedy = Forward {
         delta_Bps: i32::MAX,
@@ -134,7 +134,7 @@ fn one_header_counts_for_every_wire_packet() {
         assert_eq!(counted.granted_Bps, granted);
         let link = router.link();
         if round > 1 {
-            assert!(delta > 0, "an idle link hands out");
+            assert!(delta > 0, "an idle link grants increases");
             let law = &link.law[link.epoch as usize & 1];
             assert_eq!(law.neg.total, u64::from(WIRE_BYTES));
             assert_eq!(
@@ -156,13 +156,13 @@ fn one_header_counts_for_every_wire_packet() {
     assert_eq!(after.malformed, before.malformed + u64::from(SEGMENTS));
 }
 
-/// What comes from a guest or a tap device: only the segments' size is known.
+/// Packets from a guest or a tap device have a known segment size, but no segment count.
 #[test]
-fn segments_that_nobody_has_counted_count() {
+fn missing_segment_count_is_computed_from_the_segment_size() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let seen = || {
         let counted = router.counters();
@@ -190,13 +190,13 @@ fn segments_that_nobody_has_counted_count() {
     }
 }
 
-/// What option-2005 cannot say is carried for every wire packet, and so may
-/// pass between single and super-packets.
+/// Fractions that option-2005 cannot carry are kept for every wire packet, so they may move
+/// between single packets and GSO packets.
 #[test]
-fn remainders_count_for_every_wire_packet() {
+fn option_2005_remainder_counts_for_every_wire_packet() {
     const ROUNDS: usize = 1000;
     const SINGLE: usize = 12;
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let attempt = || {
         let (Some(exact), Some(carried)) = (Router::new(125_000_000), Router::new(125_000_000))
@@ -226,18 +226,18 @@ fn remainders_count_for_every_wire_packet() {
     let Some([exact, carried]) = until_in_time(attempt) else {
         return;
     };
-    assert!(exact > 100.0 * RESOLUTION_BPS, "{exact} B/s in all");
+    assert!(exact > 100.0 * RESOLUTION_BPS, "{exact} B/s in total");
     let off = (carried - exact).abs() / exact;
-    assert!(off < 0.01, "{carried} B/s in all, not {exact}");
+    assert!(off < 0.01, "{carried} B/s in total, not {exact}");
 }
 
-/// A header of the draft stands for all wire packets too.
+/// An XCP header (IP protocol) also counts for all wire packets.
 #[test]
-fn headers_count_for_every_wire_packet() {
+fn one_header_counts_for_every_wire_packet() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    // one per-CPU record sees everything
+    // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
     let frame = FAST.header(1);
     for round in 1..=2 {
@@ -250,7 +250,7 @@ fn headers_count_for_every_wire_packet() {
         if round > 1 {
             let link = router.link();
             let law = &link.law[link.epoch as usize & 1];
-            // X is of the wire packet's size
+            // X belongs to one wire packet
             let x_ticks = u64::from(FAST.x_ticks) * u64::from(SEGMENTS);
             assert_eq!(law.pos.total, x_ticks);
         }

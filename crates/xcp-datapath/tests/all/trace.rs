@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The trace tells what the router decided, each interval once, and nothing
-//! from before its reader came.
+//! The trace contains the router's decisions, each interval once, and nothing
+//! from before its reader started.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -12,10 +12,10 @@ use crate::wire::cases;
 use xcp_datapath::trace::{Interval, Ring};
 
 const CAPACITY_BPS: u64 = 1_250_000;
-/// The golden packet's RTT is less; the first interval is of 200 ms.
+/// Longer than the golden packet's RTT and the first interval of 200 ms.
 const INTERVAL: Duration = Duration::from_millis(210);
 
-/// Packets during an interval, and one behind its end.
+/// Sends packets during an interval, and one after its end.
 fn interval(router: &Router) {
     let frame = cases::named("forward").bytes();
     for _ in 0..20 {
@@ -30,7 +30,7 @@ fn all(trace: &Ring) -> Vec<Interval> {
 }
 
 #[test]
-fn every_interval_is_told_once() {
+fn every_interval_is_traced_once() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -41,7 +41,7 @@ fn every_interval_is_told_once() {
         interval(&router);
         let told = all(&trace);
         let link = router.link();
-        // more than one if this thread did not run for so long
+        // more than one if this thread was not scheduled for that long
         assert!(link.epoch > before);
         assert_eq!(told.len(), (link.epoch - before) as usize, "{told:?}");
         let told = told[told.len() - 1];
@@ -64,7 +64,7 @@ fn every_interval_is_told_once() {
 }
 
 #[test]
-fn what_is_old_is_not_told() {
+fn intervals_before_the_reader_started_are_not_traced() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
@@ -80,7 +80,7 @@ fn what_is_old_is_not_told() {
 }
 
 #[test]
-fn csv_has_the_fields_of_the_json() {
+fn csv_and_json_have_the_same_fields() {
     let interval = xcp_testbed::interval();
     assert_eq!(
         interval.csv(),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The upstream edge's end: it sends probes to askers that have the key and
-//! receive what is sent to their address.
+//! The upstream edge: it sends probes to askers that have the key and that receive
+//! packets sent to their address.
 //!
 //! A cookie is the tag, by a random secret, of the asker's address, its stream,
-//! a generation, and the number of requests accepted in the stream. Before its
-//! first request is accepted, nothing is stored about an asker: its cookie has
-//! the present generation and zero requests. When a stream is forgotten, the
-//! generation is raised, so each cookie is good once. After a restart the
-//! secret is another one.
+//! a generation, and the number of requests accepted in the stream. The answerer stores
+//! nothing about an asker before it accepts the asker's first request: until then the
+//! cookie has the current generation and zero requests. When a stream is removed, the
+//! generation is increased, so each cookie is valid once. The secret changes at each
+//! start.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,19 +20,19 @@ use crate::message::{
     MAX_LENGTH, OVERHEAD_B,
 };
 
-/// Most askers at a time: together they get at most 0.8 MB/s of probes before
+/// Most askers at a time: together they receive at most 0.8 MB/s of probes before
 /// they have an estimate.
 pub const MAX_PEERS: usize = 64;
-/// Requests per s without a good cookie that are answered, over all askers: more
-/// than [`MAX_PEERS`], so all of them can begin within a second.
+/// Number of requests per second without a valid cookie that are answered, over all
+/// askers: more than [`MAX_PEERS`], so that all askers can begin within a second.
 const COOKIES_PER_S: u64 = 100;
-/// Requests that one asker may make at once, and per [`REFRESH_NS`]. A refresh
-/// takes one, with all its tries and a cookie for each at most six.
+/// Number of requests that one asker may send at once, and per [`REFRESH_NS`]. A refresh
+/// needs one request, or up to six with all tries and a new cookie for each.
 const REQUESTS: u64 = 8;
-/// Most packets of a train: a chirp with gaps by 1.05 spans a factor of 10^5.
+/// Most packets of a train: a chirp whose rate grows by 1.05 per gap spans a factor of 10^5.
 const MAX_TRAIN: u16 = 256;
 
-/// A token bucket whose tokens are ns: stores when it will be full.
+/// A token bucket whose tokens are ns. It stores the time when it will be full.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     full_ns: u64,
@@ -61,13 +61,13 @@ impl Bucket {
 enum State {
     /// Probes are sent until the lifetime ends.
     Open,
-    /// The asker has ended the stream. Its sequence numbers and its buckets are
+    /// The asker has ended the stream. Its sequence numbers and token buckets are
     /// kept until the lifetime ends.
     #[default]
     Ended,
 }
 
-/// What is kept of an asker.
+/// The record of an asker.
 #[derive(Debug, Default)]
 struct Peer {
     state: State,
@@ -76,17 +76,17 @@ struct Peer {
     generation: u64,
     accepted: u64,
     received: Window,
-    /// The last message's to the asker.
+    /// Sequence number of the last message to the asker.
     sequence: u64,
     requests: Bucket,
     trains: Bucket,
     ask: Ask,
     grant: Grant,
-    /// The granted train has not been begun.
+    /// The granted train has not been started yet.
     train_due: bool,
 }
 
-/// Answers askers.
+/// Answers the requests of askers.
 #[derive(Debug)]
 pub struct Answerer {
     key: Key,
@@ -99,7 +99,7 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// `secret` is random, another one after each start.
+    /// Creates an answerer. `secret` must be random and different after each start.
     #[must_use]
     pub fn new(key: Key, secret: Key) -> Self {
         Answerer {
@@ -113,34 +113,34 @@ impl Answerer {
         }
     }
 
-    /// The open streams: the asker's address, what it asked for, what was granted.
+    /// The open streams: the asker's address, its request, and the grant.
     pub fn streams(&self, now_ns: u64) -> impl Iterator<Item = (SocketAddr, &Ask, Grant)> {
         let streams = self.peers.iter();
         let streams = streams.filter(move |(_, peer)| peer.is_open(now_ns));
         streams.map(|(addr, peer)| (*addr, &peer.ask, peer.grant))
     }
 
-    /// How many askers are remembered, at most [`MAX_PEERS`].
+    /// The number of stored askers, at most [`MAX_PEERS`].
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.peers.len()
     }
 
-    /// What was ignored.
+    /// The number of ignored messages.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What this asker asked for and was granted, while its stream is open.
+    /// The request and the grant of this asker, if its stream is open.
     #[must_use]
     pub fn stream(&self, now_ns: u64, to: SocketAddr) -> Option<(&Ask, Grant)> {
         let peer = self.peers.get(&to).filter(|peer| peer.is_open(now_ns))?;
         Some((&peer.ask, peer.grant))
     }
 
-    /// The train that was granted last to this asker, and how many packets of it
-    /// were; each grant gives it once.
+    /// The last train granted to this asker, and the granted number of packets. Returned
+    /// once per grant.
     pub fn take_train(&mut self, now_ns: u64, to: SocketAddr) -> Option<(Train, u16)> {
         let peer = self.peers.get_mut(&to)?;
         let is_due = std::mem::take(&mut peer.train_due) && peer.is_open(now_ns);
@@ -154,7 +154,7 @@ impl Answerer {
         Some(self.peers.get(&to)?.sequence + 1)
     }
 
-    /// Forgets streams whose lifetime is over.
+    /// Removes streams whose lifetime is over.
     pub fn expire(&mut self, now_ns: u64) {
         let before = self.peers.len();
         self.peers.retain(|_, peer| now_ns < peer.until_ns);
@@ -164,7 +164,7 @@ impl Answerer {
     }
 
     /// Builds a probe or a report for an asker, with the next sequence number of
-    /// its stream. None without an open stream, or for another kind.
+    /// its stream. None without an open stream, or for another message kind.
     pub fn measurement(&mut self, now_ns: u64, to: SocketAddr, body: Body) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(&to)?;
         if !peer.is_open(now_ns) || !matches!(body, Body::Probe(_) | Body::Report(_)) {
@@ -186,11 +186,11 @@ impl Answerer {
         .collect()
     }
 
-    /// Takes a message that was sent to `to`, an address of this router. Returns
+    /// Processes a message that was sent to `to`, an address of this router. Returns
     /// the acknowledgement of a request.
     ///
     /// # Errors
-    /// Why it was ignored, which is counted too.
+    /// The reason why the message was ignored, which is also counted.
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -286,13 +286,13 @@ impl Answerer {
         })
     }
 
-    /// Without a good cookie a request may be an old one, sent again by anyone.
+    /// Limits the answers to requests without a valid cookie, which may be replayed.
     fn take_cookie(&mut self, now_ns: u64) -> bool {
         let cost_ns = SECOND_NS / COOKIES_PER_S;
         self.cookies.take(now_ns, cost_ns, SECOND_NS)
     }
 
-    /// Makes room for another asker, at the cost of one that has ended.
+    /// Makes room for another asker. If needed, removes an asker whose stream has ended.
     fn has_room(&mut self) -> bool {
         if self.peers.len() < MAX_PEERS {
             return true;
@@ -307,7 +307,7 @@ impl Answerer {
     }
 
     /// The record of this asker and stream. A new stream replaces the old one and
-    /// keeps its buckets.
+    /// keeps its token buckets.
     fn peer(&mut self, from: SocketAddr, message: &Message) -> &mut Peer {
         let replaced = self.peers.get(&from);
         if replaced.is_some_and(|peer| peer.stream != message.stream) {
@@ -319,13 +319,13 @@ impl Answerer {
             *peer = Peer {
                 stream: message.stream,
                 generation,
-                // more than any number of this stream before a restart
+                // higher than any sequence number of this stream before a restart
                 sequence: message.sequence << 32,
                 requests: peer.requests,
                 trains: peer.trains,
                 ..Peer::default()
             };
-            // the first number is always new
+            // an empty window accepts any number
             let _ = peer.received.accept(message.sequence);
         }
         peer
@@ -357,7 +357,7 @@ impl Peer {
         let affordable = self.trains.level_ns(now_ns, REFRESH_NS) / cost_ns;
         let wanted = ask.train.packets.min(MAX_TRAIN);
         let train_packets = match u64::from(wanted).min(affordable) {
-            0 | 1 => 0, // a train is known by its gaps
+            0 | 1 => 0, // a train needs at least one gap
             packets => packets as u16,
         };
         self.trains
@@ -387,7 +387,7 @@ fn without_grant(status: Status) -> Acknowledgement {
     }
 }
 
-/// What a cookie is the tag of.
+/// The bytes that a cookie authenticates.
 fn cookie_bytes(addr: SocketAddr, stream: u64, generation: u64, accepted: u64) -> Vec<u8> {
     let mut bytes = match addr.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The downstream edge's end: it asks one upstream edge for probes.
+//! The downstream edge: it asks one upstream edge for probes.
 //!
 //! ```text
 //!           acknowledged                3 tries without an acknowledgement
 //!   Asking -------------> Granted      Asking ---------------> Broken
 //!      ^                     |            ^                      |
 //!      +---------------------+            +----------------------+
-//!          time to refresh                 a packet came again
+//!          time to refresh                 a packet arrived again
 //! ```
 
 use super::common::{
@@ -16,7 +16,7 @@ use crate::message::{
     Acknowledgement, Ask, Body, Cookie, Error, Grant, Key, Message, Path, Request, Role, Status,
 };
 
-/// A grant, and when it ends.
+/// A grant and the time when it ends.
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     grant: Grant,
@@ -25,22 +25,22 @@ struct Granted {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Requests go out until one is acknowledged. When a grant is refreshed,
-    /// probes still come.
+    /// Requests are sent until one is acknowledged. While a grant is refreshed,
+    /// probes continue.
     Asking {
         refreshed: Option<Granted>,
-        /// Requests sent by the timer, the first one included.
+        /// Number of requests sent by the timer, including the first one.
         tries: u32,
-        /// When the next one is sent.
+        /// When the next request is sent.
         next_ns: u64,
-        /// Whether an acknowledgement that brings a cookie repeats the request
-        /// at once: only the first one of a try does.
+        /// Whether the request is repeated at once when an acknowledgement contains a
+        /// new cookie: only once per try.
         may_repeat: bool,
     },
-    /// Probes come until the grant ends.
+    /// The answerer sends probes until the grant ends.
     Granted { granted: Granted, refresh_ns: u64 },
-    /// The answerer does not answer or does not want to: nothing is sent until
-    /// a packet comes from there at this time or later.
+    /// The answerer does not answer or refuses. No requests are sent until a packet
+    /// arrives from the answerer at this time or later.
     Broken { until_ns: u64 },
 }
 
@@ -51,23 +51,23 @@ const START: State = State::Asking {
     may_repeat: true,
 };
 
-/// Asks one answerer.
+/// Asks one answerer for probes.
 #[derive(Debug)]
 pub struct Asker {
     key: Key,
     path: Path,
-    /// Streams are the tags of their number by this random key.
+    /// Random key. A stream's identifier is the tag of its number by this key.
     streams: Key,
     streams_begun: u64,
     stream: u64,
-    /// The last request's.
+    /// Sequence number of the last request.
     sequence: u64,
-    /// The last request's that was answered.
+    /// Sequence number of the last answered request.
     answered: u64,
     received: Window,
     cookie: Cookie,
     ask: Ask,
-    /// The last request's.
+    /// The values in the last request.
     asked: Ask,
     state: State,
     packet_seen_ns: u64,
@@ -75,11 +75,11 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Begins to ask the answerer at the other end of this path. `seed` is random,
-    /// so that streams cannot be guessed.
+    /// Creates an asker for the answerer of this path. `seed` must be random,
+    /// so that stream identifiers cannot be guessed.
     ///
     /// # Errors
-    /// A request cannot have these values.
+    /// `ask` has invalid values.
     pub fn new(key: Key, seed: Key, path: Path, ask: Ask, now_ns: u64) -> Result<Self, Error> {
         ask.check()?;
         let mut asker = Asker {
@@ -102,25 +102,25 @@ impl Asker {
         Ok(asker)
     }
 
-    /// Asks for something else from the next request on.
+    /// Sets the values of the next requests.
     ///
     /// # Errors
-    /// A request cannot have these values.
+    /// `ask` has invalid values.
     pub fn set_ask(&mut self, ask: Ask) -> Result<(), Error> {
         ask.check()?;
         self.ask = ask;
         Ok(())
     }
 
-    /// Asks for the next train at this time, if that is before the grant is
-    /// refreshed. More than a few in [`REFRESH_NS`] are refused.
+    /// Sends the next request at this time, if that is before the regular refresh. The
+    /// answerer accepts only a few requests per [`REFRESH_NS`].
     pub fn refresh_at(&mut self, now_ns: u64) {
         if let State::Granted { refresh_ns, .. } = &mut self.state {
             *refresh_ns = now_ns.min(*refresh_ns);
         }
     }
 
-    /// A packet of any flow came from the answerer.
+    /// Called when a packet of any flow arrives from the answerer.
     pub fn packet_seen(&mut self, now_ns: u64) {
         self.packet_seen_ns = now_ns;
         if matches!(self.state, State::Broken { until_ns } if now_ns >= until_ns) {
@@ -128,7 +128,7 @@ impl Asker {
         }
     }
 
-    /// Whether no packet has come for so long that this asker can be removed.
+    /// Whether this asker can be removed because no packet arrived for [`IDLE_NS`].
     #[must_use]
     pub fn is_idle(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.packet_seen_ns) >= IDLE_NS
@@ -140,7 +140,7 @@ impl Asker {
         matches!(self.state, State::Broken { .. })
     }
 
-    /// What the answerer sends now.
+    /// The probes that the answerer currently sends.
     #[must_use]
     pub fn grant(&self, now_ns: u64) -> Option<Grant> {
         let granted = match self.state {
@@ -151,7 +151,7 @@ impl Asker {
         (now_ns < granted.until_ns).then_some(granted.grant)
     }
 
-    /// When [`Asker::poll`] has something to do, unless something is received.
+    /// When to call [`Asker::poll`] next, unless a message arrives earlier.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         match self.state {
@@ -161,13 +161,13 @@ impl Asker {
         }
     }
 
-    /// What was ignored.
+    /// The number of ignored messages.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The request to send now, if there is one.
+    /// The request to send now, if any.
     pub fn poll(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         if self.is_idle(now_ns) || self.next_ns().is_none_or(|next_ns| now_ns < next_ns) {
             return None;
@@ -192,18 +192,18 @@ impl Asker {
         Some(self.request())
     }
 
-    /// Ends the stream. Returns the message for the answerer. A new stream begins
-    /// when a packet is seen.
+    /// Ends the stream. Returns the bye to send. A new stream begins when a packet
+    /// arrives from the answerer.
     pub fn bye(&mut self, now_ns: u64) -> Vec<u8> {
         self.state = State::Broken { until_ns: now_ns };
         self.message(Body::Bye(Role::Asker))
     }
 
-    /// Takes a message from the answerer's address. Returns what it was, and a
-    /// request to send at once.
+    /// Processes a message from the answerer's address. Returns its result, and a
+    /// request to send at once, if any.
     ///
     /// # Errors
-    /// Why it was ignored, which is counted too.
+    /// The reason why the message was ignored, which is also counted.
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -242,8 +242,8 @@ impl Asker {
         }
     }
 
-    /// An acknowledgement is fresh if it has the number of the last request, and
-    /// none had it before.
+    /// Processes an acknowledgement. It is valid if it is the first one with the number
+    /// of the last request.
     fn on_answer(
         &mut self,
         now_ns: u64,
@@ -279,7 +279,7 @@ impl Asker {
                 self.cookie = answer.cookie;
                 return Ok(Some(self.request()));
             }
-            // the timer asks again
+            // the timer sends the next request
             Status::CookieNeeded => self.cookie = answer.cookie,
             Status::Busy => {}
             Status::Refused => self.pause(now_ns),
@@ -287,14 +287,14 @@ impl Asker {
         Ok(None)
     }
 
-    /// The answerer does not want requests: sends none for a while.
+    /// The answerer refuses requests: pauses requests for [`REFRESH_NS`].
     fn pause(&mut self, now_ns: u64) {
         self.state = State::Broken {
             until_ns: now_ns.saturating_add(REFRESH_NS),
         };
     }
 
-    /// Begins a new stream and forgets the last one.
+    /// Begins a new stream and discards the state of the last one.
     fn begin_stream(&mut self) {
         self.streams_begun += 1;
         let tag = self.streams.tag(&self.streams_begun.to_be_bytes());
@@ -327,7 +327,7 @@ impl Asker {
     }
 }
 
-/// Whether more was granted than asked for.
+/// Whether more was granted than requested.
 fn exceeds(grant: Grant, ask: &Ask) -> bool {
     let faster = match (grant.interval_us, ask.interval_us) {
         (0, _) => false,

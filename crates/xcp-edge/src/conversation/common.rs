@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What both ends of a conversation share: timeouts, the window of sequence
-//! numbers, and the reasons to ignore a message.
+//! Code for both asker and answerer: timeouts, the window of sequence numbers, and
+//! the reasons to ignore a message.
 
 use crate::message::{Error, Message};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// How long the asker waits for an acknowledgement at the first try; each next
-/// try waits twice as long. It is the longest RTT that a router counts by
-/// default, so no answer that arrives in time for the law is missed.
+/// How long the asker waits for an acknowledgement at the first try. The wait doubles
+/// with each further try. A router's control law uses RTTs up to this value by
+/// default, so longer waits would not help.
 pub const XCP_REQ_TIMEOUT_NS: u64 = SECOND_NS;
-/// Requests without an acknowledgement after which the path counts as broken.
+/// The path counts as broken after this many requests without an acknowledgement.
 pub const TRIES: u32 = 3;
-/// How long the answerer sends probes without a new request.
+/// How long the answerer sends probes after a request.
 pub const LIFETIME_NS: u64 = 30 * SECOND_NS;
-/// How long after a grant the asker refreshes it: the tries, 7 s, end before the
-/// grant does. An asker that was refused waits as long before it asks again.
+/// How long after a grant the asker refreshes it: all tries, 7 s, end before the grant
+/// expires. After a refusal the asker waits for the same time.
 pub const REFRESH_NS: u64 = LIFETIME_NS / 3;
-/// After how long without a packet from the answerer an asker is removed.
+/// An asker is removed after this time without a packet from the answerer.
 pub const IDLE_NS: u64 = 2 * LIFETIME_NS;
 
-/// Probes may take one part in this many of the estimated rate, 2 %: one half
-/// single probes, one trains.
+/// Probes may use 1 / `PROBING_SHARE` of the estimated rate, 2 %: half for single
+/// probes, half for trains.
 pub const PROBING_SHARE: u64 = 50;
-/// Probes may always take this rate: 2 % of 5 Mb/s.
+/// Probes may always use this rate, B/s: 2 % of 5 Mb/s.
 pub const FLOOR_BPS: u64 = 12_500;
 
-/// Why a message was ignored.
+/// The reason why a message was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// It is no message, or of another version.
+    /// The message is invalid or has another version.
     Malformed,
-    /// It was not made with the shared key.
+    /// The message was not made with the shared key.
     BadTag,
-    /// It was received before.
+    /// The message was received before.
     Replayed,
-    /// It is too old to tell whether it was received before, or answers a
-    /// request that is not the last.
+    /// The message is older than the window of sequence numbers, or answers an
+    /// earlier request than the last.
     Stale,
-    /// It is of another stream or another path, or nothing that this end
-    /// is waiting for.
+    /// The message belongs to another stream or path, or does not fit the current state.
     Unexpected,
-    /// There are too many requests.
+    /// Too many requests.
     Rate,
 }
 
@@ -59,7 +58,7 @@ impl From<Error> for Ignored {
 pub struct Counters([u64; 6]);
 
 impl Counters {
-    /// How many were ignored for this reason.
+    /// The number of messages ignored for this reason.
     #[must_use]
     pub fn of(&self, why: Ignored) -> u64 {
         self.0[why as usize]
@@ -70,20 +69,19 @@ impl Counters {
     }
 }
 
-/// What an asker learns from a message.
+/// The result of a message that an asker received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// An answer to the last request; what changed is in the asker.
+    /// An answer to the last request. The asker's state is already updated.
     Answer,
-    /// A probe or a report, for the estimate. They may arrive in another order
-    /// than they were sent.
+    /// A probe or a report, for the estimate. They may arrive out of order.
     Measurement(Message),
     /// The answerer has ended the stream.
     Bye,
 }
 
-/// Which sequence numbers were received: a window below the highest one, as in
-/// IPsec (RFC 4303, section 3.4.3).
+/// The received sequence numbers: a window that ends at the highest one, as in IPsec
+/// (RFC 4303, section 3.4.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     highest: u64,
@@ -116,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_takes_each_number_once() {
+    fn window_accepts_each_number_once() {
         let mut window = Window::default();
         for (sequence, expected) in [
             (0, Ok(())),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What an edge knows of the cloud between it and one upstream edge.
+//! An edge's measurements of the cloud between it and one upstream edge.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,43 +13,44 @@ use crate::message::{
 };
 use crate::train::{Packet, Train};
 
-/// Single probes, a hundred a second where so many are granted: some in each control
-/// interval of a long path, and in a few of a short one.
+/// Requested time between single probes: 100 per second if the answerer grants it.
+/// A control interval of a long path then has several probes; short paths have one probe
+/// in a few control intervals.
 const PROBE_INTERVAL_US: u32 = 10_000;
-/// How long after the last packet of a train its corrections may come.
+/// How long after the last packet of a train its corrections are accepted.
 const LATE_NS: u64 = 1_000_000_000;
-/// Packets of a train that are kept: more than are granted.
+/// Most packets that are stored for a train: more than an answerer grants.
 const MOST_PACKETS: usize = 1_024;
-/// A packet of a train that comes so long after the one before it is as good as a
-/// single probe, of which there are none in the meantime.
+/// A train packet that follows the previous one after at least this gap also counts as a
+/// single probe, since single probes pause during a train.
 const SLOW_NS: u64 = 5_000_000;
-/// How often the single probes are judged.
+/// How often the single probes are evaluated.
 const INTERVAL_NS: u64 = 1_000_000_000;
-/// The TTL that messages are sent with: what is missing are hops.
+/// The TTL of sent messages. The receiver computes the number of hops from it.
 pub const FIRST_TTL: u8 = 255;
 
-/// How the conversation with an upstream edge stands.
+/// State of the conversation with an upstream edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has not answered yet, or not again.
+    /// No answer yet to the first request, or to the refresh of an expired grant.
     Asking,
-    /// It sends probes.
+    /// The upstream edge sends probes.
     Probed,
-    /// It does not answer, or does not want to.
+    /// The upstream edge does not answer or refuses.
     Broken,
 }
 
-/// A train that is arriving.
+/// A train that is being received.
 #[derive(Debug)]
 struct Arriving {
     number: u16,
     size_B: u16,
-    /// By sequence number; whether its time of sending has been corrected.
+    /// Packets by sequence number, each with a flag: its send time has been corrected.
     packets: BTreeMap<u64, (Packet, bool)>,
     until_ns: u64,
 }
 
-/// A cloud, and the conversation with the edge at its other side.
+/// A cloud, and the conversation with its upstream edge.
 #[derive(Debug)]
 pub struct Cloud {
     local: IpAddr,
@@ -58,15 +59,15 @@ pub struct Cloud {
     estimate: Estimate,
     ttl: Option<u8>,
     arriving: Option<Arriving>,
-    /// A train that is over, and until when packets of it may come.
+    /// The last complete train, and the time until which its late packets are ignored.
     over: Option<(u16, u64)>,
     probes: u64,
     trains: u64,
-    /// The last single probe's sequence number, and when it was sent.
+    /// Sequence number and send time of the last single probe.
     last: (u64, u64),
-    /// Before this time no train is asked for.
+    /// No train is requested before this time.
     train_ns: u64,
-    /// Whether the next request asks for one.
+    /// Whether the next request asks for a train.
     asks_train: bool,
     interval_ns: u64,
     seen_ns: u64,
@@ -100,13 +101,13 @@ impl Cloud {
         })
     }
 
-    /// The address that this router asks from.
+    /// The source address of this router's requests.
     #[must_use]
     pub fn local(&self) -> IpAddr {
         self.local
     }
 
-    /// How the conversation stands.
+    /// The state of the conversation.
     #[must_use]
     pub fn state(&self, now_ns: u64) -> State {
         if self.asker.is_broken() {
@@ -118,26 +119,25 @@ impl Cloud {
         }
     }
 
-    /// Routers in the cloud, as the TTL of the last probe tells: 0 where there is
-    /// none.
+    /// The number of routers in the cloud, from the TTL of the last probe.
     #[must_use]
     pub fn routers(&self) -> Option<u8> {
         Some(FIRST_TTL - self.ttl?)
     }
 
-    /// What is known of what is free.
+    /// The estimate of the available bandwidth.
     #[must_use]
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
     }
 
-    /// The queueing delay that the last single probe has met, ns.
+    /// The queueing delay of the last single probe, ns.
     #[must_use]
     pub fn queue_ns(&self) -> Option<u64> {
         self.delay.last_ns()
     }
 
-    /// What [`super::Edge::recall`] takes after a restart.
+    /// The send and receive times to pass to [`super::Edge::recall`] after a restart.
     #[must_use]
     pub fn base_probe(&self) -> Option<(u64, u64)> {
         self.delay.base_probe()
@@ -148,24 +148,24 @@ impl Cloud {
         self.ttl = Some(FIRST_TTL - routers);
     }
 
-    /// This system's clock was set.
+    /// This system's wall clock was stepped.
     pub(super) fn on_step(&mut self) {
         self.delay.reset();
     }
 
-    /// Probes that have arrived.
+    /// The number of received probes.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes
     }
 
-    /// Trains that the estimate has learnt from.
+    /// The number of trains that the estimate used.
     #[must_use]
     pub fn trains(&self) -> u64 {
         self.trains
     }
 
-    /// What was ignored of what the upstream edge sent.
+    /// The number of ignored messages from the upstream edge.
     #[must_use]
     pub fn ignored(&self) -> Counters {
         self.asker.counters()
@@ -182,10 +182,10 @@ impl Cloud {
         asker_ns.min(train_ns).min(own_ns)
     }
 
-    /// The request to send now, if there is one.
+    /// The request to send now, if any.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         if now_ns >= self.seen_ns {
-            // nobody tells yet whether packets come from there
+            // the data path does not report yet whether packets arrive from the upstream edge
             self.seen_ns = now_ns + REFRESH_NS;
             self.asker.packet_seen(now_ns);
         }
@@ -211,7 +211,7 @@ impl Cloud {
         let (heard, answer) = self.asker.receive(now_ns, arrived.bytes)?;
         if let Heard::Measurement(Message { sequence, body, .. }) = heard {
             if self.ttl.is_some() && arrived.ttl.is_some() && self.ttl != arrived.ttl {
-                self.delay.reset(); // by another route
+                self.delay.reset(); // the route changed
             }
             self.ttl = arrived.ttl.or(self.ttl);
             match body {
@@ -228,7 +228,7 @@ impl Cloud {
         if probe.number == SINGLE {
             let (last, sent_ns) = std::mem::replace(&mut self.last, (sequence, probe.sent_ns));
             if sequence > last && probe.sent_ns < sent_ns {
-                self.delay.reset(); // the answerer's clock was set
+                self.delay.reset(); // the answerer's clock was stepped
             }
             return self.delay.on_probe(probe.sent_ns, received_ns);
         }
@@ -287,7 +287,7 @@ impl Cloud {
         }
     }
 
-    /// Learns from the train, and asks for the next one.
+    /// Updates the estimate with the train, and requests the next one.
     fn end_train(&mut self, now_ns: u64) {
         let Some(arriving) = self.arriving.take() else {
             return;
@@ -314,8 +314,8 @@ impl Cloud {
         !self.estimate.is_full() && now_ns >= self.train_ns
     }
 
-    /// Asks for another train. For none while a queue stands: nothing is free then,
-    /// and a train would add to it.
+    /// Sets the next request. It has no train while there is a standing queue: no bandwidth is
+    /// available then, and a train would add to the queue.
     fn ask_anew(&mut self, now_ns: u64) -> bool {
         let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
         let mut train = self.estimate.next_train(now_ns);
@@ -323,7 +323,7 @@ impl Cloud {
         if !self.asks_train {
             train.packets = 0;
         }
-        // an ask that cannot be made leaves the last one
+        // an invalid request is discarded: the previous one stays
         self.asker.set_ask(ask_for(train, known_Bps as u64)).is_ok()
     }
 }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What an edge takes and gives: messages, and when they were sent and received.
+//! The input and output of an edge: messages and their timestamps.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Now, by two clocks.
+/// The current time of two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
-    /// For timers: it never goes back.
+    /// The monotonic clock, for timers.
     pub now_ns: u64,
-    /// The one by which the kernel tells when packets were sent and received.
+    /// The wall clock, which the kernel uses for packet timestamps.
     pub wall_ns: u64,
 }
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The address that it is sent from.
+    /// The source address.
     pub from: IpAddr,
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
     /// The message.
     pub bytes: Vec<u8>,
-    /// If this is not None, [`super::Edge::transmitted`] wants to know when it left.
+    /// If set, pass it to [`super::Edge::transmitted`] with the transmit timestamp.
     pub stamp: Option<Stamp>,
 }
 
 impl Datagram {
-    /// One whose departure is not reported.
+    /// A message without a transmit timestamp.
     pub(super) fn plain(from: IpAddr, to: SocketAddr, bytes: Vec<u8>) -> Self {
         Self {
             from,
@@ -37,21 +37,21 @@ impl Datagram {
     }
 }
 
-/// A packet of a train.
+/// Identifies a train packet whose transmit timestamp is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub(super) to: SocketAddr,
     pub(super) sequence: u64,
 }
 
-/// A message that has arrived.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// Its source.
+    /// The source.
     pub from: SocketAddr,
-    /// Its destination, an address of this router.
+    /// The destination, an address of this router.
     pub to: IpAddr,
-    /// Its TTL or hop limit, if the kernel told.
+    /// The TTL or hop limit, if the kernel reported it.
     pub ttl: Option<u8>,
     /// When the kernel received it, by the wall clock.
     pub wall_ns: u64,

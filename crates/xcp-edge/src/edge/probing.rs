@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What an edge sends one asker: single probes, trains, and after each train a
-//! report of when its packets really left.
+//! The probes that an edge sends to one asker: single probes, trains, and after each
+//! train a report with the transmit timestamps of its packets.
 //!
 //! ```text
 //!            a train was granted           its last packet is sent
 //!   Resting --------------------> Sending -------------------------+
 //!      ^                                                           v
 //!      +---------------------------------------------------- Reporting
-//!                 all that is known has been told
+//!                 all known timestamps are reported
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,10 +16,10 @@ use super::datagram::{Datagram, Stamp, Time};
 use crate::conversation::Answerer;
 use crate::message::{overhead_B, Body, Correction, Probe, Report, Train, MAX_CORRECTIONS, SINGLE};
 
-/// How long after a train the kernel has told when its packets left: a full
-/// queue of 10 ms here.
+/// How long after a train the kernel has returned all transmit timestamps: twice
+/// the time to drain a 10 ms queue in this system.
 const SETTLED_NS: u64 = 20_000_000;
-/// A time that is further from the probe's own is of another clock.
+/// A transmit timestamp further from the probe's own time is from another clock.
 const MOST_NS: i64 = 1_000_000_000;
 
 /// A packet of the last train.
@@ -34,19 +34,19 @@ struct Sent {
 enum State {
     /// Single probes only.
     Resting,
-    /// A train is on its way: no single probes, which would be in it.
-    /// A packet that is late delays those behind it: without its gap they would
-    /// find a queue that they have made themselves.
+    /// A train is being sent. Single probes pause, since they would fall between
+    /// its packets. A late packet delays all later ones: if they made up for the delay,
+    /// they would follow in a burst and measure the queue that the burst built.
     Sending {
         train: Train,
         times_ns: Vec<u64>,
         next_ns: u64,
     },
-    /// Reports follow, from this time on.
+    /// Reports are sent from this time on.
     Reporting { from_ns: u64 },
 }
 
-/// What one asker gets.
+/// The state of probing for one asker.
 #[derive(Debug)]
 pub(super) struct Probing {
     local: IpAddr,
@@ -55,12 +55,12 @@ pub(super) struct Probing {
     single_ns: u64,
     trains: u16,
     probes: u64,
-    /// The last train's.
+    /// The packets of the last train.
     sent: Vec<Sent>,
 }
 
 impl Probing {
-    /// Sends from this address.
+    /// Creates the state for probes that are sent from this address.
     pub(super) fn new(local: IpAddr, now_ns: u64) -> Self {
         Probing {
             local,
@@ -128,7 +128,7 @@ impl Probing {
         let (ask, grant) = answerer.stream(time.now_ns, to)?;
         let (length, interval_us) = (ask.size_B, grant.interval_us);
         if interval_us == 0 {
-            // asked for none: looks again when a grant may have changed that
+            // no single probes requested: check again soon, a new grant may change that
             self.single_ns = time.now_ns + SETTLED_NS;
             return None;
         }
@@ -190,7 +190,7 @@ impl Probing {
         let count = self.sent.len().min(MAX_CORRECTIONS);
         let corrections = self.sent.drain(..count).filter_map(|sent| {
             Some(Correction {
-                // none of a stream before this one
+                // skips probes of an earlier stream
                 behind: u32::try_from(sequence.checked_sub(sent.sequence)?).ok()?,
                 offset_ns: sent.offset_ns?,
             })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The golden packets of XCP-i: a message in a frame, and what it means.
+//! The golden packets of XCP-i: frames with their expected messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub fn folder() -> PathBuf {
 pub struct Case {
     pub name: &'static str,
     pub about: &'static str,
-    /// What the message is, or why it is none.
+    /// The expected message, or the expected error.
     pub means: Result<Message, &'static str>,
     pub bytes: Vec<u8>,
     from: IpAddr,
@@ -48,7 +48,7 @@ fn good(name: &'static str, about: &'static str, sequence: u64, body: Body) -> C
     }
 }
 
-/// The bytes of a good message, changed; signed again if that is not the tag.
+/// Changes the bytes of a valid message and signs them again, except for a wrong tag.
 fn bad(
     name: &'static str,
     about: &'static str,
@@ -72,7 +72,7 @@ fn bad(
     }
 }
 
-/// Adds the tag, without the code under test.
+/// Adds the tag without using the code under test.
 pub fn sign(mut bytes: Vec<u8>) -> Vec<u8> {
     use hmac::{Hmac, KeyInit, Mac};
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(b"a shared key of the tests").unwrap();
@@ -147,7 +147,7 @@ fn good_cases() -> Vec<Case> {
     let mut cases = vec![
         good(
             "request-first",
-            "the first request: no cookie, no train, nothing estimated",
+            "the first request: no cookie, no train, no estimate",
             1,
             Body::Request(first),
         ),
@@ -159,7 +159,7 @@ fn good_cases() -> Vec<Case> {
         ),
         good(
             "acknowledgement-accepted",
-            "accepted, with less than was asked for",
+            "accepted, with less than requested",
             2,
             answer(Status::Accepted, cookie(0x20), 200_000, 16),
         ),
@@ -195,7 +195,7 @@ fn good_cases() -> Vec<Case> {
         ),
         good(
             "report-empty",
-            "a report that corrects nothing",
+            "a report without corrections",
             0x2_0000_0003,
             report(0),
         ),
@@ -253,7 +253,7 @@ pub fn all() -> Vec<Case> {
         bad("kind-6", "kind 6", "Kind", "probe-train", |b| b[5] = 6),
         bad(
             "length-less",
-            "says to be shorter than it is",
+            "a length field that is smaller than the message",
             "Length",
             "probe-single",
             |b| b[7] -= 1,
@@ -301,14 +301,14 @@ pub fn all() -> Vec<Case> {
         ),
         bad(
             "probe-padding",
-            "a probe with a byte in its padding",
+            "a probe with a nonzero byte in its padding",
             "Value",
             "probe-single",
             |b| b[100] = 1,
         ),
         bad(
             "report-count",
-            "a report that says to have a correction more",
+            "a report whose correction count is too high by one",
             "Length",
             "report",
             |b| b[41] += 1,
@@ -321,7 +321,7 @@ pub fn all() -> Vec<Case> {
 }
 
 impl Case {
-    /// The layers of the frame.
+    /// Returns the layers of the frame.
     fn layers(&self) -> Vec<(&'static str, Vec<u8>)> {
         let length = self.bytes.len() as u16 + 8;
         let mut udp = [PORT, PORT, length, 0].map(u16::to_be_bytes).concat();
@@ -369,7 +369,7 @@ impl Case {
         self.layers().into_iter().flat_map(|l| l.1).collect()
     }
 
-    /// NAME.hex: the frame, layer by layer.
+    /// Returns the content of NAME.hex: the frame, layer by layer.
     pub fn hex(&self) -> String {
         let mut text = format!("# SPDX-License-Identifier: {LICENSE}\n# {}\n", self.about);
         for (layer, bytes) in self.layers() {
@@ -382,7 +382,7 @@ impl Case {
         text
     }
 
-    /// NAME.json: what the frame means.
+    /// Returns the content of NAME.json: the decoded message.
     pub fn json(&self) -> String {
         let twin = json!({
             "SPDX-License-Identifier": LICENSE,
@@ -397,7 +397,7 @@ impl Case {
     }
 }
 
-/// The Internet checksum.
+/// Returns the Internet checksum.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let words = bytes.chunks(2).map(|pair| {
         let low = pair.get(1).copied().unwrap_or(0);
@@ -414,7 +414,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What the dissector shows of a message.
+/// Returns the fields of a message that the dissector shows.
 pub fn fields(message: &Message, bytes: &[u8]) -> Map<String, Value> {
     let own = match &message.body {
         Body::Request(Request { path, cookie, ask }) => json!({

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Both ends, in virtual time, over a path that loses what a test wants.
+//! Conversations between an asker and an answerer in virtual time. Each test decides which
+//! messages are lost.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -77,7 +78,7 @@ fn request(from: u16, stream: u64, sequence: u64, cookie: [u8; 16], ask: Ask) ->
     message.build(&key())
 }
 
-/// What a request by someone with the key is answered.
+/// Returns the answer to a request that is signed with the key.
 fn answer(answerer: &mut Answerer, now_ns: u64, from: u16, request: &[u8]) -> Acknowledgement {
     let reply = answerer.receive(now_ns, address(from), UP, request);
     let reply = reply.unwrap().unwrap();
@@ -87,7 +88,7 @@ fn answer(answerer: &mut Answerer, now_ns: u64, from: u16, request: &[u8]) -> Ac
     }
 }
 
-/// Sends what the asker has to send until all is answered: what it has sent.
+/// Sends the asker's messages until all are answered; returns the sent messages.
 fn talk(asker: &mut Asker, answerer: &mut Answerer, now_ns: u64) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     let mut next = asker.poll(now_ns);
@@ -101,7 +102,7 @@ fn talk(asker: &mut Asker, answerer: &mut Answerer, now_ns: u64) -> Vec<Vec<u8>>
 }
 
 #[test]
-fn a_conversation_takes_a_cookie_and_is_refreshed() {
+fn conversation_needs_a_cookie_and_is_refreshed() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     assert_eq!(talk(&mut k, &mut up, 0).len(), 2);
     let granted = Grant {
@@ -125,7 +126,7 @@ fn a_conversation_takes_a_cookie_and_is_refreshed() {
 }
 
 #[test]
-fn without_an_answer_the_path_is_broken_until_a_packet_comes() {
+fn path_without_an_answer_is_broken_until_a_packet_arrives() {
     let mut k = asker(0, 0);
     let mut sent = Vec::new();
     while let Some(now_ns) = k.next_ns() {
@@ -144,7 +145,7 @@ fn without_an_answer_the_path_is_broken_until_a_packet_comes() {
 }
 
 #[test]
-fn an_asker_without_packets_is_idle_and_silent() {
+fn asker_without_packets_becomes_idle_and_sends_nothing() {
     let mut k = asker(0, 0);
     k.packet_seen(SECOND);
     assert!(!k.is_idle(IDLE_NS + SECOND - 1));
@@ -153,7 +154,7 @@ fn an_asker_without_packets_is_idle_and_silent() {
 }
 
 #[test]
-fn a_stream_that_is_not_refreshed_ends() {
+fn stream_ends_unless_it_is_refreshed() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     assert!(probe(&mut up, LIFETIME_NS - 1).is_some());
@@ -166,7 +167,7 @@ fn a_stream_that_is_not_refreshed_ends() {
 }
 
 #[test]
-fn a_lost_acknowledgement_costs_one_more_try() {
+fn lost_acknowledgement_costs_one_more_request() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     let lost = k.poll(REFRESH_NS).unwrap();
@@ -176,7 +177,7 @@ fn a_lost_acknowledgement_costs_one_more_try() {
 }
 
 #[test]
-fn a_grant_answers_what_was_asked_then() {
+fn grant_may_answer_an_earlier_request() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     let request = k.poll(REFRESH_NS).unwrap();
@@ -189,13 +190,13 @@ fn a_grant_answers_what_was_asked_then() {
 }
 
 #[test]
-fn cookies_are_not_followed_forever() {
+fn asker_retries_only_once_with_a_new_cookie() {
     let mut k = asker(0, 0);
     let mut next = k.poll(0);
     let mut sent = 0;
     while let Some(request) = next.take() {
         sent += 1;
-        // a router whose secret is always another one
+        // a router whose secret changes each time
         let reply = answerer(sent).receive(0, address(0), UP, &request);
         next = k.receive(0, &reply.unwrap().unwrap()).unwrap().1;
     }
@@ -203,7 +204,7 @@ fn cookies_are_not_followed_forever() {
 }
 
 #[test]
-fn a_restart_of_the_answerer_is_found_by_the_next_refresh() {
+fn next_refresh_detects_a_restarted_answerer() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     for _ in 0..100 {
@@ -217,7 +218,7 @@ fn a_restart_of_the_answerer_is_found_by_the_next_refresh() {
 }
 
 #[test]
-fn a_restarted_asker_takes_the_place_of_its_old_stream() {
+fn restarted_asker_replaces_its_old_stream() {
     let mut up = answerer(1);
     let old = talk(&mut asker(0, 0), &mut up, 0);
     let mut k = asker(1, SECOND);
@@ -232,7 +233,7 @@ fn a_restarted_asker_takes_the_place_of_its_old_stream() {
 }
 
 #[test]
-fn requests_sent_again_later_or_elsewhere_open_nothing() {
+fn replayed_requests_open_no_stream() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     let mut sent = talk(&mut k, &mut up, 0);
     sent.extend(talk(&mut k, &mut up, REFRESH_NS));
@@ -260,7 +261,7 @@ fn requests_sent_again_later_or_elsewhere_open_nothing() {
 }
 
 #[test]
-fn each_cookie_is_good_once() {
+fn each_cookie_is_accepted_once() {
     let mut up = answerer(1);
     let mut sequence = 0;
     let mut ask_with = |cookie, now_ns| {
@@ -274,7 +275,7 @@ fn each_cookie_is_good_once() {
     assert_eq!(ask_with(first.cookie, 0).status, Status::CookieNeeded);
     assert_eq!(ask_with(second.cookie, 0).status, Status::Accepted);
     assert_eq!(ask_with(second.cookie, 0).status, Status::CookieNeeded);
-    // the stream is forgotten, its cookies are not
+    // the stream has expired, but its used cookies are still known
     for cookie in [first.cookie, second.cookie] {
         let late = ask_with(cookie, LIFETIME_NS);
         assert_eq!(late.status, Status::CookieNeeded);
@@ -282,7 +283,7 @@ fn each_cookie_is_good_once() {
 }
 
 #[test]
-fn a_cookie_is_of_one_address_and_one_stream() {
+fn cookie_is_bound_to_one_address_and_one_stream() {
     let mut up = answerer(1);
     let cookie = answer(&mut up, 0, 0, &request(0, 7, 1, [0; 16], ask())).cookie;
     for (from, stream) in [(1, 7), (0, 8)] {
@@ -292,7 +293,7 @@ fn a_cookie_is_of_one_address_and_one_stream() {
 }
 
 #[test]
-fn messages_sent_back_to_their_sender_are_ignored() {
+fn reflected_messages_are_ignored() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     let mut sent = talk(&mut k, &mut up, 0);
     let probe = probe(&mut up, 0).unwrap();
@@ -330,7 +331,7 @@ fn repeated_and_late_messages_are_ignored() {
 }
 
 #[test]
-fn an_end_that_was_told_goodbye_pauses() {
+fn asker_pauses_after_a_bye() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     let byes = up.stop();
@@ -340,13 +341,13 @@ fn an_end_that_was_told_goodbye_pauses() {
     k.packet_seen(REFRESH_NS - 1);
     assert!(k.is_broken());
     k.packet_seen(REFRESH_NS);
-    assert_eq!(talk(&mut k, &mut up, REFRESH_NS).len(), 1); // refused
+    assert_eq!(talk(&mut k, &mut up, REFRESH_NS).len(), 1); // the answerer refuses
     k.packet_seen(REFRESH_NS + 1);
     assert!(k.is_broken());
 }
 
 #[test]
-fn a_request_without_the_key_is_counted() {
+fn requests_without_the_key_are_counted_and_ignored() {
     let mut up = answerer(1);
     let other = Key::new(&[3; 16]).unwrap();
     let mut stranger = Asker::new(other, seed(5), path(5), ask(), 0).unwrap();
@@ -356,14 +357,14 @@ fn a_request_without_the_key_is_counted() {
         assert_eq!(result, Err(Ignored::BadTag));
         assert_eq!(up.counters().of(Ignored::BadTag), count);
     }
-    // and costs the others nothing
+    // other askers are not affected
     let mut k = asker(0, 0);
     talk(&mut k, &mut up, 0);
     assert!(k.grant(0).is_some());
 }
 
 #[test]
-fn cookies_are_limited_in_rate_but_not_refreshes() {
+fn cookie_requests_are_rate_limited_but_refreshes_are_not() {
     let (mut k, mut up) = (asker(0, 0), answerer(1));
     talk(&mut k, &mut up, 0);
     let mut answered = 0;
@@ -379,7 +380,7 @@ fn cookies_are_limited_in_rate_but_not_refreshes() {
 }
 
 #[test]
-fn askers_are_limited_in_number_and_in_requests() {
+fn number_and_requests_of_askers_are_limited() {
     let mut up = answerer(1);
     let mut open = |from: u16, now_ns| {
         let mut ask_with = |sequence, cookie| {
@@ -400,7 +401,7 @@ fn askers_are_limited_in_number_and_in_requests() {
     }
     let now_ns = 10 * SECOND;
     assert_eq!(open(999, now_ns), (Status::Busy, MAX_PEERS));
-    // the place of one that has ended is free
+    // the place of an asker that has ended is free
     let bye = Message {
         stream: 7,
         sequence: 3,
@@ -424,12 +425,12 @@ fn askers_are_limited_in_number_and_in_requests() {
             &request(998, 7, sequence, last.cookie, ask()),
         );
     }
-    // the first request finds no record to count it in
+    // the first request is not counted, because no record existed yet
     assert_eq!((accepted, last.status), (9, Status::Busy));
 }
 
 #[test]
-fn probing_is_limited_to_its_share() {
+fn probing_stays_within_its_budget() {
     for (estimate_Bps, budget_Bps) in [(0, 12_500), (500_000, 12_500), (12_500_000, 250_000)] {
         let mut up = answerer(1);
         let ask = Ask {
@@ -461,14 +462,14 @@ fn probing_is_limited_to_its_share() {
             assert!(answer.grant.train_packets <= 256);
             trains_B += 1_048 * u64::from(answer.grant.train_packets);
         }
-        // 200 s, and what is there at the beginning, for 10 s
+        // 200 s, plus the initial budget of 10 s
         assert!(trains_B <= budget_Bps / 2 * 210, "{trains_B}");
         assert!(trains_B > budget_Bps / 2 * 180, "{trains_B}");
     }
 }
 
 #[test]
-fn any_estimate_and_time_can_be_asked_for() {
+fn requests_accept_any_estimate_and_time() {
     for estimate_Bps in [0, 1, 1 << 40, u64::MAX] {
         for now_ns in [0, u64::MAX - 1] {
             let (mut k, mut up) = (asker(0, now_ns), answerer(1));
@@ -487,7 +488,7 @@ fn any_estimate_and_time_can_be_asked_for() {
 }
 
 #[test]
-fn a_grant_of_more_than_was_asked_for_is_ignored() {
+fn grant_above_the_request_is_ignored() {
     for (interval_us, train_packets) in [(999_999, 20), (1_000_000, 21)] {
         let mut k = asker(0, 0);
         let request = Message::parse(&k.poll(0).unwrap(), &key()).unwrap();
@@ -509,7 +510,7 @@ fn a_grant_of_more_than_was_asked_for_is_ignored() {
 }
 
 #[test]
-fn the_request_of_an_asker_that_lost_its_place_opens_nothing() {
+fn replayed_request_of_a_replaced_asker_opens_no_stream() {
     let mut up = answerer(1);
     let open = |up: &mut Answerer, from: u16, now_ns: u64| {
         let cookie = answer(up, now_ns, from, &request(from, 7, 1, [0; 16], ask())).cookie;
@@ -529,7 +530,7 @@ fn the_request_of_an_asker_that_lost_its_place_opens_nothing() {
     for from in [0, 1] {
         up.receive(SECOND, address(from), UP, &bye).unwrap();
     }
-    open(&mut up, 100, SECOND); // takes the place of 0, and that of 1 is free
+    open(&mut up, 100, SECOND); // takes the place of asker 0; that of asker 1 is free
     let again = answer(&mut up, SECOND, 0, &opened[0]);
     assert_eq!(again.status, Status::CookieNeeded);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! wireshark/xcp-edge.lua, in tshark, sees in the golden packets what their
-//! twins say.
+//! Runs wireshark/xcp-edge.lua in tshark: it must show the golden packets as their JSON
+//! files ("twins") describe them.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ const FIELDS: [&str; 26] = [
     "tag",
 ];
 
-/// Of each packet: complaints, whether it is XCP-i, and the fields.
+/// Returns for each packet: error messages, whether it is XCP-i, and the fields.
 fn dissect(packets: &[Captured]) -> Vec<Vec<String>> {
     let fields = FIELDS.map(|field| format!("xcpi.{field}"));
     let mut all = vec!["_ws.expert.message", "xcpi"];
@@ -47,7 +47,7 @@ fn dissect(packets: &[Captured]) -> Vec<Vec<String>> {
     tshark::dissect("xcp-edge.lua", packets, &["udp.check_checksum:TRUE"], &all)
 }
 
-/// A value of a twin, as tshark writes it.
+/// Returns a value of a twin as tshark prints it.
 fn written(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -58,7 +58,7 @@ fn written(value: &Value) -> String {
 }
 
 #[test]
-fn fields_are_those_of_the_twins() {
+fn dissector_fields_match_the_json_files() {
     if !installed() {
         return;
     }
@@ -85,9 +85,9 @@ fn fields_are_those_of_the_twins() {
     }
 }
 
-/// What a capture has cut may have been right.
+/// A packet that was cut by the capture may have been correct, so it is not malformed.
 #[test]
-fn cut_packets_never_stop_the_script() {
+fn cut_packets_cause_no_script_error() {
     if !installed() {
         return;
     }

@@ -17,16 +17,16 @@ use crate::simulated::{Cross, Path};
 const UP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 const SECOND: u64 = 1_000_000_000;
-/// The way back is free.
+/// The delay of the return path, which has no queue.
 const BACK_NS: u64 = 20_000_000;
-/// Three routers.
+/// The TTL of packets that have passed three routers.
 const TTL: u8 = 252;
 
 fn seed(number: u8) -> Key {
     Key::new(&[number; 32]).unwrap()
 }
 
-/// What arrives when, in the order in which it was sent.
+/// A message in flight: arrival time, send order, direction (true: down), bytes.
 type Flight = Reverse<(u64, u64, bool, Vec<u8>)>;
 
 struct Net {
@@ -36,20 +36,20 @@ struct Net {
     now_ns: u64,
     flights: BinaryHeap<Flight>,
     sent: u64,
-    /// Whether the answerer's kernel tells when packets leave.
+    /// Whether the answerer's kernel returns transmit timestamps.
     stamps: bool,
-    /// How much later than asked for the programs get every 4th turn, at most.
+    /// The largest delay of the programs; one wake-up in 4 is late.
     late_ns: u64,
     probed_B: u64,
-    /// By how much each end's clock was set since.
+    /// The step of each edge's clock, s.
     up_set_s: i64,
     down_set_s: i64,
-    /// One in so many messages of the answerer is lost; 0: none.
+    /// One in this many messages of the answerer is lost; 0: none.
     lost_one_in: u64,
     attacker: Option<Attacker>,
 }
 
-/// Has seen all messages so far, and whether they went down. He does not have the key.
+/// An attacker that has seen all messages and their directions, but does not have the key.
 struct Attacker {
     random: Random,
     seen: Vec<(bool, Vec<u8>)>,
@@ -65,7 +65,8 @@ impl Attacker {
         }
     }
 
-    /// One that was sent, as it was, to the other end, cut, changed, or with another key.
+    /// Returns an earlier message: unchanged, in the other direction, cut, changed, or signed with
+    /// another key.
     fn message(&mut self) -> (bool, Vec<u8>) {
         self.sent += 1;
         let at = self.random.below(self.seen.len() as u64) as usize;
@@ -82,7 +83,7 @@ impl Attacker {
     }
 }
 
-/// The clocks' first time is long after 0.
+/// The clocks start long after 0.
 const CLOCKS_S: i64 = 1_000_000;
 
 impl Net {
@@ -114,8 +115,8 @@ impl Net {
         self.cloud().estimate().estimate_Bps(self.now_ns)
     }
 
-    /// The answerer's clock is another one, and the kernel sends a packet up to
-    /// a millisecond after that was read.
+    /// Returns the answerer's time, from its own clock. The kernel sends a packet up to a
+    /// millisecond after the program has read that clock.
     fn up_time(&self) -> (Time, u64) {
         let wall_ns = set(self.path.sender_ns(self.now_ns as f64 / 1e9), self.up_set_s);
         let late_ns = self.sent * 7_919 % 1_000_000;
@@ -148,7 +149,7 @@ impl Net {
             .push(Reverse((at_ns, self.sent, false, datagram.bytes)));
     }
 
-    /// All that is due now.
+    /// Sends and receives everything that is due now.
     fn step(&mut self) {
         loop {
             let (time, wall_ns) = self.up_time();
@@ -209,7 +210,7 @@ impl Net {
         self.attack(is_down, bytes);
     }
 
-    /// Three messages of the attacker come behind one. What is answered goes nowhere.
+    /// The attacker sends three messages after each real one. Answers to them are lost.
     fn attack(&mut self, is_down: bool, bytes: &[u8]) {
         let Some(mut attacker) = self.attacker.take() else {
             return;
@@ -266,7 +267,7 @@ fn seeded(seed: u64, load: f64) -> Path {
     Path::new(seed, 12.5e6, load, Cross::Poisson)
 }
 
-/// The mean of the errors of four seeds, after a minute with a load of 30 %.
+/// Returns the mean error over four seeds, after a minute with a load of 30 %.
 fn mean_error(change: impl Fn(&mut Net)) -> f64 {
     let error = |seed| {
         let mut net = Net::new(seeded(seed, 0.3));
@@ -278,7 +279,7 @@ fn mean_error(change: impl Fn(&mut Net)) -> f64 {
 }
 
 #[test]
-fn an_edge_finds_what_its_cloud_has_free() {
+fn edge_measures_the_available_bandwidth_of_its_cloud() {
     let mut net = Net::new(path(0.3));
     assert_eq!(net.cloud().state(0), State::Asking);
     net.run(60);
@@ -298,30 +299,30 @@ fn an_edge_finds_what_its_cloud_has_free() {
     assert_eq!(net.up.askers(net.now_ns).count(), 1);
 }
 
-/// The packets of a train are timed by when they really left.
+/// Kernel timestamps show when the packets of a train were really sent.
 #[test]
-fn times_of_the_kernel_are_better_than_those_of_the_program() {
+fn kernel_timestamps_improve_the_estimate() {
     let error = |stamps| mean_error(|net| net.stamps = stamps);
     let (with, without) = (error(true), error(false));
-    println!("error {with:.3} with them, {without:.3} without");
+    println!("error {with:.3} with kernel timestamps, {without:.3} without");
     assert!(with < 0.1 && with < without);
 }
 
-/// Other programs use the processors.
+/// Edges may be late because other programs use the processors.
 #[test]
-fn edges_that_are_late_find_it_too() {
+fn late_edges_still_measure_the_available_bandwidth() {
     let error = mean_error(|net| net.late_ns = 2_000_000);
     println!(
-        "{:.1} % where one in 4 turns is up to 2 ms late",
+        "error {:.1} % if one wake-up in 4 is up to 2 ms late",
         error * 100.0
     );
     assert!(error < 0.1, "{error}");
 }
 
-/// By a second, and by two hours, forward and back: no queue was ever there, and a
-/// quarter of a minute later that is known again.
+/// A clock is set forward or back by a second or by two hours. There is never a queue, and 15 s
+/// later the edge measures that again.
 #[test]
-fn a_clock_that_is_set_is_no_queue() {
+fn clock_changes_are_not_taken_for_a_queue() {
     for by_s in [1, -1, 7_200, -7_200] {
         for is_down in [true, false] {
             for begin_s in [3, 30] {
@@ -348,7 +349,7 @@ fn a_clock_that_is_set_is_no_queue() {
 
 /// Messages without the key change no result.
 #[test]
-fn ten_thousand_messages_of_an_attacker_change_no_estimate() {
+fn ten_thousand_messages_of_an_attacker_do_not_change_the_estimate() {
     let found = |attacker: Option<Attacker>| {
         let mut net = Net::new(path(0.3));
         net.attacker = attacker;
@@ -376,9 +377,9 @@ fn trains_per_minute(net: &mut Net) -> u64 {
     (net.cloud().trains() - before) / 2
 }
 
-/// Each takes packets from others there: a buffer of 12 KB, a load of 60 %.
+/// With a buffer of 12 KB and a load of 60 %, each train makes other flows lose packets.
 #[test]
-fn trains_are_rare_where_they_lose_packets() {
+fn trains_become_rare_where_they_lose_packets() {
     let short = |change: fn(Edge) -> Edge| {
         let mut net = Net::new(path(0.6));
         net.path.buffer_B = 12_000.0;
@@ -391,18 +392,18 @@ fn trains_are_rare_where_they_lose_packets() {
     let mut long = Net::new(path(0.6));
     long.run(60);
     let usual = trains_per_minute(&mut long);
-    println!("{rare} a minute, {frequent} with no regard to that; {usual} where none is lost");
+    println!("{rare} trains per minute, {frequent} if losses are ignored; {usual} without losses");
     assert!(3 * rare < frequent && usual > 2 * rare);
 }
 
-/// A base from before a restart: of a path with other routers, or by a clock that was
-/// two hours ahead.
+/// A base delay from before a restart is not used if the path had another number of routers, or
+/// if the clock was two hours ahead.
 #[test]
-fn a_base_of_another_path_is_not_recalled() {
+fn base_delay_of_another_path_is_not_restored() {
     let with = |routers, ahead_s| {
         let mut net = Net::new(path(0.0));
         let probe_ns = set(0, ahead_s);
-        // it took 3 s less than probes do
+        // this probe was 3 s faster than probes are now
         net.down
             .recall(UP, (probe_ns + 10 * SECOND, probe_ns), routers);
         net.run(15);
@@ -416,7 +417,7 @@ fn a_base_of_another_path_is_not_recalled() {
 }
 
 #[test]
-fn a_bye_ends_the_estimate_and_a_new_start_brings_it_back() {
+fn bye_ends_the_estimate_and_a_restart_restores_it() {
     let mut net = Net::new(path(0.0));
     net.run(30);
     assert!(net.estimate_Bps().is_some());
@@ -426,7 +427,7 @@ fn a_bye_ends_the_estimate_and_a_new_start_brings_it_back() {
     net.run(5);
     assert_eq!(net.cloud().state(net.now_ns), State::Broken);
     assert_eq!(net.up.askers(net.now_ns).count(), 0);
-    // another start of the same program
+    // the same program starts again
     net.up = Edge::new(key(), seed(3));
     net.run(60);
     assert_eq!(net.cloud().state(net.now_ns), State::Probed);
@@ -434,7 +435,7 @@ fn a_bye_ends_the_estimate_and_a_new_start_brings_it_back() {
 }
 
 #[test]
-fn without_an_answerer_the_path_is_broken_and_the_estimate_ends() {
+fn estimate_ends_if_the_answerer_does_not_answer() {
     let mut net = Net::new(path(0.0));
     net.run(30);
     net.up = Edge::new(Key::new(b"another key, not the same").unwrap(), seed(3));
@@ -445,7 +446,7 @@ fn without_an_answerer_the_path_is_broken_and_the_estimate_ends() {
 }
 
 #[test]
-fn an_asker_that_is_gone_is_forgotten() {
+fn idle_asker_is_removed() {
     let mut net = Net::new(path(0.0));
     net.run(10);
     assert_eq!(net.up.askers(net.now_ns).count(), 1);
@@ -456,10 +457,10 @@ fn an_asker_that_is_gone_is_forgotten() {
     assert_eq!(net.down.next_ns(), None);
 }
 
-/// An answer from an address that was not asked, or to one that did not ask, is
-/// no cloud's.
+/// An answer from an address that was not asked, or to an address that did not ask, belongs to
+/// no cloud.
 #[test]
-fn nobody_answers_who_was_not_asked() {
+fn unrequested_answers_are_ignored_and_counted() {
     let mut net = Net::new(path(0.0));
     net.run(3);
     let bytes = [b"XCPi\x01\x02".as_slice(), &[0; 57]].concat();

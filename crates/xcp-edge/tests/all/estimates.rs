@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is free on a simulated path, with the real answerer's grants.
+//! Estimates of the available bandwidth of a simulated path, with the real answerer's grants.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -20,7 +20,7 @@ struct Outcome {
     estimate_Bps: f64,
     error_Bps: f64,
     probing_Bps: f64,
-    /// The highest estimate on the way.
+    /// The highest estimate during the run.
     highest_Bps: f64,
 }
 
@@ -40,7 +40,7 @@ fn send_train(path: &mut Path, from_s: f64, train: &message::Train, packets: u16
     arrived
 }
 
-/// Both ends.
+/// An asker with its estimate, and an answerer.
 struct Ends {
     asker: Asker,
     answerer: Answerer,
@@ -77,7 +77,7 @@ impl Ends {
         (self.now_s * 1e9) as u64
     }
 
-    /// Asks for one train after the other.
+    /// Requests trains for this time, one after another.
     fn run(&mut self, path: &mut Path, seconds: f64) {
         let end_s = self.now_s + seconds;
         while self.now_s < end_s {
@@ -130,7 +130,7 @@ fn run(path: &mut Path, seconds: f64) -> Outcome {
     }
 }
 
-/// Packets of a train through a path with nothing else, at a tenth of its rate.
+/// Returns the packets of a train through an empty path, at up to a tenth of its rate.
 fn free_packets() -> Vec<Packet> {
     let mut path = Path::new(1, 1e7, 0.0, Cross::Poisson);
     let train = message::Train {
@@ -146,12 +146,12 @@ fn free_train() -> Train {
     Train::new(free_packets(), 1_400).unwrap()
 }
 
-/// Rate in Mb/s, load, and the largest error in percent over the seeds.
+/// Rate in Mb/s, load, and the largest allowed error in percent over the seeds.
 type Case = (f64, f64, f64);
 
-/// The aim is 10 %. Cases with a larger bound miss it and are known exceptions,
-/// with what was seen, rounded up: all trains of a minute together take so short
-/// a time there that the other traffic varies by more.
+/// Cases for Poisson traffic. The aim is 10 %. Cases with a larger bound are known exceptions,
+/// with the measured error, rounded up: there all trains of a minute together take so short
+/// a time that the other traffic varies by more than 10 %.
 const POISSON: [Case; 12] = [
     (10.0, 0.0, 10.0),
     (10.0, 0.3, 13.0),
@@ -167,7 +167,7 @@ const POISSON: [Case; 12] = [
     (1_000.0, 0.9, 33.0),
 ];
 
-/// The same, for bursts.
+/// Cases for bursts of traffic.
 const BURSTS: [Case; 12] = [
     (10.0, 0.0, 10.0),
     (10.0, 0.3, 27.0),
@@ -193,7 +193,7 @@ fn check(cross: Cross, cases: [Case; 12]) {
             let found = run(&mut path, 60.0);
             errors.push((found.estimate_Bps / truth_Bps - 1.0) * 100.0);
             assert!(found.error_Bps.is_finite());
-            // 2 % of the estimate or the floor, and what was saved for the first train
+            // 2 % of the estimate or the minimum, plus the initial budget for the first train
             let most_Bps = (found.highest_Bps * 0.02).max(12_500.0) + 62_500.0 / 60.0;
             assert!(found.probing_Bps <= most_Bps, "{} B/s", found.probing_Bps);
         }
@@ -210,17 +210,17 @@ fn check(cross: Cross, cases: [Case; 12]) {
 }
 
 #[test]
-fn what_is_free_is_found_within_a_minute() {
+fn available_bandwidth_with_poisson_traffic_is_found_within_a_minute() {
     check(Cross::Poisson, POISSON);
 }
 
 #[test]
-fn what_bursts_leave_free_is_found_within_a_minute() {
+fn available_bandwidth_with_bursts_is_found_within_a_minute() {
     check(Cross::Bursts, BURSTS);
 }
 
 #[test]
-fn an_estimate_is_stale_without_trains() {
+fn estimate_becomes_stale_without_trains() {
     let mut estimate = Estimate::default();
     assert_eq!(estimate.estimate_Bps(0), None);
     assert_eq!(estimate.age_ns(0), None);
@@ -230,9 +230,9 @@ fn an_estimate_is_stale_without_trains() {
     assert_eq!(estimate.estimate_Bps(31 * SECOND + 1), None);
 }
 
-/// A first train covers all rates there are, and so do those until one has arrived.
+/// Until a train has arrived, trains cover all possible rates; their losses do not count.
 #[test]
-fn trains_that_search_may_lose_packets() {
+fn losses_of_the_first_trains_do_not_make_trains_rare() {
     let mut estimate = Estimate::default();
     for _ in 0..5 {
         estimate.next_train(0);
@@ -242,7 +242,7 @@ fn trains_that_search_may_lose_packets() {
 }
 
 #[test]
-fn while_a_queue_stands_nothing_is_free() {
+fn no_bandwidth_is_available_during_a_standing_queue() {
     let mut estimate = Estimate::default();
     estimate.on_train(0, free_train());
     for (least_ns, full) in [
@@ -258,7 +258,7 @@ fn while_a_queue_stands_nothing_is_free() {
 }
 
 #[test]
-fn a_known_error_lasts_an_interval() {
+fn simulated_error_is_constant_within_an_interval() {
     struct Right;
     impl Source for Right {
         fn estimate_Bps(&self, _: u64) -> Option<f64> {
@@ -282,7 +282,7 @@ fn a_known_error_lasts_an_interval() {
 }
 
 #[test]
-fn a_train_counts_up_to_its_first_loss() {
+fn train_needs_enough_packets_before_its_first_loss() {
     let sent = free_packets();
     assert!(Train::new(sent[..15].to_vec(), 1_400).is_none());
     let mut gap = sent.clone();
@@ -297,9 +297,9 @@ fn a_train_counts_up_to_its_first_loss() {
     assert_eq!(fit([whole].iter()), fit([same].iter()));
 }
 
-/// The load rises from 30 to 60 %, and falls again.
+/// The load rises from 30 % to 60 % and falls again.
 #[test]
-fn an_estimate_follows_the_load() {
+fn estimate_follows_the_load() {
     let mut path = Path::new(1, 12.5e6, 0.3, Cross::Poisson);
     let mut ends = Ends::new();
     for load in [0.3, 0.6, 0.3] {
@@ -313,7 +313,7 @@ fn an_estimate_follows_the_load() {
 }
 
 #[test]
-fn the_base_is_known_after_some_seconds() {
+fn base_delay_is_known_after_some_seconds() {
     let mut delay = Delay::default();
     for probe in 0..100 {
         delay.on_probe(probe * SECOND / 10, probe * SECOND / 10);
@@ -323,7 +323,7 @@ fn the_base_is_known_after_some_seconds() {
     assert_eq!(delay.take_least_ns(), None);
 }
 
-/// Probes for some seconds, through a queue of 0 to 3 ms: the largest error.
+/// Sends probes from `from_s` to `to_s` through a queue of 0 to 3 ms; returns the largest error.
 fn probe(delay: &mut Delay, drift: f64, base_s: f64, from_s: u32, to_s: u32) -> f64 {
     let mut random = Random(3);
     let mut worst_s: f64 = 0.0;
@@ -340,15 +340,15 @@ fn probe(delay: &mut Delay, drift: f64, base_s: f64, from_s: u32, to_s: u32) -> 
             worst_s = worst_s.max((last_ns as f64 / 1e9 - queue_s).abs());
         }
         if random.unit() < 0.1 {
-            delay.on_probe(sent_ns, received_ns + 1_000_000); // again
-            delay.on_probe(sent_ns - SECOND / 10, received_ns); // and an old one
+            delay.on_probe(sent_ns, received_ns + 1_000_000); // a duplicate
+            delay.on_probe(sent_ns - SECOND / 10, received_ns); // a late probe
         }
     }
     worst_s
 }
 
 #[test]
-fn the_queueing_delay_is_found_by_clocks_that_drift() {
+fn queueing_delay_is_measured_despite_clock_drift() {
     for drift in [0.0, 50e-6, -50e-6, 100e-6, -100e-6] {
         let mut delay = Delay::default();
         probe(&mut delay, drift, 0.02, 0, 30);
@@ -361,10 +361,9 @@ fn the_queueing_delay_is_found_by_clocks_that_drift() {
     }
 }
 
-/// Begun again while a queue of 30 to 33 ms stands, with clocks that drift by up to
-/// 5 ms.
+/// Measuring restarts during a standing queue of 30 to 33 ms; the clocks drift by up to 5 ms.
 #[test]
-fn a_queue_that_stands_at_a_restart_is_not_the_path() {
+fn standing_queue_at_a_restart_is_not_taken_for_the_base_delay() {
     for drift in [0.0, 50e-6, -50e-6] {
         let mut before = Delay::default();
         assert_eq!(before.base_probe(), None);
@@ -378,7 +377,7 @@ fn a_queue_that_stands_at_a_restart_is_not_the_path() {
         let mut unaware = Delay::default();
         probe(&mut unaware, drift, 0.05, 70, 100);
         assert!(unaware.last_ns() < Some(4_000_000));
-        // it is drained
+        // the queue is drained
         probe(&mut after, drift, 0.02, 100, 110);
         let error_s = probe(&mut after, drift, 0.02, 110, 200);
         assert!(error_s < 5e-3, "{error_s}");
@@ -386,11 +385,11 @@ fn a_queue_that_stands_at_a_restart_is_not_the_path() {
 }
 
 #[test]
-fn a_route_change_moves_the_base() {
+fn route_change_changes_the_base_delay() {
     for drift in [0.0, 50e-6] {
         let mut delay = Delay::default();
         probe(&mut delay, drift, 0.02, 0, 60);
-        // the first probes without a queue show it
+        // the first probes without a queue show the change
         probe(&mut delay, drift, 0.018, 60, 61);
         let shorter_s = probe(&mut delay, drift, 0.018, 61, 100);
         delay.take_least_ns();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The golden packets in testdata/edge are what the builder makes, and mean
-//! what they say.
+//! The golden packets in testdata/edge equal the builder's output and parse to the
+//! expected values.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn parse_hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn files_equal_the_builders_output() {
+fn golden_files_equal_the_builders_output() {
     for case in cases::all() {
         assert_eq!(read(&case, "hex"), case.hex(), "{}", case.name);
         assert_eq!(read(&case, "json"), case.json(), "{}", case.name);
@@ -33,7 +33,7 @@ fn files_equal_the_builders_output() {
 }
 
 #[test]
-fn there_are_no_other_files() {
+fn there_are_no_other_golden_files() {
     let expected: BTreeSet<String> = cases::all()
         .iter()
         .flat_map(|c| [format!("{}.hex", c.name), format!("{}.json", c.name)])
@@ -46,7 +46,7 @@ fn there_are_no_other_files() {
 }
 
 #[test]
-fn files_parse_to_what_their_twins_say() {
+fn golden_packets_parse_to_their_json_files() {
     for case in cases::all() {
         let twin: Value = serde_json::from_str(&read(&case, "json")).unwrap();
         let frame = parse_hex(&read(&case, "hex"));
@@ -69,7 +69,7 @@ fn files_parse_to_what_their_twins_say() {
 /// `cargo test -p xcp-edge -- --ignored` writes the files again.
 #[test]
 #[ignore = "writes testdata/edge"]
-fn write_files() {
+fn write_golden_files() {
     fs::create_dir_all(cases::folder()).unwrap();
     for case in cases::all() {
         let path = |ending: &str| cases::folder().join(format!("{}.{ending}", case.name));

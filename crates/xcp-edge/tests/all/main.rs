@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! XCP-i: its messages, its conversations and its estimates.
+//! Tests of XCP-i: messages, conversations and estimates.
 
 #![allow(non_snake_case)] // units in names
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Any message comes back as it was, any bytes give a message or an error.
+//! Messages survive building and parsing; any bytes parse to a message or an error.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -10,7 +10,7 @@ use xcp_edge::message::{
 
 use crate::{cases, key};
 
-/// The same cases every time, so that a red run can be repeated.
+/// Uses a fixed seed, so that a failure can be reproduced.
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: 5_000,
@@ -106,24 +106,28 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_message_comes_back_as_it_was(message in message()) {
+    fn messages_round_trip(message in message()) {
         let bytes = message.build(&key());
         prop_assert!(bytes.len() <= usize::from(MAX_LENGTH));
         prop_assert_eq!(Message::parse(&bytes, &key()), Ok(message));
     }
 
-    /// Without the key; with a head, most get past it.
+    /// The bytes are not signed with the key. `head` adds a valid magic number and version, so
+    /// that parsing goes further.
     #[test]
-    fn any_bytes_are_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..200), head: bool) {
+    fn random_bytes_are_an_error(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+        head: bool,
+    ) {
         if head {
             bytes.splice(..bytes.len().min(5), *b"XCPi\x01");
         }
         prop_assert!(Message::parse(&bytes, &key()).is_err());
     }
 
-    /// With the key, and near to what is right.
+    /// The bytes are almost valid and signed with the key.
     #[test]
-    fn any_signed_bytes_are_built_again_if_they_parse(
+    fn signed_bytes_that_parse_are_rebuilt_identically(
         message in message(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
         cut in 0usize..40,
@@ -150,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_message_is_an_error(
+    fn changed_message_is_an_error(
         message in message(),
         at: prop::sample::Index,
         change in 1u8..,
@@ -167,14 +171,14 @@ proptest! {
     }
 
     #[test]
-    fn a_message_with_another_key_is_an_error(message in message()) {
+    fn message_with_another_key_is_an_error(message in message()) {
         let other = Key::new(&[7; 32]).unwrap();
         prop_assert_eq!(Message::parse(&message.build(&other), &key()), Err(Error::Tag));
     }
 }
 
 #[test]
-fn what_does_not_fit_is_cut() {
+fn oversized_messages_are_shortened() {
     let message = |body| Message {
         stream: 1,
         sequence: 1,
@@ -201,7 +205,7 @@ fn what_does_not_fit_is_cut() {
 }
 
 #[test]
-fn a_short_key_is_refused() {
+fn short_keys_are_refused() {
     assert_eq!(Key::new(&[0; 15]).unwrap_err(), ShortKey(15));
     assert!(Key::new(&[0; 16]).is_ok());
     assert!(Key::new(&[0; 1_000]).is_ok());

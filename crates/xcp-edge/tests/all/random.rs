@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Numbers drawn by a seed.
+//! Random numbers from a seed.
 
 use xcp_edge::message::Key;
 
-/// splitmix64
+/// The splitmix64 generator.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A path in virtual time: a fast hop, a FIFO bottleneck with other traffic and
-//! a buffer, a fast hop. The sender's clock is off by seconds and drifts.
+//! Simulates a path in virtual time: a fast hop, a FIFO bottleneck with other traffic and
+//! a buffer, and another fast hop. The sender's clock is off by seconds and drifts.
 
 use crate::random::Random;
 
-/// How the other traffic comes.
+/// The arrival pattern of the other traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cross {
-    /// Packet by packet.
+    /// Single packets at random times.
     Poisson,
     /// In bursts of ten packets on average, at the bottleneck's rate.
     Bursts,
@@ -20,7 +20,7 @@ pub struct Path {
     pub cross: Cross,
     pub buffer_B: f64,
     pub drift: f64,
-    /// How long the bottleneck has still to send, at `now_s`.
+    /// The time that the bottleneck needs to send its queue, at `now_s`.
     queue_s: f64,
     now_s: f64,
     next_cross_s: f64,
@@ -28,7 +28,7 @@ pub struct Path {
     last_hop_s: f64,
 }
 
-/// The other hops are faster.
+/// The rate of the other hops relative to the bottleneck.
 const FASTER: f64 = 10.0;
 const PROPAGATION_S: f64 = 0.01;
 
@@ -49,12 +49,12 @@ impl Path {
         }
     }
 
-    /// What is free, B/s.
+    /// Returns the true available bandwidth, B/s.
     pub fn truth_Bps(&self) -> f64 {
         self.rate_Bps * (1.0 - self.load)
     }
 
-    /// The sender's clock.
+    /// Returns the time of the sender's clock.
     pub fn sender_ns(&self, now_s: f64) -> u64 {
         7_000_000_000 + (now_s * (1.0 + self.drift) * 1e9) as u64
     }
@@ -87,7 +87,7 @@ impl Path {
         fits
     }
 
-    /// 1500, 576 and 40 B, as in the Internet's mix.
+    /// Sends the other traffic until `at_s`: packets of 1500, 576 and 40 B, as in Internet mixes.
     fn cross_until(&mut self, at_s: f64) {
         const MEAN_B: f64 = 0.4 * 1_500.0 + 0.2 * 576.0 + 0.4 * 40.0;
         const BURST: f64 = 10.0;

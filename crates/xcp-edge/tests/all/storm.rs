@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Two askers and two answerers with the same key, and between them an attacker
-//! without it, who loses, repeats, delays, cuts, changes, forges and redirects
-//! 10,000 messages.
+//! Two askers and two answerers with the same key, and between them an attacker without the
+//! key that drops, repeats, delays, cuts, changes, forges and redirects 10,000 messages.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,10 +13,10 @@ use crate::random::Random;
 
 const MESSAGES: u32 = 10_000;
 const MILLISECOND: u64 = 1_000_000;
-/// A round trip on a clean path.
+/// The round-trip time of an undisturbed path.
 const DELAY_NS: u64 = 20 * MILLISECOND;
 
-/// Who can receive: an answerer, or an asker of one answerer.
+/// A receiver: an answerer, or an asker's conversation with one answerer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum End {
     Asker { asker: usize, of: usize },
@@ -32,11 +31,11 @@ fn answerer_address(answerer: usize) -> IpAddr {
     Ipv4Addr::new(192, 0, 2, answerer as u8).into()
 }
 
-/// A message that really was sent.
+/// A message that an asker or answerer has sent.
 #[derive(Clone, Debug)]
 struct Sent {
     bytes: Vec<u8>,
-    /// Whose, if an asker's; and to whom.
+    /// The number of the sender, and the receiver.
     from: usize,
     to: End,
 }
@@ -47,9 +46,9 @@ struct World {
     askers: [[Asker; 2]; 2],
     answerers: [Answerer; 2],
     history: Vec<Sent>,
-    /// Where each message was sent.
+    /// The sender and the receiver of each message.
     destinations: HashMap<Vec<u8>, (usize, End)>,
-    /// What had an effect: never twice.
+    /// The messages that had an effect; none may have one twice.
     taken: HashSet<Vec<u8>>,
     delivered: u32,
     measurements: u32,
@@ -101,7 +100,7 @@ impl World {
         sent
     }
 
-    /// What the ends send by themselves.
+    /// Returns the messages that askers and answerers send by themselves.
     fn messages(&mut self) -> Vec<Sent> {
         let mut due = Vec::new();
         let now_ns = self.now_ns;
@@ -140,8 +139,8 @@ impl World {
             .collect()
     }
 
-    /// Gives bytes to an end, and checks that it takes only what was meant for
-    /// it, once. `address` is the sender's, as the packet says.
+    /// Delivers bytes to a receiver, and checks that it accepts only messages meant for it, and
+    /// each only once. `address` is the source address of the packet.
     fn deliver(&mut self, bytes: &[u8], to: End, address: SocketAddr) -> Option<Sent> {
         self.delivered += 1;
         let meant = self.destinations.get(bytes).copied();
@@ -160,7 +159,7 @@ impl World {
                 let reply = up.receive(self.now_ns, address, local, bytes);
                 let after = up.remembered();
                 assert!(after <= before || meant.is_some_and(|m| m.1 == to));
-                assert!(after <= 2); // as many as there are askers
+                assert!(after <= 2); // the number of askers
                 let reply = reply.ok()??;
                 let (asker, _) = meant.filter(|m| m.1 == to).expect("sent by an asker");
                 let message = Message::parse(&reply, &key()).unwrap();
@@ -171,7 +170,7 @@ impl World {
                         self.accepted += 1;
                     }
                 }
-                // sent to the address that asked; it is the asker's, or lost
+                // the reply goes to the source address: to that asker, or it is lost
                 let asker = usize::from(address == asker_address(1));
                 Some(self.send(of, End::Asker { asker, of }, reply))
             }
@@ -186,7 +185,7 @@ impl World {
         }
     }
 
-    /// Makes what an attacker without the key can make.
+    /// Changes a message in a way that is possible without the key.
     fn spoil(&mut self, bytes: &mut Vec<u8>) {
         match self.random.below(4) {
             0 => bytes.truncate(self.random.below(bytes.len() as u64) as usize),
@@ -213,13 +212,13 @@ impl World {
         }
     }
 
-    /// One message of the storm: a due one, one that waits, or an old one.
+    /// Processes one message: one that is due, one that waits, or an old one.
     fn storm(&mut self, waiting: &mut Vec<Sent>) {
         let due = self.messages();
         waiting.extend(due);
         self.now_ns += self.random.below(20 * MILLISECOND);
         if self.random.below(1_000) == 0 {
-            // long enough for streams to end, and once for askers to be idle
+            // long enough for streams to expire, and at times for askers to become idle
             self.now_ns += self.random.below(2 * LIFETIME_NS);
         }
         let fate = self.random.below(100);
@@ -246,7 +245,8 @@ impl World {
         waiting.extend(answer);
     }
 
-    /// On a clean path, how many requests of its timer an asker needs.
+    /// Opens a conversation over an undisturbed path; returns the number of requests that the
+    /// asker's timer sends.
     fn set_up(&mut self, asker: usize, of: usize) -> u32 {
         let mut polls = 0;
         for _ in 0..10_000 {
@@ -273,14 +273,14 @@ impl World {
 }
 
 #[test]
-fn nothing_wrong_is_taken_and_nothing_stays() {
+fn attacked_messages_have_no_effect_and_leave_no_state() {
     for seed in 0..8 {
         let mut world = World::new(seed);
         let mut waiting = Vec::new();
         while world.delivered < MESSAGES {
             world.storm(&mut waiting);
         }
-        // what the storm was good for
+        // the attack must not have blocked everything
         assert!(world.accepted > 20, "{}", world.accepted);
         assert!(world.measurements > 500, "{}", world.measurements);
         for (asker, of) in [(0, 0), (0, 1), (1, 0), (1, 1)] {

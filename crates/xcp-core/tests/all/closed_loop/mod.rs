@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Senders, a router and a link that may change, packet by packet: the laws of
-//! core/ in a closed loop, without a kernel.
+//! Simulates senders, a router and a link with variable capacity, packet by packet: the
+//! control laws of core/ in a closed loop, without a kernel.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -11,19 +11,19 @@ use xcp_core::*;
 
 pub const PACKET_B: u32 = 1500;
 
-/// What is run.
+/// The parameters of a simulation.
 pub struct Loop {
     pub flows: usize,
     pub rtt_s: f64,
     pub duration_s: f64,
-    /// Told to the router, B/s; 0 = nothing.
+    /// The capacity that is configured at the router, B/s; 0 = none.
     pub configured_Bps: f64,
     pub measure: bool,
-    /// What the link carries at a time, B/s.
+    /// The link's capacity at a time, B/s.
     pub link_Bps: fn(f64) -> f64,
-    /// What was before does not count, s.
+    /// The length of the warm-up, which the outcome ignores, s.
     pub warm_s: f64,
-    /// From a time on there are only the first so many flows, s.
+    /// When flows end, s, and how many of the first flows remain.
     pub leave: Option<(f64, usize)>,
     pub forged: Option<Forged>,
 }
@@ -44,20 +44,20 @@ impl Default for Loop {
     }
 }
 
-/// Someone who sends small packets with headers that lie.
+/// A sender of small packets with forged headers.
 #[derive(Clone, Copy)]
 pub struct Forged {
     pub every_s: f64,
-    /// When it sends no more, s.
+    /// When it stops sending, s.
     pub until_s: f64,
     pub packet: xcp_bench_packet,
 }
 
-/// What came of it, after the warm-up.
+/// The result of a simulation, after the warm-up.
 pub struct Outcome {
-    /// Of what the link could carry.
+    /// The used part of the link's capacity.
     pub utilisation: f64,
-    /// Time in the queue of the packets that left, s, in order.
+    /// The queueing delays of all dequeued packets, s, sorted.
     delays_s: Vec<f64>,
     pub jain: f64,
     /// d at the end, s.
@@ -79,7 +79,7 @@ impl Debug for Outcome {
 }
 
 impl Outcome {
-    /// Time in the queue that a part of the packets did not exceed, s.
+    /// The queueing delay that this part of the packets did not exceed, s.
     pub fn delay_s(&self, part: f64) -> f64 {
         self.delays_s[((self.delays_s.len() - 1) as f64 * part) as usize]
     }
@@ -109,7 +109,7 @@ impl Flow {
         }
     }
 
-    /// When it may send next; never while its window is full.
+    /// When the flow may send next; infinity while its window is full.
     fn ready_s(&self, now_s: f64) -> f64 {
         if self.in_flight < xcp_sender_packets(&self.sender) as usize + 2 {
             self.next_s.max(now_s)
@@ -138,8 +138,8 @@ enum Event {
     Lies(xcp_bench_packet),
 }
 
-/// How long a packet takes that a link begins to send at a time, s; the link's
-/// rate is looked at every 20 ms.
+/// Returns how long a link takes to send a packet from `begin_s` on, s. The link's rate
+/// is sampled every 20 ms.
 fn sending_s(link_Bps: fn(f64) -> f64, begin_s: f64) -> f64 {
     const LOOK_S: f64 = 0.02;
     let (mut left_B, mut at_s) = (f64::from(PACKET_B), begin_s);

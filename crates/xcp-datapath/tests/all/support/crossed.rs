@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Golden packets as they come out of a cloud, behind an upstream XCP router.
+//! Golden packets as they leave a cloud behind an upstream XCP router.
 
 use std::net::Ipv4Addr;
 
@@ -10,10 +10,10 @@ use crate::wire::decode::{segment, Wire};
 use crate::wire::frame::TCP;
 use crate::wire::header::Raw;
 
-/// What spoiled checksums are wrong by.
+/// The error of the checksums that are wrong on purpose.
 const SPOILED: u16 = 0x0bad;
 
-/// All that tell a router, which this one was the last to see.
+/// Returns all packets whose format has last_xcp_router, with that field set to `router`.
 pub fn all(router: u32) -> Vec<(&'static str, Vec<u8>)> {
     let tells = |c: &Case| {
         let has_room = |h: &Raw| h.last_xcp_router.is_some();
@@ -30,7 +30,7 @@ pub fn all(router: u32) -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// One of them.
+/// Returns the packet with this name.
 pub fn named(name: &str, router: u32) -> Vec<u8> {
     of(&cases::named(name), router)
 }
@@ -44,9 +44,9 @@ fn of(case: &Case, router: u32) -> Vec<u8> {
         }
         return frame;
     }
-    let option = case.expect.option_offset.expect("an option has a place");
+    let option = case.expect.option_offset.expect("an option has an offset");
     frame[option + 18..option + 22].copy_from_slice(&router.to_be_bytes());
-    let tcp = case.expect.tcp_offset.expect("in TCP");
+    let tcp = case.expect.tcp_offset.expect("an option is in TCP");
     let check = tcp + 16..tcp + 18;
     frame[check.clone()].fill(0);
     let whole = segment(&frame).expect("a TCP segment");

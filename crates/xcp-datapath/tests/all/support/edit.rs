@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router may do to a frame.
+//! Checks the changes that a router makes to a frame.
 
 use std::net::IpAddr;
 
@@ -8,14 +8,14 @@ use crate::wire::decode::{decode_as, segment, Decoded, Wire};
 use crate::wire::frame::{TCP, XCP};
 use xcp_datapath::cloud::id;
 
-/// Who edits.
+/// The router that edits a frame.
 #[derive(Clone, Copy)]
 struct Editor {
-    /// Of XCP headers.
+    /// The IP protocol number of XCP headers.
     xcp_protocol: u8,
-    /// What it writes into last_xcp_router.
+    /// The address that it writes into last_xcp_router.
     edge: Option<IpAddr>,
-    /// It is a virtual router, for a cloud of so many routers.
+    /// For a virtual router: the number of routers in its cloud.
     cloud: Option<u8>,
 }
 
@@ -25,13 +25,13 @@ const ROUTER: Editor = Editor {
     cloud: None,
 };
 
-/// Fails unless `after` is what a router may make of `before`. Returns the
+/// Fails unless `after` differs from `before` only as a router may change it. Returns the
 /// delta that was written, if the frame carries a forward header.
 pub fn check(before: &[u8], after: &[u8]) -> Option<i32> {
     check_of(before, after, ROUTER)
 }
 
-/// With another IP protocol number for XCP headers.
+/// Does the same with another IP protocol number for XCP headers.
 pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
     let editor = Editor {
         xcp_protocol,
@@ -40,12 +40,12 @@ pub fn check_as(before: &[u8], after: &[u8], xcp_protocol: u8) -> Option<i32> {
     check_of(before, after, editor)
 }
 
-/// Of a router at the edge of a cloud.
+/// Does the same for a router at the edge of a cloud.
 pub fn check_edge(before: &[u8], after: &[u8], edge: Option<IpAddr>) -> Option<i32> {
     check_of(before, after, Editor { edge, ..ROUTER })
 }
 
-/// Of a virtual router.
+/// Does the same for a virtual router.
 pub fn check_cloud(before: &[u8], after: &[u8], routers: u8) -> Option<i32> {
     let cloud = Some(routers);
     check_of(before, after, Editor { cloud, ..ROUTER })
@@ -55,7 +55,10 @@ fn check_of(before: &[u8], after: &[u8], editor: Editor) -> Option<i32> {
     let xcp_protocol = editor.xcp_protocol;
     let seen = decode_as(before, xcp_protocol);
     if !seen.is_forward() {
-        assert!(before == after, "not ours, but changed: {seen:?}");
+        assert!(
+            before == after,
+            "a frame without a forward header was changed: {seen:?}"
+        );
         return None;
     }
     let now = decode_as(after, xcp_protocol);
@@ -68,17 +71,20 @@ fn check_of(before: &[u8], after: &[u8], editor: Editor) -> Option<i32> {
         check_checksum(before, after, &seen);
     }
     let asked = seen.forward.expect("a forward header has its fields");
-    let granted = now.forward.expect("still there").delta_Bps;
+    let granted = now
+        .forward
+        .expect("the forward header is still there")
+        .delta_Bps;
     assert!(
         granted <= asked.delta_Bps,
-        "granted {granted}, more than the {} asked for",
+        "granted {granted}, more than the requested {}",
         asked.delta_Bps
     );
     Some(granted)
 }
 
-/// `before` with all that a router may change, as it is in `after` where the
-/// router chooses.
+/// Returns `before` with the changes that a router must make. Values that the router chooses
+/// are copied from `after`.
 fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &Decoded) -> Vec<u8> {
     let mut frame = before.to_vec();
     let mut chosen = |at: usize, length: usize| {
@@ -86,13 +92,13 @@ fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &D
         frame[range.clone()].copy_from_slice(&after[range]);
     };
     let asked = seen.forward.expect("a forward header has its fields");
-    let ttl_at = match seen.wire.expect("in some format") {
+    let ttl_at = match seen.wire.expect("a forward header has a format") {
         Wire::Option => {
             let option = option(seen);
             chosen(option + 14, 4);
             chosen(check_field(seen), 2);
             if editor.cloud.is_none() {
-                let hops = asked.xcp_hops.expect("in this format") + 1;
+                let hops = asked.xcp_hops.expect("this format has the field") + 1;
                 frame[option + 4] = before[option + 4] & 0xf0 | hops.min(15);
             }
             if let Some(edge) = editor.edge {
@@ -101,7 +107,7 @@ fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &D
             option + 5
         }
         Wire::Option2005 => {
-            // the return option, RTT and window are the same
+            // the return option, RTT and window must not change
             chosen(option(seen) + 2, 2);
             chosen(check_field(seen), 2);
             return frame;
@@ -121,12 +127,12 @@ fn expected(before: &[u8], after: &[u8], editor: Editor, seen: &Decoded, now: &D
     }
     if let Some(other_hops @ 1..) = asked.other_hops {
         let spoken_for = other_hops.min(editor.cloud.unwrap_or(1).into());
-        frame[ttl_at] = asked.xcp_ttl.expect("in this format") - spoken_for as u8;
+        frame[ttl_at] = asked.xcp_ttl.expect("this format has the field") - spoken_for as u8;
     }
     frame
 }
 
-/// Writes last_xcp_router behind a header, if there is room for it.
+/// Writes last_xcp_router behind a header, if the header has room for it.
 pub fn write_router(frame: &mut [u8], seen: &Decoded, router: IpAddr) {
     let length = seen.header.as_ref().map_or(0, |h| h.length);
     let appended = header(seen) + 20;
@@ -141,31 +147,31 @@ pub fn write_router(frame: &mut [u8], seen: &Decoded, router: IpAddr) {
     }
 }
 
-/// Writes there that no router was passed.
+/// Clears last_xcp_router behind a header: no router was passed.
 pub fn clear_router(frame: &mut [u8], seen: &Decoded) {
     let length = seen.header.as_ref().map_or(20, |h| h.length);
     frame[header(seen)..][20..length.into()].fill(0);
 }
 
 fn option(seen: &Decoded) -> usize {
-    seen.option_offset.expect("an option has a place")
+    seen.option_offset.expect("an option has an offset")
 }
 
 fn header(seen: &Decoded) -> usize {
-    seen.header_offset.expect("a header has a place")
+    seen.header_offset.expect("a header has an offset")
 }
 
 fn check_field(seen: &Decoded) -> usize {
-    seen.tcp_offset.expect("in TCP") + 16
+    seen.tcp_offset.expect("an option is in TCP") + 16
 }
 
-/// TCP's checksum is as right or wrong as it was.
+/// Checks that a correct TCP checksum stays correct, and that a wrong one keeps its error.
 fn check_checksum(before: &[u8], after: &[u8], seen: &Decoded) {
     let (old, new) = (segment(before).unwrap(), segment(after).unwrap());
     assert_eq!(
         old.checksum_error(),
         new.checksum_error(),
-        "the checksum is as right or wrong as it was: {seen:?}"
+        "the error of the checksum has changed: {seen:?}"
     );
     if seen.checksum_valid == Some(true) {
         let mut zeroed = new.bytes.to_vec();

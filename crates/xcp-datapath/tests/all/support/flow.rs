@@ -8,11 +8,11 @@ use crate::wire::header::{self, Header};
 use crate::wire::option::{self, seconds, Forward, TIMESTAMPS};
 use crate::wire::option_2005::{self, Feedback2005, Forward2005};
 
-/// An IP packet.
+/// The size of the IP packets.
 const SIZE_B: usize = 1500;
 pub const FRAME_B: f64 = 1514.0;
 
-/// What one flow tells, greedy as it is.
+/// The header values of a greedy flow.
 #[derive(Clone, Copy)]
 pub struct Flow {
     pub rtt_ms: u16,
@@ -74,12 +74,12 @@ impl Flow {
     }
 }
 
-/// More than anyone can have.
+/// The largest request.
 fn most() -> Feedback2005 {
     option_2005::feedback(4095, 7)
 }
 
-/// An IPv4 packet of [`SIZE_B`] with these options and this XCP header.
+/// Builds an IPv4 packet of [`SIZE_B`] with these options and this XCP header.
 fn full(options: Vec<u8>, xcp_header: Vec<u8>) -> Vec<u8> {
     let headers = 20 + xcp_header.len() + 20 + options.len().next_multiple_of(4);
     let frame = Frame {
@@ -91,7 +91,7 @@ fn full(options: Vec<u8>, xcp_header: Vec<u8>) -> Vec<u8> {
     frame.bytes()
 }
 
-/// A fast flow of 1 ms, in whose format a 4096th packet is 370 B/s.
+/// A fast flow with an RTT of 1 ms; for it, option-2005's unit of 1/4096 packet is 370 B/s.
 pub const FAST: Flow = Flow {
     rtt_ms: 1,
     cwnd: 1000,
@@ -99,11 +99,11 @@ pub const FAST: Flow = Flow {
     x_ticks: 268,
     throughput_B_per_ms: 1_514_000,
 };
-/// What a 4096th packet of [`FAST`] is.
+/// The rate of 1/4096 packet per RTT of [`FAST`].
 pub const RESOLUTION_BPS: f64 = FRAME_B / 4096.0 * 1000.0;
 
-/// Beside it, packets of flows of 1 s RTT that have most of the sum of X, so that
-/// the fast one's packets get some 20 B/s each.
+/// Sends packets of flows with an RTT of 1 s. They make up most of the sum of X, so that
+/// each packet of the fast flow gets about 20 B/s.
 pub fn send_slow(router: &Router) {
     let flow = Forward {
         rtt_ticks: 1 << 28,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The router program under test, one packet at a time.
+//! Loads the router program and passes single packets through it.
 
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, per second
 
@@ -19,18 +19,17 @@ use xcp_datapath::router::Options;
 use xcp_datapath::Result;
 use xcp_testbed::{Bench, TestLock};
 
-/// Repeats an attempt whose packets must meet in one control interval, until
-/// they do.
+/// Repeats an attempt until all its packets fall into one control interval.
 pub fn until_in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut result = None;
     xcp_testbed::eventually(|| {
         result = attempt();
         result.is_some()
     });
-    result.expect("the packets meet in one control interval")
+    result.expect("all packets fall into one control interval")
 }
 
-/// "Not mine to judge: ask the next program" (TCX_NEXT).
+/// The verdict TCX_NEXT: the next program decides.
 const NEXT: i32 = -1;
 
 pub struct Router {
@@ -39,7 +38,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// A fresh router, or `None` (and the reason on stderr) if this machine
+    /// Loads a new router. Returns `None` and prints the reason on stderr if this machine
     /// cannot load one.
     pub fn new(capacity_bytes_per_s: u64) -> Option<Self> {
         Self::with(Options {
@@ -48,18 +47,18 @@ impl Router {
         })
     }
 
-    /// The same with other options.
+    /// Loads a new router with these options.
     pub fn with(options: Options) -> Option<Self> {
         Self::load(|| Bench::new(options))
     }
 
-    /// A virtual router, which was not told of its cloud yet.
+    /// Loads a virtual router that has no measurements of its cloud yet.
     pub fn of_cloud(upstream: u32) -> Option<Self> {
         Self::load(|| Bench::of_cloud(upstream))
     }
 
     fn load(bench: impl FnOnce() -> Result<Bench>) -> Option<Self> {
-        let turn = xcp_testbed::shared_test_lock().expect("the lock of the tests");
+        let turn = xcp_testbed::shared_test_lock().expect("the test lock is available");
         if !xcp_testbed::can_run("router on single packets") {
             return None;
         }
@@ -67,12 +66,12 @@ impl Router {
         Some(Self { bench, _turn: turn })
     }
 
-    /// Tells a virtual router of its cloud.
+    /// Writes the measurements of the cloud for a virtual router.
     pub fn tell(&self, cloud: xcp_cloud) {
         self.write(".data.cloud", &cloud);
     }
 
-    /// Suspends a virtual router until then.
+    /// Suspends a virtual router until `aside_ns`.
     pub fn stand_aside(&self, aside_ns: u64) {
         let backoff = xcp_cloud_backoff {
             aside_ns,
@@ -81,7 +80,7 @@ impl Router {
         self.write(".data.backoff", &backoff);
     }
 
-    /// What to write into last_xcp_router.
+    /// Configures the address that the router writes into last_xcp_router.
     pub fn set_edge(&self, edge: Option<IpAddr>) {
         let config: xcp_router_config = self.record(".data.config", 0);
         self.write(
@@ -93,20 +92,20 @@ impl Router {
     fn write(&self, map: &str, record: &impl Record) {
         self.map(map)
             .update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)
-            .expect("writable");
+            .expect("the map is writable");
     }
 
     pub fn bench(&self) -> &Bench {
         &self.bench
     }
 
-    /// What comes out for this frame, which the router always lets pass.
+    /// Sends a frame through the router and returns the result; no frame is ever dropped.
     pub fn send(&self, frame: &[u8]) -> Vec<u8> {
         self.try_send(frame).expect("the kernel takes the frame")
     }
 
-    /// Like `send`; `None` if the kernel's test run refuses the frame because
-    /// its IP header is cut (newer kernels, where no tag stands before it).
+    /// Like `send`, but returns `None` if the kernel's test run refuses the frame because
+    /// its IP header is cut (on newer kernels, for frames without a VLAN tag).
     pub fn try_send(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let header = match frame[12..14] {
             [0x08, 0x00] => 20,
@@ -124,14 +123,14 @@ impl Router {
     }
 
     pub fn counters(&self) -> xcp_router_counters {
-        self.bench.counters().expect("counters are there")
+        self.bench.counters().expect("the counters can be read")
     }
 
     pub fn link(&self) -> xcp_router_link {
         self.record(".data.link", 0)
     }
 
-    /// Other traffic has a queue of its own, as with the queue discipline.
+    /// Gives other traffic a separate queue, as with the `xcp` queue discipline.
     pub fn keep_apart(&self) {
         let mut config: xcp_router_config = self.record(".data.config", 0);
         config.queue = 1;
@@ -162,9 +161,9 @@ impl Router {
         let bytes = self
             .map(map)
             .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-            .expect("readable")
-            .expect("a record");
-        T::from_bytes(&bytes).expect("its size")
+            .expect("the map is readable")
+            .expect("the record exists");
+        T::from_bytes(&bytes).expect("the record has the right size")
     }
 
     /// Control intervals that have ended.
@@ -172,14 +171,14 @@ impl Router {
         self.link().state.intervals
     }
 
-    /// Back to the state in which nothing has been seen.
+    /// Resets the router to its initial state.
     pub fn reset(&self) {
         for name in [".data.link", "cpus"] {
             let map = self.map(name);
             let zeros = vec![0; map.value_size() as usize];
             for key in 0..map.max_entries() {
                 map.update(&key.to_ne_bytes(), &zeros, MapFlags::ANY)
-                    .expect("writable");
+                    .expect("the map is writable");
             }
         }
     }
@@ -189,6 +188,6 @@ impl Router {
             .object()
             .maps()
             .find(|m| m.name().to_str().is_some_and(|n| n.ends_with(name)))
-            .expect("the map is there")
+            .expect("the map exists")
     }
 }

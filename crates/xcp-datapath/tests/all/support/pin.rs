@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Keeps a thread where it is.
+//! Pins a thread to its CPU.
 
-/// Binds this thread to the CPU it runs on. False if the system does not let
-/// it.
+/// Pins this thread to the CPU on which it runs. Returns false if the system refuses.
 pub fn stay_on_this_cpu() -> bool {
     // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the calls.
     unsafe {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The Internet checksum (RFC 1071), computed in full.
 
-/// One's-complement sum of 16-bit words, folded; an odd last byte is a high
-/// byte.
+/// Returns the folded one's-complement sum of 16-bit words; an odd last byte is the high byte
+/// of a word.
 pub fn sum(parts: &[&[u8]]) -> u16 {
     let mut sum: u64 = 0;
     for part in parts {
@@ -16,7 +16,7 @@ pub fn sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// The pseudo-header of an upper-layer segment between these addresses.
+/// Returns the pseudo-header of an upper-layer segment between these addresses.
 pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Vec<u8> {
     let mut header = addresses.to_vec();
     if addresses.len() == 8 {
@@ -29,13 +29,12 @@ pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Vec<u8> {
     header
 }
 
-/// What goes into the checksum field, computed while that is 0.
+/// Returns the value for the checksum field; the field must be 0 in `segment`.
 pub fn of(addresses: &[u8], protocol: u8, segment: &[u8]) -> u16 {
     !sum(&[&pseudo_header(addresses, protocol, segment.len()), segment])
 }
 
-/// By how much the checksum of a segment is wrong (modulo 0xffff): 0 if it is
-/// right.
+/// Returns the error of a segment's checksum (modulo 0xffff): 0 if it is correct.
 pub fn error(addresses: &[u8], protocol: u8, segment: &[u8]) -> u16 {
     sum(&[&pseudo_header(addresses, protocol, segment.len()), segment]) % 0xffff
 }

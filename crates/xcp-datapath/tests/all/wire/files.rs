@@ -8,7 +8,7 @@ use super::decode::Decoded;
 
 const LICENSE: &str = "BSD-2-Clause OR GPL-2.0-or-later";
 
-/// NAME.hex: the frame, layer by layer.
+/// Returns the content of NAME.hex: the frame, layer by layer.
 pub fn hex(case: &Case) -> String {
     let mut text = format!("# SPDX-License-Identifier: {LICENSE}\n# {}\n", case.about);
     for (layer, bytes) in &case.layers {
@@ -22,7 +22,7 @@ pub fn hex(case: &Case) -> String {
     text
 }
 
-/// The bytes in a hex file; `#` begins a comment.
+/// Returns the bytes in a hex file; `#` starts a comment.
 pub fn parse_hex(text: &str) -> Vec<u8> {
     let digits: String = text
         .lines()
@@ -48,7 +48,7 @@ struct Twin<'a> {
     expect: Decoded,
 }
 
-/// NAME.json: what the frame means.
+/// Returns the content of NAME.json: the decoded frame.
 pub fn json(case: &Case) -> String {
     let twin = Twin {
         license: LICENSE,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Builds Ethernet frames layer by layer, broken ones included.
+//! Builds Ethernet frames layer by layer, including malformed ones.
 
 use super::checksum;
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
-/// Of XCP headers: RFC 3692, for experiments.
+/// The default IP protocol number of XCP headers: 253, reserved for experiments (RFC 3692).
 pub const XCP: u8 = 253;
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
@@ -24,12 +24,12 @@ const V6: [u8; 32] = [
 pub enum Ip {
     V4 {
         options: Vec<u8>,
-        /// The word of flags and offset.
+        /// The 16-bit word of fragment flags and offset.
         fragment: u16,
     },
     V6 {
-        /// Protocol number and bytes of each extension header; its first byte
-        /// (the next header) is filled in.
+        /// The protocol number and bytes of each extension header; the first byte
+        /// (next header) is filled in later.
         extensions: Vec<(u8, Vec<u8>)>,
     },
 }
@@ -61,28 +61,28 @@ impl Ip {
     }
 }
 
-/// A frame to be; `..Default::default()` is an IPv4 segment of 40 bytes.
+/// The description of a frame; the default is an IPv4 packet with a TCP payload of 40 bytes.
 #[derive(Clone)]
 pub struct Frame {
-    /// TPIDs, the outermost first.
+    /// The TPIDs of the VLAN tags, outermost first.
     pub tags: Vec<u16>,
     pub ip: Ip,
     pub ttl: u8,
-    /// An XCP header, which the IP header names by `xcp_protocol`.
+    /// An XCP header, with `xcp_protocol` as its protocol number in the IP header.
     pub xcp_header: Vec<u8>,
     pub xcp_protocol: u8,
-    /// Of what follows.
+    /// The protocol number of the segment.
     pub protocol: u8,
     pub flags: u8,
-    /// Padded with NOPs to a multiple of 4.
+    /// The TCP options; padded with NOPs to a multiple of 4.
     pub options: Vec<u8>,
     pub payload: usize,
-    /// In place of the right data offset, in words.
+    /// A wrong data offset, in words.
     pub doff: Option<u8>,
-    /// Added to the length that the IP header tells.
+    /// Added to the length in the IP header.
     pub excess: u16,
     pub spoil_checksum: bool,
-    /// Bytes of Ethernet padding.
+    /// The length of the Ethernet padding.
     pub padding: usize,
 }
 
@@ -110,12 +110,12 @@ impl Default for Frame {
 pub type Layer = (&'static str, Vec<u8>);
 
 impl Frame {
-    /// Length of all that stands before TCP.
+    /// Returns the length of all headers before TCP.
     pub fn tcp_offset(&self) -> usize {
         self.xcp_offset() + self.xcp_header.len()
     }
 
-    /// Length of the link and network headers.
+    /// Returns the length of the link and network headers.
     pub fn xcp_offset(&self) -> usize {
         14 + 4 * self.tags.len()
             + match &self.ip {
@@ -147,7 +147,7 @@ impl Frame {
         layers
     }
 
-    /// The packet ends with the XCP header.
+    /// Returns the layers of a packet that ends with the XCP header.
     pub fn without_segment(&self) -> Vec<Layer> {
         let mut layers = vec![("Ethernet", self.ethernet())];
         layers.extend(self.network(self.xcp_header.len()));
@@ -212,7 +212,7 @@ impl Frame {
         }
     }
 
-    /// Header and payload of the segment, its checksum filled in.
+    /// Returns the header, with its checksum, and the payload of the segment.
     fn segment(&self) -> (Vec<u8>, Vec<u8>) {
         let payload: Vec<u8> = (0..self.payload).map(|i| (i * 7 + 1) as u8).collect();
         let mut header = vec![0x9c, 0x40, 0, 80];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The draft's header as bytes, in its three versions.
+//! Builds the draft's XCP header in its three versions.
 
 use std::net::IpAddr;
 
@@ -9,19 +9,19 @@ pub const STANDARD: u8 = 1;
 pub const MINIMAL: u8 = 2;
 pub const LEN: usize = 20;
 
-/// A header to be, the wrong ones included.
+/// The description of a header, including malformed ones.
 #[derive(Clone, Copy)]
 pub struct Header {
     pub version: u8,
     pub format: u8,
     pub protocol: u8,
-    /// In place of the right length.
+    /// A wrong length.
     pub length: Option<u8>,
-    /// xcp_ttl, or a minimal header's way.
+    /// xcp_ttl, or the hop report of a minimal header.
     pub fourth: u8,
-    /// RTT in the version's unit.
+    /// The RTT in the version's unit.
     pub rtt: u32,
-    /// X, or throughput in version 1.
+    /// X, or the throughput in version 1.
     pub pace: u32,
     pub feedback_Bps: i32,
     pub delta_Bps: i32,
@@ -60,19 +60,19 @@ impl Header {
     }
 }
 
-/// The fields that only headers have.
+/// The fields that only this format has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Raw {
     pub version: u8,
     pub format: &'static str,
     pub length: u8,
     pub next_protocol: u8,
-    /// Version 1.
+    /// Only in version 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_B_per_ms: Option<u32>,
-    /// The minimal format, if the receiver knows the way.
+    /// Only in the minimal format, if the receiver knows the hop counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xcp_ttl_mod_15: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]

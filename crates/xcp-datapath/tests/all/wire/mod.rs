@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Whole packets on the wire: built, decoded and checked without core/.
+//! Builds, decodes and checks whole packets without core/.
 
 #![allow(non_snake_case)] // units in field names: Bps are bytes per second
 
@@ -13,7 +13,7 @@ pub mod option;
 pub mod option_2005;
 pub mod random;
 
-/// Where the golden packets are.
+/// The folder of the golden packets.
 pub fn folder() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire")
 }

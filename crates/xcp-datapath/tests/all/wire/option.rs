@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The XCP option as bytes, and the other TCP options around it.
+//! Builds the XCP option and the other TCP options around it.
 
 use serde::Serialize;
 
 pub const KIND: u8 = 254;
 pub const ID: [u8; 2] = *b"XC";
 pub const VERSION: u8 = 1;
-/// Of a return header that tells a running total.
+/// The version of a return header that carries a running total.
 pub const TOTAL_VERSION: u8 = 2;
-/// Behind the handshake option of a host that understands running totals.
+/// The option that follows the handshake option of a host that supports running totals.
 pub const TOTALS: [u8; 4] = [KIND, 4, b'X', b'T'];
 
-/// NOP, NOP, timestamps: the 12 bytes that usually stand first.
+/// NOP, NOP, timestamps: the 12 bytes that usually come first.
 pub const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0x30, 0x39];
-/// Of a SYN: MSS 1460, SACK permitted, timestamps, NOP, window scale 7.
+/// The options of a SYN: MSS 1460, SACK permitted, timestamps, NOP, window scale 7.
 pub const SYN: [u8; 20] = [
     2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 1, 0x86, 0xa0, 0, 0, 0, 0, 1, 3, 3, 7,
 ];
 
-/// What a sender tells the routers. Not every format says all of it.
+/// The fields from a sender to the routers. Some formats lack some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forward {
     pub rtt_ticks: u32,
@@ -29,11 +29,11 @@ pub struct Forward {
     pub last_xcp_router: Option<u32>,
     pub xcp_ttl: Option<u8>,
     pub xcp_hops: Option<u8>,
-    /// xcp_ttl - TTL of the IP header.
+    /// xcp_ttl minus the TTL of the IP header.
     pub other_hops: Option<i16>,
 }
 
-/// What a receiver tells the sender. Not every format says all of it.
+/// The fields from a receiver to the sender. Some formats lack some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Return {
     #[serde(flatten)]
@@ -42,13 +42,13 @@ pub struct Return {
     pub other_hops: Option<u8>,
 }
 
-/// What the routers granted, in one of two ways.
+/// The feedback of the routers, in one of two forms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Feedback {
     /// The change of throughput, in B/s.
     #[serde(rename = "feedback_Bps")]
     Change(i32),
-    /// All changes since the connection began, in 8 B/s; it wraps.
+    /// The sum of all changes since the connection began, in units of 8 B/s; it wraps around.
     #[serde(rename = "feedback_total")]
     Total(i32),
 }
@@ -67,12 +67,12 @@ impl Feedback {
     }
 }
 
-/// A tick is 2^-28 s.
+/// Converts ticks of 2^-28 s to seconds.
 pub fn seconds(ticks: u32) -> f64 {
     f64::from(ticks) / f64::from(1 << 28)
 }
 
-/// This format says everything.
+/// Returns a field; this format has all of them.
 fn said<T>(field: Option<T>) -> T {
     field.expect("a field of the option")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The wire format `option-2005` as bytes: TCP options 14 and 15.
+//! Builds the wire format `option-2005`: TCP options 14 and 15.
 
 use serde::Serialize;
 
@@ -24,14 +24,14 @@ pub struct Forward2005 {
     pub cwnd: u16,
 }
 
-/// H_feedback as it is on the wire, and what it means.
+/// H_feedback as a code on the wire, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Feedback2005 {
     pub feedback_code: u16,
     pub feedback_packets: f64,
 }
 
-/// H_feedback of these digits: a mantissa of 13 bits, an exponent of 3.
+/// Returns H_feedback with a mantissa of 13 bits and an exponent of 3 bits.
 pub fn feedback(mantissa: i16, exponent: u8) -> Feedback2005 {
     Feedback2005 {
         feedback_code: (mantissa << 3) as u16 | u16::from(exponent),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Broken options, and broken headers around whole ones.
+//! Golden packets with malformed options, and malformed headers around correct options.
 
 use super::{
     answer, behind_timestamps, case, forward, malformed, opaque, usual_frame, wish, Case, ACK,
@@ -27,12 +27,12 @@ pub fn broken_options() -> Vec<Case> {
         ),
         bad(
             "option-wrong-length",
-            "an option of a length that no kind has (23)",
+            "an option with a length that no kind has (23)",
             &with(1, 23),
         ),
         bad(
             "option-cut",
-            "an option of which the TCP header holds only the kind",
+            "an option with only its kind byte inside the TCP header",
             &Frame {
                 options: [TIMESTAMPS.to_vec(), vec![1, 1, 1, option::KIND]].concat(),
                 ..Frame::default()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Headers of the draft that no router may touch.
+//! Golden packets with headers of the draft that routers must not change.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -50,7 +50,7 @@ pub fn broken() -> Vec<Case> {
         ),
         bad(
             "header-length-40",
-            "version 3 with a length of 0x28, which only version 1 may say",
+            "version 3 with a length of 0x28, which only version 1 may have",
             Header {
                 length: Some(0x28),
                 ..WISH
@@ -68,7 +68,7 @@ pub fn broken() -> Vec<Case> {
     cases
 }
 
-/// The IP packet ends within the header.
+/// Packets that end within the header.
 fn cut() -> Vec<Case> {
     let to = |name, about, header: Header, length: usize| {
         let mut cut = Frame {

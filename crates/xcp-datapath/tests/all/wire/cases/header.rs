@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The draft's header: its versions, formats and values.
+//! Golden packets of the draft's header: its versions, formats and values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use crate::wire::frame::{Frame, TCP, UDP};
 use crate::wire::header::{Header, MINIMAL, STANDARD};
 use crate::wire::option::TIMESTAMPS;
 
-/// A wish for 4 kB/s more, and 500 B/s less come back: the draft's example.
+/// A request for 4 kB/s more, and a returned feedback of -500 B/s: the draft's example.
 pub const WISH: Header = Header {
     version: 3,
     format: STANDARD,
@@ -26,7 +26,7 @@ pub const WISH: Header = Header {
 /// Version 2 has the same fields in another order.
 pub const WISH_V2: Header = Header { version: 2, ..WISH };
 
-/// 100.0000015 ms round up to 101, 134 bytes in 2 ms are 67 B/ms.
+/// An RTT of 100.0000015 ms is rounded up to 101 ms; 134 bytes in 2 ms are 67 B/ms.
 pub const WISH_2004: Header = Header {
     version: 1,
     rtt: 101,
@@ -34,8 +34,8 @@ pub const WISH_2004: Header = Header {
     ..WISH
 };
 
-/// What a receiver returns: of the way it knows that xcp_ttl was 61 at its end
-/// (61 mod 15 = 1), the IP TTL being 59.
+/// A header that a receiver returns: it received xcp_ttl 61 (61 mod 15 = 1) and an IP TTL
+/// of 59.
 pub const ANSWER: Header = Header {
     format: MINIMAL,
     fourth: 0x22,
@@ -45,7 +45,7 @@ pub const ANSWER: Header = Header {
     ..WISH
 };
 
-/// A data segment behind this header, 134 bytes without VLAN tags.
+/// Returns a data segment behind this header, 134 bytes without VLAN tags.
 pub fn frame(header: Header) -> Frame {
     Frame {
         xcp_header: header.bytes(),
@@ -121,7 +121,7 @@ pub fn versions() -> Vec<Case> {
     ]
 }
 
-/// last_xcp_router appended.
+/// Headers with an appended last_xcp_router.
 pub fn last_routers() -> Vec<Case> {
     let v4 = Some(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)));
     let v6 = Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 7)));
@@ -169,7 +169,7 @@ pub fn last_routers() -> Vec<Case> {
     ]
 }
 
-/// What follows is nothing to routers, and its number no sign of a version.
+/// Routers ignore what follows the header, and never take its protocol number for a version.
 pub fn next_protocols() -> Vec<Case> {
     let before =
         |name, about, header: Header, protocol| plain(name, about, Header { protocol, ..header });
@@ -179,37 +179,37 @@ pub fn next_protocols() -> Vec<Case> {
         before("header-2004-udp", "version 1 before UDP", WISH_2004, UDP),
         before(
             "header-v2-dccp",
-            "version 2, standard, before DCCP, whose number is 0x21 too",
+            "version 2, standard, before DCCP, whose protocol number is also 0x21",
             WISH_V2,
             0x21,
         ),
         before(
             "header-minimal-esp",
-            "version 3, minimal, before ESP, whose number is 0x32 too",
+            "version 3, minimal, before ESP, whose protocol number is also 0x32",
             ANSWER,
             0x32,
         ),
         before(
             "header-protocol-17",
-            "version 3 before the protocol whose number would be version 1's first byte",
+            "version 3 before the protocol whose number equals the first byte of version 1",
             WISH,
             0x11,
         ),
     ]
 }
 
-/// Values at the ends of their ranges.
+/// Values at the limits of their ranges.
 pub fn values() -> Vec<Case> {
     let mut cases = ways();
     cases.extend([
         plain(
             "header-rtt-unknown",
-            "RTT 0 and a wish for more",
+            "RTT 0, requests an increase",
             Header { rtt: 0, ..WISH },
         ),
         plain(
             "header-rtt-unknown-less",
-            "RTT 0 and a wish for less",
+            "RTT 0, requests a decrease",
             Header {
                 rtt: 0,
                 delta_Bps: -4_000,
@@ -272,7 +272,7 @@ pub fn values() -> Vec<Case> {
         ),
         plain(
             "header-2004-less",
-            "version 1: a wish for less",
+            "version 1: requests a decrease",
             Header {
                 delta_Bps: -4_000,
                 ..WISH_2004
@@ -282,13 +282,13 @@ pub fn values() -> Vec<Case> {
     cases
 }
 
-/// What the fourth byte tells of the way.
+/// Values of the fourth byte, which reports the hops of the path.
 fn ways() -> Vec<Case> {
     let of = |name, about, header: Header, fourth| plain(name, about, Header { fourth, ..header });
     vec![
         of(
             "header-xcp-ttl-ahead",
-            "xcp_ttl 3 above the TTL: 3 other routers on the way",
+            "xcp_ttl 3 above the TTL: 3 other routers on the path",
             WISH,
             TTL + 3,
         ),
@@ -300,13 +300,13 @@ fn ways() -> Vec<Case> {
         ),
         of(
             "header-xcp-ttl-behind",
-            "xcp_ttl below the TTL: nothing that routers make",
+            "xcp_ttl below the TTL, which no router can produce",
             WISH,
             TTL - 1,
         ),
         of(
             "header-way-unknown",
-            "minimal format; the receiver does not know the way",
+            "minimal format; the receiver does not know the hop counts",
             ANSWER,
             0,
         ),

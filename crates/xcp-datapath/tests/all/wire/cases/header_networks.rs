@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What stands before the draft's header.
+//! Golden packets with various link and network headers before the draft's header.
 
 use super::header::{frame, ANSWER, WISH, WISH_2004, WISH_V2};
 use super::header_seen::seen;
@@ -101,7 +101,7 @@ pub fn networks() -> Vec<Case> {
     ]
 }
 
-/// Routers read nothing in fragments.
+/// Packets that routers do not parse: fragments and other protocol numbers.
 pub fn fragments() -> Vec<Case> {
     let with = |name, about, ip| {
         let frame = Frame { ip, ..frame(WISH) };
@@ -123,7 +123,7 @@ pub fn fragments() -> Vec<Case> {
         ),
         with(
             "none-header-fragment-later",
-            "what looks like version 3 in a later fragment of an IPv4 packet",
+            "a later fragment of an IPv4 packet that looks like version 3",
             v4(0x0010),
         ),
         with(
@@ -135,7 +135,7 @@ pub fn fragments() -> Vec<Case> {
         ),
         opaque(
             "none-protocol-200",
-            "version 3 as IP protocol 200, of which a router has to be told",
+            "version 3 as IP protocol 200, which must be configured at routers",
             &other,
             false,
         ),

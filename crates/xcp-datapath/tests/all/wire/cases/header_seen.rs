@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What must be seen in a golden packet with the draft's header.
+//! The expected values of golden packets with the draft's header.
 
 use super::Case;
 use crate::wire::decode::{Decoded, Kind, Wire};
@@ -7,12 +7,12 @@ use crate::wire::frame::{Frame, TCP};
 use crate::wire::header::{Header, Raw, MINIMAL};
 use crate::wire::option::{seconds, Feedback, Forward, Return};
 
-/// RTT (ms), throughput (B/ms), and the packet's length (bytes).
+/// The RTT (ms), the throughput (B/ms), and the packet's length (bytes).
 type Told2004 = (u32, u32, usize);
-/// RTT and X.
+/// The RTT and X in ticks.
 type Ticks = (u32, u32);
 
-/// What version 1 tells, in ticks, by hand.
+/// Values of version 1 converted to ticks by hand.
 const TICKS_2004: [(Told2004, Ticks); 8] = [
     ((101, 67, 134), (27_111_981, 536_870)),
     ((101, 67, 138), (27_111_981, 552_896)),
@@ -24,7 +24,7 @@ const TICKS_2004: [(Told2004, Ticks); 8] = [
     ((0, 0, 134), (0, 0)),
 ];
 
-/// A frame with this header, whatever is right in it.
+/// Returns a case for a frame with this header, with the values expected from the header.
 pub fn seen(name: &'static str, about: &'static str, frame: &Frame, header: Header) -> Case {
     let layers = frame.layers();
     let tcp = header.protocol == TCP;
@@ -56,7 +56,7 @@ pub fn seen(name: &'static str, about: &'static str, frame: &Frame, header: Head
     }
 }
 
-/// Of a minimal header's fourth byte: xcp_ttl mod 15, and the other routers.
+/// Returns xcp_ttl mod 15 and the number of other routers from a minimal header's fourth byte.
 fn way(header: &Header) -> Option<(u8, u8)> {
     if header.format != MINIMAL || header.fourth < 16 {
         return None;

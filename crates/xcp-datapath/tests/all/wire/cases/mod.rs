@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The golden packets: each a frame and what must be seen in it.
+//! The golden packets: frames with their expected decoded values.
 
 mod broken;
 mod broken_header;
@@ -21,7 +21,7 @@ const SYN_FLAG: u8 = 0x02;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
-/// 100 ms, 2 ms, and a wish for 10 kB/s more: the draft's example.
+/// An RTT of 100 ms, X of 2 ms, and a request for 10 kB/s more: the draft's example.
 const RTT_TICKS: u32 = 26_843_546;
 const X_TICKS: u32 = 536_871;
 const DELTA_BPS: i32 = 10_000;
@@ -45,7 +45,7 @@ impl Case {
     }
 }
 
-/// A data segment with these forward fields behind timestamps.
+/// Builds a data segment with these forward fields behind timestamps.
 pub fn data(f: Forward, payload: usize) -> Vec<u8> {
     let frame = Frame {
         options: behind_timestamps(wire_option::forward(f)),
@@ -55,7 +55,7 @@ pub fn data(f: Forward, payload: usize) -> Vec<u8> {
     frame.bytes()
 }
 
-/// The golden packet of this name.
+/// Returns the golden packet with this name.
 pub fn named(name: &str) -> Case {
     all()
         .into_iter()
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Case> {
     .collect()
 }
 
-/// What most of them ask for.
+/// The forward fields of most golden packets.
 pub fn wish() -> Forward {
     Forward {
         rtt_ticks: RTT_TICKS,
@@ -118,7 +118,7 @@ fn behind_timestamps(option: Vec<u8>) -> Vec<u8> {
     [TIMESTAMPS.to_vec(), option].concat()
 }
 
-/// A data segment with the usual forward option.
+/// Returns a data segment with the usual forward option.
 fn usual_frame() -> Frame {
     Frame {
         options: behind_timestamps(wire_option::forward(wish())),
@@ -126,7 +126,7 @@ fn usual_frame() -> Frame {
     }
 }
 
-/// A frame whose TCP header and checksum are right.
+/// Returns a case with a correct TCP header and checksum.
 fn case(name: &'static str, about: &'static str, frame: &Frame, expect: Decoded) -> Case {
     Case {
         name,
@@ -142,7 +142,7 @@ fn case(name: &'static str, about: &'static str, frame: &Frame, expect: Decoded)
     }
 }
 
-/// A frame in which no router looks at TCP, or cannot.
+/// Returns a case in which a router does not parse TCP, or cannot.
 fn opaque(name: &'static str, about: &'static str, frame: &Frame, malformed: bool) -> Case {
     Case {
         name,
@@ -169,7 +169,7 @@ fn malformed() -> Decoded {
     }
 }
 
-/// A forward option that begins at byte `at` of the TCP header.
+/// Returns the expected values of a forward option at byte `at` of the TCP header.
 fn forward(frame: &Frame, at: usize, f: Forward) -> Decoded {
     Decoded {
         kind: Kind::Forward,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What stands before TCP.
+//! Golden packets with various link and network headers before TCP.
 
 use super::{case, forward, opaque, usual_frame, wish, Case, SERVICE_VLAN, VLAN};
 use crate::wire::frame::{Frame, Ip};
 
-/// Everything that may stand before TCP.
 pub fn networks() -> Vec<Case> {
     let hop_by_hop = (0, vec![0, 0, 5, 2, 0, 0, 1, 0]); // router alert
     let destination = (60, vec![0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -75,7 +74,7 @@ pub fn networks() -> Vec<Case> {
         ),
         opaque(
             "fragment-first",
-            "the first fragment of an IPv4 packet: whole TCP header, more to come",
+            "the first fragment of an IPv4 packet, with a whole TCP header",
             &Frame {
                 ip: Ip::V4 {
                     options: vec![],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The format `option`: its kinds, places, and values.
+//! Golden packets of the format `option`: its kinds, positions and values.
 
 use super::{
     answer, behind_timestamps, both, case, forward, returns, usual_frame, wish, Case, ACK,
@@ -86,7 +86,7 @@ pub fn usual() -> Vec<Case> {
     ]
 }
 
-/// Other places for the option in the TCP header.
+/// Options at other positions in the TCP header.
 pub fn places() -> Vec<Case> {
     let first = Frame {
         options: option::forward(wish()),
@@ -124,7 +124,7 @@ pub fn places() -> Vec<Case> {
     ]
 }
 
-/// Values at the ends of their ranges.
+/// Values at the limits of their ranges.
 pub fn extremes() -> Vec<Case> {
     let with = |name, about, f: Forward| {
         let frame = Frame {
@@ -139,10 +139,10 @@ pub fn extremes() -> Vec<Case> {
         ..wish()
     };
     vec![
-        with("rtt-unknown", "RTT 0 and a wish for more", unknown),
+        with("rtt-unknown", "RTT 0, requests an increase", unknown),
         with(
             "rtt-unknown-less",
-            "RTT 0 and a wish for less",
+            "RTT 0, requests a decrease",
             Forward {
                 delta_Bps: -DELTA_BPS,
                 ..unknown
@@ -178,7 +178,7 @@ pub fn extremes() -> Vec<Case> {
         ),
         with(
             "xcp-ttl-ahead",
-            "xcp_ttl 3 above the TTL: 3 other routers on the way",
+            "xcp_ttl 3 above the TTL: 3 other routers on the path",
             Forward {
                 xcp_ttl: Some(TTL + 3),
                 other_hops: Some(3),
@@ -196,7 +196,7 @@ pub fn extremes() -> Vec<Case> {
     ]
 }
 
-/// Return headers of version 2, and the handshakes that agree on them.
+/// Return headers of version 2, and the handshakes that negotiate them.
 pub fn totals() -> Vec<Case> {
     let total = |units| Return {
         feedback: Feedback::Total(units),
@@ -234,7 +234,7 @@ pub fn totals() -> Vec<Case> {
         ),
         syn(
             "syn-totals",
-            "a SYN of a host that understands running totals",
+            "a SYN of a host that supports running totals",
             SYN_FLAG,
         ),
         syn(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The format `option-2005`: its kinds and places.
+//! Golden packets of the format `option-2005`: its kinds and positions.
 
 use super::{behind_timestamps, case, opaque, Case, ACK, SYN_FLAG, VLAN};
 use crate::wire::decode::{Decoded, Kind, Wire};
@@ -9,7 +9,7 @@ use crate::wire::option_2005::{
     back, feedback, forward, Feedback2005, Forward2005, Option2005, FORWARD_KIND, RETURN_KIND,
 };
 
-/// 100 ms, 50 packets, and a wish for 0.75 more.
+/// An RTT of 100 ms, a window of 50 packets, and a request for 0.75 packets more.
 pub fn wish() -> Forward2005 {
     Forward2005 {
         feedback: feedback(3072, 0),
@@ -18,13 +18,13 @@ pub fn wish() -> Forward2005 {
     }
 }
 
-/// What routers make of [`wish`] but for the delta: that is of packets, and so
-/// depends on their size.
+/// Returns how routers read [`wish`]. The delta is given in packets, so its value in B/s depends
+/// on the packet size.
 pub fn meaning(delta_Bps: i32) -> Forward {
     told(26_843_545, 536_871, delta_Bps)
 }
 
-/// What this format lets a router know.
+/// Returns the forward fields that this format can carry.
 pub fn told(rtt_ticks: u32, x_ticks: u32, delta_Bps: i32) -> Forward {
     Forward {
         rtt_ticks,
@@ -39,12 +39,12 @@ pub fn told(rtt_ticks: u32, x_ticks: u32, delta_Bps: i32) -> Forward {
     }
 }
 
-/// An eighth of a packet less.
+/// The feedback -1/8 packet.
 fn answer() -> Feedback2005 {
     feedback(-512, 0)
 }
 
-/// A forward option that begins at byte `at` of the TCP header.
+/// Returns the expected values of a forward option at byte `at` of the TCP header.
 pub fn seen(frame: &Frame, at: usize, raw: Forward2005, means: Forward) -> Decoded {
     Decoded {
         kind: Kind::Forward,
@@ -83,7 +83,7 @@ fn seen_both(frame: &Frame, at: usize, delta_Bps: i32) -> Decoded {
     }
 }
 
-/// A data segment with [`wish`] behind timestamps.
+/// Returns a data segment with [`wish`] behind timestamps.
 pub fn usual_frame() -> Frame {
     Frame {
         options: behind_timestamps(forward(wish())),
@@ -91,7 +91,7 @@ pub fn usual_frame() -> Frame {
     }
 }
 
-/// NOP, NOP, and so many blocks.
+/// Returns NOP, NOP and a SACK option with this number of blocks.
 fn sack(blocks: u8) -> Vec<u8> {
     let mut option = vec![1, 1, 5, 2 + 8 * blocks];
     for block in 1..=blocks {
@@ -140,20 +140,20 @@ pub fn usual() -> Vec<Case> {
         ),
         case(
             "2005-return-sack",
-            "a pure ACK with a return option behind timestamps and two blocks of SACK",
+            "a pure ACK with a return option behind timestamps and two SACK blocks",
             &crowded,
             seen_return(&crowded, 52),
         ),
         case(
             "2005-none-sack",
-            "timestamps and three blocks of SACK fill TCP's 40 bytes: no return option",
+            "timestamps and three SACK blocks fill the 40 bytes of TCP options: no return option",
             &full,
             Decoded::default(),
         ),
-        handshake("2005-syn", "a SYN: RTT unknown, the smallest wish", 0),
+        handshake("2005-syn", "a SYN: RTT unknown, the smallest request", 0),
         handshake(
             "2005-syn-ack",
-            "a SYN-ACK: RTT unknown, the smallest wish",
+            "a SYN-ACK: RTT unknown, the smallest request",
             ACK,
         ),
     ]
@@ -171,11 +171,11 @@ fn handshake(name: &'static str, about: &'static str, more: u8) -> Case {
         payload: 0,
         ..Frame::default()
     };
-    // 2^-12 of 82 bytes in the least RTT there is, 1 ms
+    // 2^-12 of 82 bytes per 1 ms, the smallest RTT
     case(name, about, &frame, seen(&frame, 40, probe, told(0, 0, 20)))
 }
 
-/// Other places for the options in the TCP header.
+/// Options at other positions in the TCP header.
 pub fn places() -> Vec<Case> {
     let first = Frame {
         options: forward(wish()),
@@ -260,7 +260,7 @@ pub fn networks() -> Vec<Case> {
     ]
 }
 
-/// Options of the same kinds that are not ours, and one that is cut.
+/// Other options with the same kind numbers, and a cut option.
 pub fn others() -> Vec<Case> {
     let with = |option: Vec<u8>| Frame {
         options: behind_timestamps(option),
@@ -284,7 +284,7 @@ pub fn others() -> Vec<Case> {
         ),
         other(
             "2005-none-lengths",
-            "kinds 14 and 15, each of the other's length",
+            "kinds 14 and 15, each with the length of the other",
             [
                 vec![FORWARD_KIND, 4, 0x60, 0],
                 vec![RETURN_KIND, 8, 0x60, 0, 0, 100, 0, 50],
@@ -293,7 +293,7 @@ pub fn others() -> Vec<Case> {
         ),
         opaque(
             "tcp-header-long-2005",
-            "a forward option in its usual place, a data offset behind the packet's end",
+            "a forward option at its usual position, a data offset behind the end of the packet",
             &Frame {
                 doff: Some(15),
                 payload: 10,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The format `option-2005`: values at the ends of their ranges. What routers
-//! make of them is computed by hand, for packets of 114 bytes.
+//! Golden packets of the format `option-2005` with values at the limits of their ranges.
+//! The decoded values are computed by hand, for packets of 114 bytes.
 
 use super::option_2005::{meaning, seen, told, wish};
 use super::{behind_timestamps, case, Case};
@@ -10,7 +10,7 @@ use crate::wire::option_2005::{feedback, forward, Forward2005};
 
 /// 100 ms.
 const RTT_TICKS: u32 = 26_843_545;
-/// Of [`wish`]: 0.75 packets in 100 ms.
+/// The delta of [`wish`]: 0.75 packets per 100 ms.
 const DELTA_BPS: i32 = 855;
 
 pub fn extremes() -> Vec<Case> {
@@ -47,7 +47,7 @@ fn feedbacks() -> Vec<Case> {
         ),
         of(
             "2005-feedback-least",
-            "0x8007: the smallest feedback, below what B/s hold",
+            "0x8007: the smallest feedback, below the range of the B/s field",
             -4096,
             7,
             -i32::MAX,
@@ -61,7 +61,7 @@ fn feedbacks() -> Vec<Case> {
         ),
         of(
             "2005-feedback-most",
-            "0x7fff: the largest feedback, above what B/s hold",
+            "0x7fff: the largest feedback, above the range of the B/s field",
             4095,
             7,
             i32::MAX,
@@ -82,7 +82,7 @@ fn feedbacks() -> Vec<Case> {
         ),
         of(
             "2005-zero-exponent-most",
-            "0x0007: nothing, with the largest exponent",
+            "0x0007: zero, with the largest exponent",
             0,
             7,
             0,
@@ -102,14 +102,14 @@ fn rtts() -> Vec<Case> {
     vec![
         of(
             "2005-rtt-unknown",
-            "H_rtt 0 and a wish for more",
+            "H_rtt 0, requests an increase",
             0,
             3072,
             told(0, 0, 85_500),
         ),
         of(
             "2005-rtt-unknown-less",
-            "H_rtt 0 and a wish for less",
+            "H_rtt 0, requests a decrease",
             0,
             -3072,
             told(0, 0, -85_500),
@@ -123,7 +123,7 @@ fn rtts() -> Vec<Case> {
         ),
         of(
             "2005-rtt-most",
-            "H_rtt 65535: 65 s, of which ticks hold 16; X is exact",
+            "H_rtt 65535: 65 s, but ticks can hold only 16 s; X is exact",
             0xffff,
             3072,
             told(u32::MAX, 351_838_352, 1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Packets without XCP.
+//! Golden packets without XCP.
 
 use super::{behind_timestamps, case, opaque, wish, Case, ACK};
 use crate::wire::decode::Decoded;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The draft's header.
+//! Decodes the draft's XCP header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use crate::wire::frame::TCP;
 use crate::wire::header::{Raw, LEN, MINIMAL, STANDARD};
 use crate::wire::option::{seconds, Feedback, Forward, Return};
 
-/// Length byte of draft -00, which means 20.
+/// The length byte of draft -00, which stands for 20 bytes.
 const LENGTH_2004: u8 = 0x28;
 
 /// The fields of the first word.
@@ -20,7 +20,7 @@ struct First {
 }
 
 impl First {
-    /// Versions 2 and 3 first: what they may say is nothing in version 1.
+    /// Tries versions 2 and 3 first: their valid headers are never valid in version 1.
     fn read(h: &[u8]) -> Result<Self, Malformed> {
         let known = |tag: u8| [STANDARD, MINIMAL].contains(&(tag & 15));
         let of = |tag: u8, protocol, length| First {
@@ -48,7 +48,7 @@ impl First {
         }
     }
 
-    /// The length it means.
+    /// The length of the header in bytes.
     fn bytes(&self) -> usize {
         match self.length {
             LENGTH_2004 => LEN,
@@ -57,7 +57,7 @@ impl First {
     }
 }
 
-/// Reads the header at the beginning of `ip`.
+/// Decodes the header at the start of `ip`.
 pub fn decode(ip: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
     let h = ip.bytes;
     if h.len() < LEN {
@@ -132,7 +132,7 @@ fn forward(first: &First, h: &[u8], ip: &Segment) -> Forward {
         last_xcp_router: None,
         xcp_ttl: Some(h[3]),
         xcp_hops: None,
-        // 0: the sender does not say
+        // 0: the sender did not set it
         other_hops: (h[3] != 0).then(|| i16::from(h[3]) - i16::from(ip.ttl)),
     }
 }
@@ -141,7 +141,7 @@ fn in_ticks(rtt_ms: u32) -> u32 {
     saturate((i128::from(rtt_ms) << 28) / 1000)
 }
 
-/// X of a packet that is so long, from throughput in B/ms.
+/// Returns X of a packet of `size_B`, from the throughput in B/ms.
 fn x_of(throughput_B_per_ms: u32, size_B: usize) -> u32 {
     match throughput_B_per_ms {
         0 => 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a router must see in a frame: the reference that tests compare with.
+//! The reference decoder: tests compare the router program with it.
 
 mod header;
 mod tcp;
@@ -24,7 +24,7 @@ pub enum Kind {
     Both,
 }
 
-/// How a frame says it.
+/// The wire format of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Wire {
     #[serde(rename = "option")]
@@ -36,12 +36,12 @@ pub enum Wire {
     Header,
     #[serde(rename = "header-v2")]
     HeaderV2,
-    /// Version 1.
+    /// Version 1 of the drafts' header.
     #[serde(rename = "header-2004")]
     Header2004,
 }
 
-/// A decoded frame. What lies behind a malformed header is not told.
+/// A decoded frame. Fields behind a malformed header are not decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Decoded {
     pub kind: Kind,
@@ -49,15 +49,15 @@ pub struct Decoded {
     pub malformed: bool,
     pub ip_version: Option<u8>,
     pub ttl: Option<u8>,
-    /// From the beginning of the frame.
+    /// Offset from the start of the frame.
     pub tcp_offset: Option<usize>,
-    /// From the beginning of the frame.
+    /// Offset from the start of the frame.
     pub option_offset: Option<usize>,
-    /// From the beginning of the frame.
+    /// Offset from the start of the frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_offset: Option<usize>,
     pub checksum_valid: Option<bool>,
-    /// The handshake of a host that understands running totals.
+    /// Whether this is the handshake of a host that supports running totals.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub totals: bool,
     pub forward: Option<Forward>,
@@ -70,20 +70,20 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Whether a router may edit it.
+    /// Returns whether a router may edit the frame.
     pub fn is_forward(&self) -> bool {
         matches!(self.kind, Kind::Forward | Kind::Both)
     }
 }
 
-/// What an IP packet carries: a TCP segment, or an XCP header and what follows.
+/// The payload of an IP packet: a TCP segment, or an XCP header and what follows.
 pub struct Segment<'a> {
     pub addresses: &'a [u8],
     pub bytes: &'a [u8],
     pub offset: usize,
     protocol: u8,
     ttl: u8,
-    /// Length of the whole frame, of which routers think as the packet's.
+    /// The length of the whole frame, which routers use as the packet size.
     frame_B: usize,
 }
 
@@ -104,7 +104,7 @@ fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes"))
 }
 
-/// Of a number that a field of 32 bits holds.
+/// Limits a number to the range of a 32-bit field.
 fn saturate(value: i128) -> u32 {
     value.clamp(0, u32::MAX.into()) as u32
 }
@@ -113,7 +113,7 @@ pub fn decode(frame: &[u8]) -> Decoded {
     decode_as(frame, XCP)
 }
 
-/// With another IP protocol number for XCP headers.
+/// Decodes a frame with another IP protocol number for XCP headers.
 pub fn decode_as(frame: &[u8], xcp_protocol: u8) -> Decoded {
     let mut seen = Decoded::default();
     let found = try_decode(frame, xcp_protocol, &mut seen);
@@ -132,7 +132,7 @@ fn try_decode(frame: &[u8], xcp_protocol: u8, seen: &mut Decoded) -> Result<(), 
     }
 }
 
-/// The TCP segment right behind the IP header of a decodable frame, if any.
+/// Returns the TCP segment directly behind the IP header of a decodable frame, if any.
 pub fn segment(frame: &[u8]) -> Option<Segment<'_>> {
     segment_of(frame, &mut Decoded::default())
         .ok()
@@ -170,7 +170,7 @@ fn v4(frame: &[u8], at: usize) -> Result<Option<Segment<'_>>, Malformed> {
     }
     let header = usize::from(ip[0] & 15) * 4;
     let total = match usize::from(be16(ip, 2)?) {
-        0 => ip.len(), // a super-packet of more than 64 KB
+        0 => ip.len(), // a GSO packet of more than 64 KB
         total => total,
     };
     if header < 20 || total < header || total > ip.len() {
@@ -195,7 +195,7 @@ fn v6(frame: &[u8], at: usize) -> Result<Option<Segment<'_>>, Malformed> {
         return Err(Malformed);
     }
     let length = match usize::from(be16(ip, 4)?) {
-        0 => ip.len() - 40, // a super-packet of more than 64 KB
+        0 => ip.len() - 40, // a GSO packet of more than 64 KB
         length => length,
     };
     let mut rest = ip.get(40..40 + length).ok_or(Malformed)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The TCP options of both option formats.
+//! Decodes the TCP options of both option formats.
 
 use super::{be16, be32, saturate, Decoded, Kind, Malformed, Segment, Wire};
 use crate::wire::option::{
@@ -9,7 +9,7 @@ use crate::wire::option_2005::{
     self as o2005, Feedback2005, Forward2005, Option2005, FORWARD_KIND, RETURN_KIND,
 };
 
-/// Reads a segment's XCP options, if it has any.
+/// Decodes a segment's XCP options, if it has any.
 pub fn decode(tcp: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
     if tcp.bytes.len() < 20 {
         return Err(Malformed);
@@ -36,13 +36,13 @@ pub fn decode(tcp: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
                 return Ok(());
             }
             (FORWARD_KIND, o2005::FORWARD_LEN) => {
-                // what follows is the hosts' affair, broken or not
+                // malformed options behind this one do not concern routers
                 while let Ok(Some(next)) = walk.next() {
                     back = back.or(returns(next.1).then_some(next));
                 }
                 return old(Some((at, o)), back, tcp, seen);
             }
-            // the first one counts
+            // the first return option counts
             _ if returns(o) => back = back.or(Some((at, o))),
             _ => {}
         }
@@ -50,7 +50,7 @@ pub fn decode(tcp: &Segment, seen: &mut Decoded) -> Result<(), Malformed> {
     old(None, back, tcp, seen)
 }
 
-/// An option, and where it begins in the header.
+/// The offset of an option in the header, and its bytes.
 type Found<'a> = (usize, &'a [u8]);
 
 struct Walk<'a> {
@@ -59,7 +59,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The next option that is more than one byte.
+    /// Returns the next option that is longer than one byte.
     fn next(&mut self) -> Result<Option<Found<'a>>, Malformed> {
         while self.at < self.tcp.len() {
             let at = self.at;
@@ -85,7 +85,7 @@ fn returns(option: &[u8]) -> bool {
     option[0] == RETURN_KIND && option.len() == o2005::RETURN_LEN
 }
 
-/// The format `option`.
+/// Decodes the format `option`.
 fn experiment(o: &[u8], ttl: u8, seen: &mut Decoded) -> Result<(), Malformed> {
     let (kind, ahead, returned) = match o.len() {
         4 => (Kind::Handshake, None, None),
@@ -94,7 +94,7 @@ fn experiment(o: &[u8], ttl: u8, seen: &mut Decoded) -> Result<(), Malformed> {
         28 => (
             Kind::Both,
             Some(forward(o, ttl)?),
-            // of a version that is unknown: no matter to routers
+            // routers ignore a return header of an unknown version
             back(o[22], o[23], &o[24..]).ok(),
         ),
         _ => return Err(Malformed),
@@ -137,7 +137,7 @@ fn back(xcp_hops: u8, flags: u8, feedback: &[u8]) -> Result<Return, Malformed> {
     })
 }
 
-/// The format `option-2005`.
+/// Decodes the format `option-2005`.
 fn old(
     ahead: Option<Found>,
     back: Option<Found>,
@@ -174,7 +174,7 @@ fn old(
     Ok(())
 }
 
-/// Its value in 2^-12 packets.
+/// Returns the value of a code in 2^-12 packets.
 fn value(code: u16) -> i64 {
     i64::from(code as i16 >> 3) << (4 * (code & 7))
 }
@@ -186,7 +186,7 @@ fn feedback(code: u16) -> Feedback2005 {
     }
 }
 
-/// What a router makes of it, the packet being so long.
+/// Returns how a router reads the option in a packet of `size_B`.
 fn meaning(told: &Forward2005, size_B: usize) -> Forward {
     let rtt_ms = i128::from(told.rtt_ms);
     let rtt = (rtt_ms << 28) / 1000;
