@@ -76,15 +76,17 @@ struct xcp_router_link {
 	uint32_t epoch; /* number of the law in force */
 	uint32_t claimed; /* 1 while a CPU writes this record */
 	uint64_t started; /* time of the first packet; 0: none yet */
-	uint64_t look_ns; /* time of the next sample of the link */
-	uint64_t seen_B; /* bytes sent until the last sample, as Linux counts */
-	uint64_t seen_packets;
-	uint64_t seen_queues; /* hash of the queue disciplines counted */
-	struct xcp_capacity_interval seen;
+	uint64_t next_sample_ns; /* time of the next sample of the link */
+	uint64_t last_sent_B; /* bytes sent until the last sample, as Linux
+				 counts */
+	uint64_t last_sent_packets;
+	uint64_t last_qdiscs; /* hash of the queue disciplines counted */
+	struct xcp_link_samples seen;
 	struct xcp_sharing_interval other;
 	struct xcp_sampler sampler;
 	uint64_t sample_B; /* bytes of other traffic between two samples */
-	uint32_t fell; /* capacity, hint or d changed: end the interval now */
+	uint32_t
+		end_now; /* capacity, hint or d changed: end the interval now */
 	uint32_t has_classes; /* 1: the link uses the qdisc `xcp` */
 	/* values at the end of the last interval */
 	uint64_t configured_Bps;
@@ -191,7 +193,7 @@ struct xcp_peer_key {
 };
 
 /* Instead of a wire format: no XCP with this peer. */
-#define XCP_WIRE_SILENT 255
+#define XCP_WIRE_DISABLED 255
 
 /* Addresses and ports of a connection. */
 struct xcp_flow_key {
@@ -205,7 +207,7 @@ struct xcp_flow_key {
 struct xcp_cached_handshake {
 	uint8_t wire; /* enum xcp_wire */
 	uint8_t acked; /* a packet after the SYN had a header, too */
-	uint8_t answers; /* number of SYN-ACKs sent with a header */
+	uint8_t syn_acks_sent; /* number of SYN-ACKs sent with a header */
 	uint8_t unused;
 };
 
@@ -285,7 +287,7 @@ struct xcp_host_counters {
 /* One connection. */
 struct xcp_socket {
 	uint8_t wire; /* enum xcp_wire */
-	uint8_t speaks; /* the handshake agreed on XCP */
+	uint8_t uses_xcp; /* the handshake agreed on XCP */
 	uint8_t fell_back; /* default congestion control, probes for routers */
 	uint8_t xcp_hops; /* XCP routers on the path, as the peer reports */
 	uint8_t other_hops; /* other routers on the path, as it reports */
@@ -296,27 +298,30 @@ struct xcp_socket {
 	struct xcp_receiver receiver;
 	struct xcp_loss loss;
 	int64_t feedback; /* to apply with this ACK; unit: receiver.pending */
-	int64_t rest_2005; /* remainder of rounding requests, `option-2005` */
-	int64_t asked; /* sum of requests in this round */
-	int64_t asked_before; /* sum of requests in the round before */
-	int64_t came; /* sum of feedback received in this round */
+	int64_t remainder_2005; /* remainder of rounding requests, `option-2005`
+				 */
+	int64_t requested; /* sum of requests in this round */
+	int64_t requested_before; /* sum of requests in the round before */
+	int64_t received_feedback; /* sum of feedback received in this round */
 	uint64_t round_start_us;
 	uint64_t acked_us; /* time of the last ACK */
 	uint64_t probed_us; /* time of the last probe for a router */
 	uint32_t round_delivered; /* packets delivered when the round began */
 	uint32_t round_lost; /* packets lost when the round began */
-	uint32_t marked; /* packets delivered with an ECN mark */
+	uint32_t delivered_ce; /* packets delivered with an ECN mark */
 	uint32_t total_seen; /* last running total that was returned */
 	uint32_t silent_acks; /* ACKs since the last feedback */
-	uint8_t writing; /* enum xcp_kind of the packet being built */
+	uint8_t header_kind; /* enum xcp_kind of the packet being built */
 	uint8_t paced; /* xcp switched on TCP's pacing */
 	uint8_t syns; /* number of SYNs sent with a header */
 	uint8_t hop_report; /* xcp_header_hop_report of received data */
 	uint8_t granted_rounds; /* rounds in a row that granted all requests */
-	uint8_t zeroes; /* answers in a row whose probe a router set to 0 */
-	uint8_t recovers; /* fast recovery: first retransmission not yet sent */
+	uint8_t zero_answers; /* answers in a row whose probe a router set to 0
+			       */
+	uint8_t retransmit_pending; /* fast recovery: first retransmission not
+				       yet sent */
 	uint8_t starved; /* too little data to send in this round */
-	uint8_t routed; /* feedback has changed the window */
+	uint8_t window_granted; /* feedback has changed the window */
 	uint8_t answered; /* a return header has arrived */
 };
 

@@ -45,11 +45,11 @@ XCP_MAP(fallback_reasons);
 /* ACKs in a row without feedback after which the socket falls back */
 #define SILENT_ACKS_MAX 100
 
-static __always_inline struct xcp_socket *speaking_socket(struct sock *sk)
+static __always_inline struct xcp_socket *xcp_socket_of(struct sock *sk)
 {
 	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 
-	return s && s->speaks ? s : NULL;
+	return s && s->uses_xcp ? s : NULL;
 }
 
 static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
@@ -99,7 +99,7 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 
 	xcp_sender_update(&s->sender);
 	packets = xcp_sender_packets(&s->sender) + HEADROOM_PACKETS;
-	if (s->recovers)
+	if (s->retransmit_pending)
 		packets = xcp_max(packets, in_flight(tp) + 1);
 	tp->snd_cwnd = (__u32)xcp_min(packets, tp->snd_cwnd_clamp);
 	if (!s->sender.pacing_Bps)
@@ -125,7 +125,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->round_start_us = tp->tcp_mstamp;
 	s->round_delivered = tp->delivered;
 	s->round_lost = tp->lost;
-	s->marked = tp->delivered_ce;
+	s->delivered_ce = tp->delivered_ce;
 	s->acked_us = tp->tcp_mstamp;
 	s->silent_acks = 0;
 	s->started = 1;
@@ -140,7 +140,7 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 SEC("struct_ops")
 void BPF_PROG(xcp_init, struct sock *sk)
 {
-	struct xcp_socket *s = speaking_socket(sk);
+	struct xcp_socket *s = xcp_socket_of(sk);
 
 	if (s) {
 		observe(sk, s);
@@ -157,7 +157,7 @@ void BPF_PROG(xcp_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
 {
-	struct xcp_socket *s = speaking_socket(sk);
+	struct xcp_socket *s = xcp_socket_of(sk);
 
 	if (!s)
 		return;
@@ -170,9 +170,9 @@ void BPF_PROG(xcp_release, struct sock *sk)
 		sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 		s->paced = 0;
 	}
-	if (s->routed)
+	if (s->window_granted)
 		tcp_sk(sk)->snd_ssthresh = tcp_sk(sk)->snd_cwnd;
-	s->routed = 0;
+	s->window_granted = 0;
 }
 
 SEC("struct_ops")
@@ -200,7 +200,7 @@ __u32 BPF_PROG(xcp_sndbuf_expand, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 {
-	struct xcp_socket *s = speaking_socket(sk);
+	struct xcp_socket *s = xcp_socket_of(sk);
 
 	if (!s)
 		return;
@@ -210,7 +210,7 @@ void BPF_PROG(xcp_set_state, struct sock *sk, __u8 new_state)
 		s->round_lost = tcp_sk(sk)->lost;
 	} else if (new_state == TCP_CA_RECOVERY) {
 		xcp_loss_on_recovery(&s->loss, &s->sender, s->other_hops);
-		s->recovers = 1;
+		s->retransmit_pending = 1;
 	} else {
 		return;
 	}
@@ -271,7 +271,7 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 
 	if (!s)
 		return;
-	if (!s->speaks) {
+	if (!s->uses_xcp) {
 		/* without XCP headers, xcp cannot control the connection */
 		if (sk->__sk_common.skc_state != TCP_SYN_SENT)
 			fall_back(sk, sk, sk, XCP_FALLBACK_STOPPED);
@@ -302,21 +302,21 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 		format_feedback(s, feedback);
 	if (feature_enabled(XCP_FEATURE_LOSSES)) {
 		xcp_loss_on_feedback(&s->loss, &s->sender, before_B);
-		if (s->marked != tcp_sk(sk)->delivered_ce)
+		if (s->delivered_ce != tcp_sk(sk)->delivered_ce)
 			xcp_loss_on_mark(&s->loss, &s->sender);
 	}
-	s->marked = tcp_sk(sk)->delivered_ce;
+	s->delivered_ce = tcp_sk(sk)->delivered_ce;
 	COUNT_SUM(s, applied, feedback);
 	round_end(sk, s);
 	apply(sk, s);
-	s->recovers = 0;
-	s->routed |= feedback != 0;
+	s->retransmit_pending = 0;
+	s->window_granted |= feedback != 0;
 }
 
 /* Restarts after an idle period: only the packet just sent is in flight. */
 static __always_inline void restart(struct sock *sk)
 {
-	struct xcp_socket *s = speaking_socket(sk);
+	struct xcp_socket *s = xcp_socket_of(sk);
 
 	if (!s || !s->started)
 		return;

@@ -45,14 +45,14 @@ static __always_inline __u64 sample_link(__u64 now)
 	xcp_cloud_backoff_update(&backoff, cloud.wait_ns, now, d_ns);
 	capacity->link_Bps = xcp_cloud_least(
 		&cloud, link.state.y_Bps ? capacity->link_Bps : 0, d_ns);
-	link.state.over_Bps =
-		xcp_cloud_over(&cloud, link.state.flows.mean, d_ns);
+	link.state.excess_Bps =
+		xcp_cloud_excess(&cloud, link.state.flows.mean, d_ns);
 	link.state.step_Bps = xcp_cloud_step(&cloud, d_ns);
 	backlog_B = xcp_cloud_backlog(&cloud, capacity->link_Bps);
-	xcp_link_look(&link.seen, now, link.seen.sent_B, backlog_B);
-	link.fell = !!xcp_link_fell(&link.seen, &capacity->seen,
-				    capacity->link_Bps, d_ns);
-	link.look_ns = now + XCP_LOOK_NS;
+	xcp_link_sample(&link.seen, now, link.seen.sent_B, backlog_B);
+	link.end_now = !!xcp_link_fell(&link.seen, &capacity->seen,
+				       capacity->link_Bps, d_ns);
+	link.next_sample_ns = now + XCP_SAMPLE_INTERVAL_NS;
 	return backlog_B;
 }
 
@@ -96,14 +96,14 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 		return xcp_cloud_backoff_delta(&cloud, h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
-	return grant_slowly(cpu, h, s);
+	return grant_slow_path(cpu, h, s);
 }
 
 /* Handles a packet in the wire format `option`. */
 __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 			    struct gso_burst *s, struct found *f, bool aside)
 {
-	/* aligned as in edit_slowly of bpf/router.bpf.c */
+	/* aligned as in edit_slow_path of bpf/router.bpf.c */
 	struct {
 		__u16 pad;
 		__u8 option[XCP_OPT_FORWARD_LEN];
@@ -174,13 +174,13 @@ int xcp_virtual(struct __sk_buff *skb)
 	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns))
 		return XCP_TC_NEXT;
 	aside = xcp_cloud_backoff_active(&backoff, now);
-	if (XCP_UNLIKELY(!aside && now >= link.look_ns))
+	if (XCP_UNLIKELY(!aside && now >= link.next_sample_ns))
 		poll_link(now);
-	if (XCP_UNLIKELY(!aside && (link.fell ||
+	if (XCP_UNLIKELY(!aside && (link.end_now ||
 				    xcp_router_interval_due(&link.state, now))))
 		interval_end(now);
 
-	f.kind = find_slowly(skb, &f, options.l2_len, config.ip_proto);
+	f.kind = find_slow_path(skb, &f, options.l2_len, config.ip_proto);
 	if (f.kind != XCP_FORWARD && f.kind != XCP_BOTH)
 		return XCP_TC_NEXT;
 	s.n = wire_packets(skb, kernel_skb(skb));

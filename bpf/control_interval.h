@@ -14,7 +14,7 @@
  * the shortest queue estimate. If many records have to be read, the time is
  * longer, so that sampling takes no more than a few percent of one CPU.
  */
-#define XCP_LOOK_NS 100000ULL
+#define XCP_SAMPLE_INTERVAL_NS 100000ULL
 #define XCP_RECORD_NS 1000ULL
 
 /*
@@ -242,9 +242,9 @@ __noinline int interval_end(__u64 now)
 		link.configured_Bps = config.params.capacity_Bps;
 		link.started = now;
 	}
-	if (!link.fell && !xcp_router_interval_due(&link.state, now))
+	if (!link.end_now && !xcp_router_interval_due(&link.state, now))
 		goto out;
-	link.fell = 0;
+	link.end_now = 0;
 	collect();
 	link.other.other_flows = xcp_sampler_flows(&link.sampler, now);
 	interval_ns = now - link.state.interval_start_ns;
@@ -282,7 +282,7 @@ __noinline int check(__u64 now)
 		sums->sum_x += READ_ONCE(cpu->sums.sum_x);
 		add_rtts(sums, cpu);
 	}
-	link.fell |= xcp_router_too_long(&link.state, sums, now);
+	link.end_now |= xcp_router_too_long(&link.state, sums, now);
 	return 0;
 }
 
@@ -299,7 +299,7 @@ static __always_inline void link_sampled(__u64 backlog_B, __u64 now)
 				     now);
 	if (link.started && xcp_router_check_due(&link.state, now))
 		check(now);
-	link.fell |= link.started && hint_changed(now);
+	link.end_now |= link.started && hint_changed(now);
 }
 
 #endif

@@ -91,18 +91,18 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 		 * A GSO packet with an unknown protocol cannot be segmented.
 		 * GSO is enabled on the device again: send no more headers.
 		 */
-		s->speaks = 0;
+		s->uses_xcp = 0;
 		return;
 	}
-	if (s->speaks && p->payload && !s->receiver.pending &&
-	    !tells_routers(s, xcp_ticks_to_ns(s->sender.rtt) / 1000))
+	if (s->uses_xcp && p->payload && !s->receiver.pending &&
+	    !needs_forward_header(s, xcp_ticks_to_ns(s->sender.rtt) / 1000))
 		return;
-	if (s->speaks && p->payload)
+	if (s->uses_xcp && p->payload)
 		length = fmt_header_len(s->wire, XCP_BOTH);
 	if (!open_packet(skb, p, length))
 		return;
 	s->ttl = p->ttl;
-	if (s->speaks && p->payload)
+	if (s->uses_xcp && p->payload)
 		ask(sk, s);
 	fmt_header_write(s, header, p->payload, length);
 	bpf_skb_store_bytes(skb, p->l4, header, length, 0);
@@ -157,7 +157,7 @@ static __noinline int answer(struct __sk_buff *skb, struct sent *p)
 	if (!h || !request_uses_xcp(kskb, (struct request_sock *)request))
 		return 0;
 	version = version_of(h->wire);
-	if (h->answers++ >= SYNS_WITH_HEADER)
+	if (h->syn_acks_sent++ >= SYNS_WITH_HEADER)
 		return 0;
 	if (!open_packet(skb, p, sizeof(header)))
 		return 0;
@@ -190,10 +190,10 @@ int xcp_egress(struct __sk_buff *skb)
 			COUNT(header_left_out, 1);
 			return XCP_TC_NEXT;
 		}
-		if (s->speaks ||
+		if (s->uses_xcp ||
 		    (p.flags & TCP_FLAG_SYN && s->syns++ < SYNS_WITH_HEADER))
 			put_in(skb, sk, s, &p);
-	} else if (s->speaks && skb->len <= options.l2_len + ACK_MAX &&
+	} else if (s->uses_xcp && skb->len <= options.l2_len + ACK_MAX &&
 		   read_sent(skb, &p)) {
 		make_room(skb, s, &p);
 	}
@@ -366,7 +366,7 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 	full = bpf_sk_fullsock(sk);
 	if (full)
 		s = bpf_sk_storage_get(&sockets, full, NULL, 0);
-	if (s && s->speaks && is_header(s->wire)) {
+	if (s && s->uses_xcp && is_header(s->wire)) {
 		tp = bpf_skc_to_tcp_sock(full);
 		fits = tp && fits_windows(tp, a);
 		if (fits)

@@ -41,12 +41,12 @@ static __always_inline void fmt_header_write(struct xcp_socket *s, __u8 *header,
 	struct xcp_return r = {};
 
 	f.xcp_ttl = s->ttl;
-	if (s->speaks) {
+	if (s->uses_xcp) {
 		r = return_of(s, 1);
 		if (data)
 			f = forward_of(s);
 	}
-	if (s->speaks && !data) {
+	if (s->uses_xcp && !data) {
 		xcp_build_header_return(header, version, IPPROTO_TCP,
 					r.feedback, s->hop_report);
 	} else {

@@ -87,7 +87,7 @@ static __always_inline bool fmt_option_agreed(struct bpf_sock_ops *skops,
 {
 	a->kind = fmt_option_load(skops, a->option, 0);
 	return a->kind != XCP_NONE && a->kind != XCP_MALFORMED &&
-	       !speaks_mptcp(skops);
+	       !negotiated_mptcp(skops);
 }
 
 static __always_inline void fmt_option_begin(struct bpf_sock_ops *skops,
@@ -129,11 +129,11 @@ static __always_inline __u32 fmt_option_build(struct xcp_socket *s,
 	struct xcp_forward f = {};
 	struct xcp_return r = {};
 
-	if (s->writing != XCP_RETURN)
+	if (s->header_kind != XCP_RETURN)
 		f = forward_of(s);
-	if (s->writing != XCP_FORWARD)
+	if (s->header_kind != XCP_FORWARD)
 		r = return_of(s, n);
-	switch (s->writing) {
+	switch (s->header_kind) {
 	case XCP_RETURN:
 		xcp_build_return(option, &r);
 		return XCP_OPT_RETURN_LEN;

@@ -33,8 +33,8 @@ fmt_2005_forward(struct xcp_socket *s, __u32 size_B, __u32 n, bool whole)
 		h.feedback = XCP_2005_PROBE;
 		return h;
 	}
-	h = xcp_2005_ask(&s->sender, size_B, &s->rest_2005, whole);
-	s->asked += xcp_2005_value(h.feedback) * n;
+	h = xcp_2005_request(&s->sender, size_B, &s->remainder_2005, whole);
+	s->requested += xcp_2005_value(h.feedback) * n;
 	return h;
 }
 
@@ -46,32 +46,32 @@ static __always_inline void fmt_2005_feedback(struct xcp_socket *s,
 
 	if (s->fell_back) {
 		if (value)
-			s->zeroes = 0;
-		else if (s->zeroes < ZEROES_MAX)
-			s->zeroes++;
-		if (s->zeroes == ZEROES_MAX)
+			s->zero_answers = 0;
+		else if (s->zero_answers < ZEROES_MAX)
+			s->zero_answers++;
+		if (s->zero_answers == ZEROES_MAX)
 			s->xcp_hops = 1;
 		return;
 	}
 	s->feedback += value;
-	s->came += value;
+	s->received_feedback += value;
 	COUNT(sums_2005.feedback, value);
 }
 
 /* Ends a round trip: were all its requests granted? */
 static __always_inline void fmt_2005_round_end(struct xcp_socket *s)
 {
-	if (s->asked_before > XCP_2005_PACKET &&
-	    s->came >= s->asked_before / 32 * GRANTED_PARTS)
+	if (s->requested_before > XCP_2005_PACKET &&
+	    s->received_feedback >= s->requested_before / 32 * GRANTED_PARTS)
 		s->granted_rounds++;
 	else
 		s->granted_rounds = 0;
-	s->asked_before = s->asked;
-	s->asked = 0;
-	s->came = 0;
+	s->requested_before = s->requested;
+	s->requested = 0;
+	s->received_feedback = 0;
 	if (s->granted_rounds >= GRANTED_ROUNDS_MAX) {
 		s->granted_rounds = 0;
-		s->zeroes = 0;
+		s->zero_answers = 0;
 		s->xcp_hops = 0;
 	}
 }
@@ -154,12 +154,12 @@ static __always_inline void fmt_2005_write(struct bpf_sock_ops *skops,
 	size_B = n > 1 ? s->sender.wire_B
 		       : skops->skb_len + (skops->family == AF_INET ? IPV4_LEN
 								    : IPV6_LEN);
-	if (s->writing != XCP_RETURN) {
+	if (s->header_kind != XCP_RETURN) {
 		h = fmt_2005_forward(s, size_B, n, config.whole_feedback);
 		xcp_2005_build_forward(option, &h);
 		bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
 	}
-	if (s->writing != XCP_FORWARD) {
+	if (s->header_kind != XCP_FORWARD) {
 		xcp_2005_build_return(option, fmt_2005_return(s, n));
 		bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
 	}

@@ -58,8 +58,8 @@ static __always_inline bool merge_chain(struct __sk_buff *skb,
 	return true;
 }
 
-__noinline int grant_slowly(struct xcp_router_cpu *cpu, struct xcp_forward *h,
-			    struct gso_burst *s)
+__noinline int grant_slow_path(struct xcp_router_cpu *cpu,
+			       struct xcp_forward *h, struct gso_burst *s)
 {
 	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
 }

@@ -24,7 +24,7 @@ static __noinline bool is_silent(struct bpf_sock_ops *skops)
 
 	if (is_elsewhere(skops))
 		return true;
-	return wire_of(names.netns, &names.remote) == XCP_WIRE_SILENT;
+	return wire_of(names.netns, &names.remote) == XCP_WIRE_DISABLED;
 }
 
 /* A socket with xcp connects: offers the peer's wire format. */
@@ -39,7 +39,7 @@ static __noinline void offer(struct bpf_sock_ops *skops)
 	forget(skops); /* the state of an earlier connection */
 	if (is_signed(skops)) {
 		reason = XCP_FALLBACK_SIGNED;
-	} else if (wire == XCP_WIRE_SILENT) {
+	} else if (wire == XCP_WIRE_DISABLED) {
 		return;
 	} else {
 		s = socket_of(skops, BPF_SK_STORAGE_GET_F_CREATE);
@@ -90,7 +90,7 @@ static __always_inline struct xcp_socket *begin(struct bpf_sock_ops *skops,
 		return NULL;
 	}
 	s->wire = (__u8)wire;
-	s->speaks = 1;
+	s->uses_xcp = 1;
 	s->ttl = initial_ttl(kernel_sock(skops));
 	s->xcp_hops = XCP_HOPS_UNKNOWN;
 	s->receiver.xcp_hops = XCP_HOPS_UNKNOWN;
@@ -124,7 +124,7 @@ handshake_failure(struct bpf_sock_ops *skops, bool passive)
 {
 	if (is_signed(skops))
 		return XCP_FALLBACK_SIGNED;
-	if (speaks_mptcp(skops))
+	if (negotiated_mptcp(skops))
 		return XCP_FALLBACK_NO_ROOM;
 	if (passive && had_cookie(skops))
 		return XCP_FALLBACK_SYN_COOKIE;

@@ -85,7 +85,8 @@ static __always_inline bool has_no_room(const struct xcp_socket *s)
  * Does the next data segment have a forward header? After a fallback, only one
  * per RTT has, without a request, to find a router.
  */
-static __always_inline bool tells_routers(struct xcp_socket *s, __u64 rtt_us)
+static __always_inline bool needs_forward_header(struct xcp_socket *s,
+						 __u64 rtt_us)
 {
 	__u64 now_us;
 
@@ -105,7 +106,7 @@ static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 
 	f.xcp_ttl = s->ttl;
 	if (!s->fell_back) {
-		f.rtt = xcp_saturate32(xcp_sender_rtt_told(&s->sender));
+		f.rtt = xcp_saturate32(xcp_sender_header_rtt(&s->sender));
 		f.x = xcp_saturate32(xcp_sender_next_x(&s->sender));
 		f.delta = s->sender.request_Bps;
 	}

@@ -38,7 +38,7 @@ extern struct peers_map {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 4096);
 	__type(key, struct xcp_peer_key);
-	__type(value, __u8); /* enum xcp_wire, XCP_WIRE_SILENT */
+	__type(value, __u8); /* enum xcp_wire, XCP_WIRE_DISABLED */
 } peers SEC(".maps");
 
 /*

@@ -81,9 +81,9 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 	s = socket_of(skops, 0);
 	if (!s)
 		return;
-	s->writing = XCP_NONE;
+	s->header_kind = XCP_NONE;
 	if (skops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS) {
-		if (s->speaks)
+		if (s->uses_xcp)
 			format_reserve_most(skops, s->wire);
 		return;
 	}
@@ -92,23 +92,24 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 	forward = format_len(s->wire, XCP_FORWARD);
 	back = format_len(s->wire, XCP_RETURN);
 	tells = format_always_asks(s->wire) || !skops->skb_len ||
-		(!has_no_room(s) && tells_routers(s, skops->srtt_us >> 3));
-	owes = xcp_receiver_owes(&s->receiver) ||
+		(!has_no_room(s) &&
+		 needs_forward_header(s, skops->srtt_us >> 3));
+	owes = xcp_receiver_has_feedback(&s->receiver) ||
 	       (s->receiver.totals && !s->answered);
 	if (!skops->skb_len || (!tells && owes)) {
 		/* not even called if no byte is left: see sack.h */
 		if (!bpf_reserve_hdr_opt(skops, back, 0))
-			s->writing = XCP_RETURN;
+			s->header_kind = XCP_RETURN;
 		else
 			COUNT(return_crowded, 1);
 	} else if (!tells) {
 		return;
 	} else if (owes && !bpf_reserve_hdr_opt(
 				   skops, format_len(s->wire, XCP_BOTH), 0)) {
-		s->writing = XCP_BOTH;
+		s->header_kind = XCP_BOTH;
 		s->crowded = 0;
 	} else if (!bpf_reserve_hdr_opt(skops, forward, 0)) {
-		s->writing = XCP_FORWARD;
+		s->header_kind = XCP_FORWARD;
 		s->crowded = 0;
 	} else if (!has_no_room(s) && !sends_sacks(skops)) {
 		s->crowded++; /* cc.bpf.c falls back with the next ACK */
@@ -127,13 +128,13 @@ static __noinline void write(struct bpf_sock_ops *skops)
 		return;
 	}
 	s = socket_of(skops, 0);
-	if (!s || s->writing == XCP_NONE)
+	if (!s || s->header_kind == XCP_NONE)
 		return;
 	n = segments_to_send(kern->skb);
-	if (sk && s->writing != XCP_RETURN)
+	if (sk && s->header_kind != XCP_RETURN)
 		ask(sk, s);
 	format_write(skops, s, n);
-	if (s->writing != XCP_RETURN)
+	if (s->header_kind != XCP_RETURN)
 		COUNT(forward_sent, n);
 }
 

@@ -118,8 +118,8 @@ static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 }
 
 /* Finds the XCP header on the slow path. */
-__noinline int find_slowly(struct __sk_buff *skb, struct found *f, __u32 l2_len,
-			   __u32 ip_proto)
+__noinline int find_slow_path(struct __sk_buff *skb, struct found *f,
+			      __u32 l2_len, __u32 ip_proto)
 {
 	__u32 at = l2_len;
 	struct tcp_copy tcp = {};

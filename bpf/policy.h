@@ -64,7 +64,7 @@ static __always_inline bool is_signed(struct bpf_sock_ops *skops)
 }
 
 /* Do both peers use MPTCP? Its data segments have no room for `option`. */
-static __always_inline bool speaks_mptcp(struct bpf_sock_ops *skops)
+static __always_inline bool negotiated_mptcp(struct bpf_sock_ops *skops)
 {
 	struct tcp_sock *tp = (void *)kernel_sock(skops);
 

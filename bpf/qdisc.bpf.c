@@ -225,17 +225,17 @@ static __always_inline bool may_send(struct Qdisc *sch, struct discipline *d,
 				     const struct xcp_queue_config *c,
 				     __u64 now)
 {
-	__u64 look_ns;
+	__u64 next_sample_ns;
 
 	if (!d->shaper.has_slot)
 		take_slot(d, c, now, false);
-	look_ns = d->shaper.slot_ns;
-	if (look_ns <= now)
+	next_sample_ns = d->shaper.slot_ns;
+	if (next_sample_ns <= now)
 		return true;
 	if (!c->medium)
-		look_ns = xcp_shaper_next_look(&d->shaper, &d->free_ns, now,
-					       c->rate_Bps);
-	bpf_qdisc_watchdog_schedule(sch, look_ns, 0);
+		next_sample_ns = xcp_shaper_next_check(&d->shaper, &d->free_ns,
+						       now, c->rate_Bps);
+	bpf_qdisc_watchdog_schedule(sch, next_sample_ns, 0);
 	return false;
 }
 

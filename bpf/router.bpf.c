@@ -50,21 +50,21 @@ XCP_MAP(here);
 /* Samples the link's queue disciplines; returns the backlog that XCP sees. */
 static __u64 sample_link(const struct net_device *dev, __u64 now)
 {
-	struct xcp_capacity_interval *seen = &link.seen;
+	struct xcp_link_samples *seen = &link.seen;
 	struct xcp_queue *queue = queue_record();
 	struct link_reading r = {};
 	__u64 backlog_B, other_B = 0;
 
 	read_link(dev, &r);
 	/* new queues or queue disciplines start with new counts */
-	if (r.queues == link.seen_queues &&
-	    r.sent_packets - link.seen_packets < 1ULL << 32)
-		seen->sent_B +=
-			xcp_frame_bytes(&config.frame, r.sent_B - link.seen_B,
-					r.sent_packets - link.seen_packets);
-	link.seen_B = r.sent_B;
-	link.seen_packets = r.sent_packets;
-	link.seen_queues = r.queues;
+	if (r.queues == link.last_qdiscs &&
+	    r.sent_packets - link.last_sent_packets < 1ULL << 32)
+		seen->sent_B += xcp_frame_bytes(
+			&config.frame, r.sent_B - link.last_sent_B,
+			r.sent_packets - link.last_sent_packets);
+	link.last_sent_B = r.sent_B;
+	link.last_sent_packets = r.sent_packets;
+	link.last_qdiscs = r.queues;
 	link.has_classes = queue != NULL;
 	backlog_B = r.backlog_B;
 	if (queue) {
@@ -73,11 +73,12 @@ static __u64 sample_link(const struct net_device *dev, __u64 now)
 		link.other.other_min_backlog_B =
 			xcp_min(link.other.other_min_backlog_B, other_B);
 	}
-	xcp_link_look(seen, now, seen->sent_B, backlog_B + other_B);
-	link.fell = config.measure &&
-		    xcp_capacity_changed(&link.state.capacity, seen,
-					 link.state.interval_ns);
-	link.look_ns = now + xcp_max(XCP_LOOK_NS, r.records * XCP_RECORD_NS);
+	xcp_link_sample(seen, now, seen->sent_B, backlog_B + other_B);
+	link.end_now = config.measure &&
+		       xcp_capacity_changed(&link.state.capacity, seen,
+					    link.state.interval_ns);
+	link.next_sample_ns = now + xcp_max(XCP_SAMPLE_INTERVAL_NS,
+					    r.records * XCP_RECORD_NS);
 	return backlog_B;
 }
 
@@ -186,8 +187,8 @@ __noinline int edit_header_at(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	return 0;
 }
 
-__noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			   struct gso_burst *s)
+__noinline int edit_slow_path(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
+			      struct gso_burst *s)
 {
 	struct found f = {};
 	/* clang loads whole words if they are aligned; the option's words
@@ -201,7 +202,7 @@ __noinline int edit_slowly(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 	if (!cpu || !s)
 		return 0;
-	f.kind = find_slowly(skb, &f, options.l2_len, config.ip_proto);
+	f.kind = find_slow_path(skb, &f, options.l2_len, config.ip_proto);
 	if (f.kind == XCP_FORWARD && f.protocol != IPPROTO_TCP)
 		return edit_header_at(skb, cpu, s, &f);
 	at = f.l4 + f.option;
@@ -258,7 +259,7 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {
 		__u16 *check = (__u16 *)(tcp + TCP_CHECK);
 
-		*check = xcp_mend_checksum(*check, sum);
+		*check = xcp_update_checksum(*check, sum);
 	}
 	return true;
 }
@@ -282,9 +283,9 @@ int xcp_router(struct __sk_buff *skb)
 	skb->tc_classid = 0; /* the stack may have left a value in it */
 	now = bpf_ktime_get_ns();
 	kskb = kernel_skb(skb);
-	if (XCP_UNLIKELY(now >= link.look_ns))
+	if (XCP_UNLIKELY(now >= link.next_sample_ns))
 		poll_link(skb, now);
-	if (XCP_UNLIKELY(link.fell ||
+	if (XCP_UNLIKELY(link.end_now ||
 			 xcp_router_interval_due(&link.state, now)))
 		interval_end(now);
 
@@ -331,7 +332,7 @@ int xcp_router(struct __sk_buff *skb)
 		f.l4_len = skb->len - f.l4;
 		edit_header_at(skb, cpu, &s, &f);
 	} else {
-		edit_slowly(skb, cpu, &s);
+		edit_slow_path(skb, cpu, &s);
 	}
 arrived:
 	if (link.has_classes && skb->tc_classid != XCP_CLASSID)

@@ -75,7 +75,7 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 	    before.b[SACK_AT + 1] != SACK_LEN(length == TWO_BLOCKS_LEN ? 2 : 3))
 		return 0;
 	/* without feedback, keep all blocks */
-	if (length == OPTIONS_MAX && !xcp_receiver_owes(&s->receiver))
+	if (length == OPTIONS_MAX && !xcp_receiver_has_feedback(&s->receiver))
 		return 0;
 	if (length == TWO_BLOCKS_LEN && grow_options(skb, p))
 		return 0;

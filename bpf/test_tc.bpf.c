@@ -36,7 +36,7 @@ struct test_account {
 	__s64 lost_feedback_Bps;
 	__u64 forward; /* forward options, one per GSO packet */
 	__u64 other_hops; /* sum of routers without XCP before this point */
-	__u64 rtts; /* RTT callbacks of xcp_neighbour */
+	__u64 rtts; /* RTT callbacks of xcp_foreign */
 	__u64 forgotten; /* GSO packets whose gso_segs was cleared */
 	__u64 forward_packets; /* wire packets with a forward header */
 	__s64 delta; /* sum of their deltas, in the unit of their format */
@@ -171,7 +171,7 @@ static __always_inline void count_hops(const __u8 *option, __u8 ttl)
 }
 
 SEC("tc")
-int xcp_accident(struct __sk_buff *skb)
+int xcp_fault(struct __sk_buff *skb)
 {
 	struct tcp_copy tcp = {};
 	struct carried c = {};
@@ -233,7 +233,7 @@ int xcp_redirects(struct xdp_md *context)
 
 /* Clears gso_segs, as on a GSO packet from a guest or a tap device. */
 SEC("?tc")
-int xcp_forgets(struct __sk_buff *skb)
+int xcp_clear_gso(struct __sk_buff *skb)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
 
@@ -248,7 +248,7 @@ int xcp_forgets(struct __sk_buff *skb)
 
 /* A foreign program with a callback for each RTT of each connection. */
 SEC("?sockops")
-int xcp_neighbour(struct bpf_sock_ops *skops)
+int xcp_foreign(struct bpf_sock_ops *skops)
 {
 	if (skops->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
 		bpf_sock_ops_cb_flags_set(skops,

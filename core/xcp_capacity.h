@@ -42,7 +42,7 @@
 #ifndef XCP_CAPACITY_H
 #define XCP_CAPACITY_H
 
-#include "xcp_link_seen.h"
+#include "xcp_link_sample.h"
 
 #define XCP_CAPACITY_STEP_B 20000
 #define XCP_CAPACITY_OVER_B 3000
@@ -62,17 +62,17 @@ struct xcp_capacity {
 	struct xcp_link_mark seen; /* the last update of L */
 	uint64_t min_backlog_B; /* least backlog since the last update */
 	uint64_t link_Bps; /* L */
-	uint64_t left_Bps; /* dequeue rate of the last interval */
+	uint64_t dequeued_Bps; /* dequeue rate of the last interval */
 	uint64_t tried_Bps; /* dequeue rate at the last step of L */
 	uint64_t step_Bps; /* s */
-	uint64_t most_Bps; /* P */
+	uint64_t peak_Bps; /* P */
 	uint32_t state; /* enum xcp_link_state */
 	uint32_t unused;
 };
 
 /* Whether the samples since the last update prove that L is wrong. */
 XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
-				     const struct xcp_capacity_interval *i,
+				     const struct xcp_link_samples *i,
 				     uint64_t d_ns)
 {
 	return xcp_link_fell(i, &c->seen, c->link_Bps, d_ns) ||
@@ -80,7 +80,7 @@ XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
 }
 
 /* Raises L of a free link, if the link carried the last raise. */
-XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
+XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t peak_Bps,
 				   uint64_t d_ns, bool rose)
 {
 	uint64_t least_Bps = c->link_Bps - c->link_Bps / 64;
@@ -92,11 +92,11 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 		least_Bps = c->tried_Bps + c->step_Bps * 3 / 4;
 	else if (c->state == XCP_LINK_GROWING)
 		least_Bps = c->tried_Bps + c->tried_Bps / 2;
-	if (c->left_Bps < least_Bps)
+	if (c->dequeued_Bps < least_Bps)
 		return;
 	if (c->state == XCP_LINK_KNOWN && !rose) {
 		c->state = XCP_LINK_TRIED;
-		c->tried_Bps = xcp_max(c->left_Bps, c->link_Bps);
+		c->tried_Bps = xcp_max(c->dequeued_Bps, c->link_Bps);
 		c->step_Bps = xcp_min(c->tried_Bps / 8,
 				      xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
 		c->link_Bps = c->tried_Bps + c->step_Bps;
@@ -104,25 +104,26 @@ XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t most_Bps,
 		if (c->state == XCP_LINK_KNOWN)
 			times = 2;
 		c->state = XCP_LINK_GROWING;
-		c->tried_Bps = c->left_Bps;
+		c->tried_Bps = c->dequeued_Bps;
 		c->link_Bps =
-			xcp_max(xcp_max(c->link_Bps, 2 * c->left_Bps),
-				xcp_min(times * c->left_Bps, c->most_Bps));
-		if (c->most_Bps > c->left_Bps && c->link_Bps >= c->most_Bps) {
-			c->link_Bps = c->most_Bps;
+			xcp_max(xcp_max(c->link_Bps, 2 * c->dequeued_Bps),
+				xcp_min(times * c->dequeued_Bps, c->peak_Bps));
+		if (c->peak_Bps > c->dequeued_Bps &&
+		    c->link_Bps >= c->peak_Bps) {
+			c->link_Bps = c->peak_Bps;
 			c->state = XCP_LINK_KNOWN;
 		}
 	}
-	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
+	c->link_Bps = xcp_min(c->link_Bps, peak_Bps);
 }
 
 /*
  * Updates L after a control interval of a link. `configured_Bps` is its
- * configured capacity and `most_Bps` its highest possible rate; 0: unknown.
+ * configured capacity and `peak_Bps` its highest possible rate; 0: unknown.
  */
 XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
-				     const struct xcp_capacity_interval *i,
-				     uint64_t configured_Bps, uint64_t most_Bps,
+				     const struct xcp_link_samples *i,
+				     uint64_t configured_Bps, uint64_t peak_Bps,
 				     uint64_t d_ns)
 {
 	uint64_t sent_B = i->sent_B - c->seen.sent_B, least_B = XCP_LINK_MIN_B;
@@ -131,12 +132,12 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	bool rose = xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
 	bool first = !c->seen.ns, busy;
 
-	most_Bps = xcp_min(most_Bps ? most_Bps : XCP_CAPACITY_MAX_BPS,
+	peak_Bps = xcp_min(peak_Bps ? peak_Bps : XCP_CAPACITY_MAX_BPS,
 			   XCP_CAPACITY_MAX_BPS);
 	if (!c->link_Bps)
 		c->link_Bps = configured_Bps ? configured_Bps
 					     : XCP_CAPACITY_FIRST_BPS;
-	c->link_Bps = xcp_min(c->link_Bps, most_Bps);
+	c->link_Bps = xcp_min(c->link_Bps, peak_Bps);
 	c->min_backlog_B = xcp_min(c->min_backlog_B, i->min_backlog_B);
 	if (c->state == XCP_LINK_GROWING)
 		least_B = XCP_LINK_TWO_PACKETS_B;
@@ -149,18 +150,18 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 	c->min_backlog_B = UINT64_MAX;
 	if (first || !elapsed_ns)
 		return;
-	c->left_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), most_Bps);
-	XCP_FORGET(c->left_Bps);
-	c->most_Bps -= c->most_Bps / 512;
+	c->dequeued_Bps = xcp_min(xcp_rate(sent_B, elapsed_ns), peak_Bps);
+	XCP_FORGET(c->dequeued_Bps);
+	c->peak_Bps -= c->peak_Bps / 512;
 	if (fell_Bps)
-		c->left_Bps = fell_Bps;
+		c->dequeued_Bps = fell_Bps;
 	if (!busy) {
-		xcp_capacity_raise(c, most_Bps, d_ns, rose);
+		xcp_capacity_raise(c, peak_Bps, d_ns, rose);
 		return;
 	}
 	c->state = XCP_LINK_KNOWN;
-	c->link_Bps = xcp_max(c->left_Bps, 1);
-	c->most_Bps = xcp_max(c->most_Bps, c->link_Bps);
+	c->link_Bps = xcp_max(c->dequeued_Bps, 1);
+	c->peak_Bps = xcp_max(c->peak_Bps, c->link_Bps);
 }
 
 /* Applies a change of the capacity hint; 0: no hint. */
@@ -186,17 +187,18 @@ XCP_INLINE void xcp_capacity_hint(struct xcp_capacity *c, uint64_t before_Bps,
 }
 
 /* Returns e of a link. */
-XCP_INLINE uint64_t xcp_capacity_over(const struct xcp_capacity *c,
-				      uint64_t d_ns)
+XCP_INLINE uint64_t xcp_capacity_excess(const struct xcp_capacity *c,
+					uint64_t d_ns)
 {
 	return xcp_min(c->link_Bps / 64, xcp_rate(XCP_CAPACITY_OVER_B, d_ns));
 }
 
 /* Returns C = L + e, at most the configured capacity. */
 XCP_INLINE uint64_t xcp_capacity_use(const struct xcp_capacity *c,
-				     uint64_t configured_Bps, uint64_t over_Bps)
+				     uint64_t configured_Bps,
+				     uint64_t excess_Bps)
 {
-	return xcp_min(c->link_Bps + over_Bps,
+	return xcp_min(c->link_Bps + excess_Bps,
 		       configured_Bps ? configured_Bps : UINT64_MAX);
 }
 

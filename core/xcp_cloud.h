@@ -86,7 +86,7 @@
 /* Bits of xcp_cloud.flags. */
 enum xcp_cloud_flag {
 	/* for experiments: do not limit deltas while suspended */
-	XCP_CLOUD_NOT_HELD_BACK = 1,
+	XCP_CLOUD_NO_DELTA_LIMIT = 1,
 };
 
 /* Measurements of a cloud, written by the measuring daemon. */
@@ -108,7 +108,8 @@ struct xcp_cloud {
 struct xcp_cloud_backoff {
 	uint64_t start_ns; /* start of the present interval d */
 	uint64_t min_wait_ns; /* least w in the present interval d */
-	uint64_t aside_ns; /* the virtual router is suspended until then */
+	uint64_t suspended_until_ns; /* the virtual router is suspended until
+					then */
 	uint32_t full; /* intervals with a queue, minus those without */
 	uint32_t tries; /* tries that have ended in a suspension */
 };
@@ -132,13 +133,15 @@ XCP_INLINE void xcp_cloud_backoff_update(struct xcp_cloud_backoff *c,
 		c->full--;
 	c->start_ns = now_ns;
 	c->min_wait_ns = wait_ns;
-	if (xcp_excess(now_ns, c->aside_ns) > XCP_CLOUD_BACKOFF_MOST_NS)
+	if (xcp_excess(now_ns, c->suspended_until_ns) >
+	    XCP_CLOUD_BACKOFF_MOST_NS)
 		c->tries = 0;
 	if (c->full <
 	    (c->tries ? XCP_CLOUD_BACKOFF_AGAIN : XCP_CLOUD_BACKOFF_FULL))
 		return;
 	c->full = 0;
-	c->aside_ns = now_ns + (XCP_CLOUD_BACKOFF_FIRST_NS << (c->tries & 7));
+	c->suspended_until_ns =
+		now_ns + (XCP_CLOUD_BACKOFF_FIRST_NS << (c->tries & 7));
 	c->tries += c->tries < XCP_CLOUD_BACKOFF_TRIES;
 }
 
@@ -149,7 +152,7 @@ XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 {
 	uint64_t window, reno_Bps, cubic_Bps;
 
-	if (h->delta < 0 || c->flags & XCP_CLOUD_NOT_HELD_BACK)
+	if (h->delta < 0 || c->flags & XCP_CLOUD_NO_DELTA_LIMIT)
 		return h->delta;
 	if (!h->rtt || !h->x)
 		return 0;
@@ -165,12 +168,12 @@ XCP_INLINE int32_t xcp_cloud_backoff_delta(const struct xcp_cloud *c,
 XCP_INLINE bool xcp_cloud_backoff_active(const struct xcp_cloud_backoff *c,
 					 uint64_t now_ns)
 {
-	return now_ns < c->aside_ns;
+	return now_ns < c->suspended_until_ns;
 }
 
 /* Returns e for N = `flows` (2^-8); at least 1. */
-XCP_INLINE uint64_t xcp_cloud_over(const struct xcp_cloud *c, uint32_t flows,
-				   uint64_t d_ns)
+XCP_INLINE uint64_t xcp_cloud_excess(const struct xcp_cloud *c, uint32_t flows,
+				     uint64_t d_ns)
 {
 	uint64_t most_B =
 		XCP_CLOUD_OVER_B * xcp_max(flows, 1 << XCP_FLOW_BITS) >>

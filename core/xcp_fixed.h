@@ -14,7 +14,7 @@
  *
  * 3. A pool divided among packets: each packet takes part / total of a pool,
  *    part being its X (or its size) and total the sum over an interval. That
- *    is `struct xcp_share`: pool * 2^shift / total in 64 bits, so that a
+ *    is `struct xcp_ratio`: pool * 2^shift / total in 64 bits, so that a
  *    packet's cut is one multiplication and one shift:
  *
  *        cut = part * m >> shift             while part < total
@@ -73,12 +73,12 @@ XCP_INLINE uint64_t xcp_max(uint64_t a, uint64_t b)
 }
 
 /* |v|: BPF has no signed division */
-XCP_INLINE uint64_t xcp_size(int64_t v)
+XCP_INLINE uint64_t xcp_abs(int64_t v)
 {
 	return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
 }
 
-/* The inverse of xcp_size: `size`, negative if `down`. */
+/* The inverse of xcp_abs: `size`, negative if `down`. */
 XCP_INLINE int64_t xcp_signed(uint64_t size, bool down)
 {
 	return down ? -(int64_t)size : (int64_t)size;
@@ -87,7 +87,7 @@ XCP_INLINE int64_t xcp_signed(uint64_t size, bool down)
 /* v / n, rounded towards 0 */
 XCP_INLINE int64_t xcp_part(int64_t v, uint32_t n)
 {
-	uint64_t size = xcp_size(v);
+	uint64_t size = xcp_abs(v);
 
 	return xcp_signed(n > 1 ? size / n : size, v < 0);
 }
@@ -249,17 +249,17 @@ XCP_CALL uint64_t xcp_rate(uint64_t bytes, uint64_t ns)
 		0, 1ULL << 62);
 }
 
-struct xcp_share {
+struct xcp_ratio {
 	uint64_t m; /* pool * 2^shift / total */
 	uint64_t total; /* a part of this size or more takes the whole pool */
 	uint32_t shift;
 };
 
 /* Divides a pool (below 2^XCP_POOL_BITS); a total of 0 makes every cut 0. */
-XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
+XCP_INLINE struct xcp_ratio xcp_ratio_make(uint64_t pool, struct xcp_num total)
 {
 	uint64_t whole = xcp_num_fixed(total, 8, 1ULL << 62) + 255;
-	struct xcp_share s = {0, whole >> 8, 20};
+	struct xcp_ratio s = {0, whole >> 8, 20};
 	uint32_t bits = xcp_bits(s.total);
 
 	s.shift += bits > 37 ? bits - 37 : 0;
@@ -269,7 +269,7 @@ XCP_INLINE struct xcp_share xcp_share_make(uint64_t pool, struct xcp_num total)
 }
 
 /* The cut of `part` (< 2^36), not yet limited to what remains in the pool. */
-XCP_INLINE uint64_t xcp_share_cut(const struct xcp_share *s, uint64_t part)
+XCP_INLINE uint64_t xcp_ratio_part(const struct xcp_ratio *s, uint64_t part)
 {
 	if (XCP_UNLIKELY(part >= s->total))
 		return s->m ? 1ULL << XCP_POOL_BITS : 0;

@@ -31,7 +31,7 @@ struct xcp_frame {
 XCP_INLINE uint64_t xcp_frame_one(const struct xcp_frame *f, uint64_t len)
 {
 	uint64_t more = f->overhead_B < 0 ? 0 : (uint64_t)f->overhead_B;
-	uint64_t less = f->overhead_B < 0 ? xcp_size(f->overhead_B) : 0;
+	uint64_t less = f->overhead_B < 0 ? xcp_abs(f->overhead_B) : 0;
 	uint64_t bytes = xcp_max(xcp_excess(len + more, less), f->mpu_B);
 
 	if (XCP_UNLIKELY(f->cells == XCP_CELLS_ATM))

@@ -70,7 +70,7 @@ XCP_INLINE int64_t xcp_2005_value(uint16_t feedback)
 /* H_feedback for a value in 2^-12 packets, rounded towards 0, saturated. */
 XCP_INLINE uint16_t xcp_2005_code(int64_t value, bool whole)
 {
-	uint64_t size = xcp_size(value), exponent = 0, mantissa;
+	uint64_t size = xcp_abs(value), exponent = 0, mantissa;
 
 	if (whole)
 		size &= ~(uint64_t)(XCP_2005_PACKET - 1);
@@ -97,7 +97,7 @@ XCP_INLINE uint32_t xcp_2005_x(const struct xcp_2005 *h)
 XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
 {
 	int64_t value = xcp_2005_value(h->feedback);
-	uint64_t size = xcp_size(value), whole, rate;
+	uint64_t size = xcp_abs(value), whole, rate;
 	uint64_t by = xcp_max(h->rtt_ms, 1) << 9;
 
 	/* size * bytes * 1000 / 4096 / ms = size * bytes * 125 / (512 ms) */
@@ -112,7 +112,7 @@ XCP_INLINE int32_t xcp_2005_to_Bps(const struct xcp_2005 *h, uint32_t size_B)
 XCP_INLINE int64_t xcp_2005_of_Bps(int64_t rate_Bps, uint32_t rtt_ms,
 				   uint32_t size_B)
 {
-	uint64_t size = xcp_size(rate_Bps);
+	uint64_t size = xcp_abs(rate_Bps);
 
 	/* below 2^32 * 2^16 * 2^9 */
 	size = (xcp_min(size, UINT32_MAX) * xcp_min(rtt_ms, 0xffff) << 9) /
@@ -231,13 +231,13 @@ XCP_INLINE uint32_t xcp_2005_rtt_ms(uint64_t rtt)
  * The forward option that a sender writes on a segment of size_B. `*rest` is
  * the part of earlier requests that rounding left out (2^-12 packets).
  */
-XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
-					uint32_t size_B, int64_t *rest,
-					bool whole)
+XCP_INLINE struct xcp_2005 xcp_2005_request(const struct xcp_sender *s,
+					    uint32_t size_B, int64_t *rest,
+					    bool whole)
 {
 	struct xcp_num packets;
 	struct xcp_2005 h = {0, 0, 0};
-	uint64_t rtt_ms = xcp_2005_rtt_ms(xcp_sender_rtt_told(s));
+	uint64_t rtt_ms = xcp_2005_rtt_ms(xcp_sender_header_rtt(s));
 	int64_t wish;
 
 	if (!rtt_ms)
@@ -253,8 +253,7 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 	/* routers assume packets of this size; those of the window are full */
 	wish = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
 	if (size_B < s->wire_B)
-		wish = xcp_signed(xcp_size(wish) * size_B / s->wire_B,
-				  wish < 0);
+		wish = xcp_signed(xcp_abs(wish) * size_B / s->wire_B, wish < 0);
 	wish += *rest;
 	/* above the largest value, requests do not add up */
 	if (wish > XCP_2005_VALUE_MAX)
@@ -267,8 +266,8 @@ XCP_INLINE struct xcp_2005 xcp_2005_ask(const struct xcp_sender *s,
 /* Applies feedback of `value` 2^-12 packets per H_rtt. */
 XCP_INLINE void xcp_2005_feedback(struct xcp_sender *s, int64_t value)
 {
-	uint64_t size = xcp_size(value);
-	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_rtt_told(s))
+	uint64_t size = xcp_abs(value);
+	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_header_rtt(s))
 			 << XCP_TICK_SHIFT) /
 			1000;
 	uint64_t part = 1 << 28; /* RTT / H_rtt, 2^-28 */

@@ -133,7 +133,7 @@ XCP_INLINE uint32_t xcp_router_id(const uint8_t address[XCP_ADDRESS_LEN])
  * Updates a checksum field by a sum of differences, both in the byte order in
  * which the machine loads words.
  */
-XCP_INLINE uint16_t xcp_mend_checksum(uint16_t check, uint32_t sum)
+XCP_INLINE uint16_t xcp_update_checksum(uint16_t check, uint32_t sum)
 {
 	sum += (uint16_t)~check;
 	sum = (sum & 0xffff) + (sum >> 16);

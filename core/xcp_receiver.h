@@ -49,7 +49,7 @@ XCP_INLINE int32_t xcp_receiver_take(struct xcp_receiver *r, uint32_t n)
 {
 	int64_t part = xcp_part(r->pending, n), feedback;
 
-	feedback = xcp_signed(xcp_min(xcp_size(part), INT32_MAX), part < 0);
+	feedback = xcp_signed(xcp_min(xcp_abs(part), INT32_MAX), part < 0);
 	r->pending -= feedback * n;
 	return (int32_t)feedback;
 }
@@ -65,7 +65,7 @@ XCP_INLINE int64_t xcp_receiver_total(struct xcp_receiver *r)
 }
 
 /* Whether there is feedback to return. */
-XCP_INLINE bool xcp_receiver_owes(const struct xcp_receiver *r)
+XCP_INLINE bool xcp_receiver_has_feedback(const struct xcp_receiver *r)
 {
 	return r->totals ? r->pending >> XCP_TOTAL_SHIFT : r->pending;
 }

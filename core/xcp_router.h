@@ -91,7 +91,7 @@
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
 /* an interval lasts at most this many times the latest average RTT */
-#define XCP_TOO_LONG 2
+#define XCP_INTERVAL_MAX_RTTS 2
 /* checks of the average RTT per interval */
 #define XCP_RTT_CHECKS 8
 /* shorter intervals are not checked: RTTs are 4 ms (core/xcp_sender.h) */
@@ -113,7 +113,7 @@ enum xcp_law_term {
 
 struct xcp_router_params {
 	uint64_t capacity_Bps;
-	uint64_t most_Bps; /* highest possible rate of the link; 0: unknown */
+	uint64_t peak_Bps; /* highest possible rate of the link; 0: unknown */
 	uint64_t min_interval_ns;
 	uint32_t without; /* enum xcp_law_term: terms that are off */
 	uint32_t max_rtt; /* upper bound of RTTs, ticks;
@@ -138,8 +138,8 @@ struct xcp_rtt_sums {
 
 /* The result of one interval; constant during the next. */
 struct xcp_router_law {
-	struct xcp_share pos; /* divided by X, in ticks */
-	struct xcp_share neg; /* divided by size, in bytes */
+	struct xcp_ratio pos; /* divided by X, in ticks */
+	struct xcp_ratio neg; /* divided by size, in bytes */
 	uint64_t pos_pool; /* 2^-shift B/s */
 	uint64_t neg_pool;
 	uint64_t d; /* ticks, below 2^32 */
@@ -182,7 +182,7 @@ struct xcp_router_state {
 	struct xcp_sharing sharing;
 	struct xcp_flows flows;
 	uint64_t capacity_Bps; /* C, the capacity handed out */
-	uint64_t over_Bps; /* e of a cloud; 0: use e of a link */
+	uint64_t excess_Bps; /* e of a cloud; 0: use e of a link */
 	uint64_t step_Bps; /* clouds: upper bound of L - dequeue rate */
 	uint64_t y_Bps; /* y of the last interval */
 	int64_t f_Bps; /* F of the last interval */
@@ -269,7 +269,7 @@ XCP_INLINE bool xcp_router_too_long(struct xcp_router_state *s,
 	s->checked = xcp_router_rtts(sums);
 	d = xcp_num_fixed(xcp_router_average_rtt(sums, &before), 0,
 			  XCP_TICKS_MAX);
-	if (XCP_TOO_LONG * xcp_ticks_to_ns(d) > elapsed_ns)
+	if (XCP_INTERVAL_MAX_RTTS * xcp_ticks_to_ns(d) > elapsed_ns)
 		return false;
 	s->rtts_from = before;
 	return true;
@@ -319,7 +319,7 @@ XCP_INLINE void xcp_router_arrival_xcp(struct xcp_router_sums *s, uint32_t n,
 XCP_INLINE int64_t xcp_router_credible(const struct xcp_router_law *law,
 				       const struct xcp_claim *c, int32_t delta)
 {
-	uint64_t size = xcp_size(delta), time = c->rtt;
+	uint64_t size = xcp_abs(delta), time = c->rtt;
 
 	if (delta < 0)
 		time = xcp_max(time, law->d);
@@ -329,9 +329,9 @@ XCP_INLINE int64_t xcp_router_credible(const struct xcp_router_law *law,
 }
 
 /* The possible effect of a delta below fb; `want`: it in the law's unit. */
-XCP_INLINE int64_t xcp_router_gives(const struct xcp_router_law *law,
-				    const struct xcp_claim *c, int32_t delta,
-				    int64_t want, int64_t fb)
+XCP_INLINE int64_t xcp_router_possible_decrease(
+	const struct xcp_router_law *law, const struct xcp_claim *c,
+	int32_t delta, int64_t want, int64_t fb)
 {
 	int64_t credible;
 
@@ -368,8 +368,8 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 	if (XCP_UNLIKELY(!c->rtt))
 		return delta > 0 ? 0 : delta;
 
-	p = xcp_share_cut(&law->pos, c->x);
-	m = xcp_share_cut(&law->neg, c->size_B);
+	p = xcp_ratio_part(&law->pos, c->x);
+	m = xcp_ratio_part(&law->neg, c->size_B);
 	if (XCP_UNLIKELY(p * n > pool->pos)) {
 		/* spend all; the remainder of the division is carried */
 		p = n > 1 ? pool->pos / n : pool->pos;
@@ -406,14 +406,16 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 		} else if (law->carry_max) {
 			uint64_t rest;
 
-			want = xcp_router_gives(law, c, delta, want, fb);
+			want = xcp_router_possible_decrease(law, c, delta, want,
+							    fb);
 			rest = xcp_min((uint64_t)(fb - want),
 				       xcp_excess(law->carry_max, pool->carry) /
 					       n);
 			pool->carry += rest * n;
 			want += (int64_t)(m + rest);
 		} else {
-			want = xcp_router_gives(law, c, delta, want, fb);
+			want = xcp_router_possible_decrease(law, c, delta, want,
+							    fb);
 			m = xcp_min(left, m + (uint64_t)(fb - want));
 			want += (int64_t)m;
 		}
@@ -442,13 +444,14 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
  */
 XCP_INLINE void xcp_router_limit_step(struct xcp_capacity *c, uint64_t step_Bps)
 {
-	if (c->state == XCP_LINK_KNOWN || c->link_Bps <= c->left_Bps + step_Bps)
+	if (c->state == XCP_LINK_KNOWN ||
+	    c->link_Bps <= c->dequeued_Bps + step_Bps)
 		return;
 	/* go on with steps like the first one while they are carried */
 	c->state = XCP_LINK_TRIED;
-	c->tried_Bps = c->left_Bps;
+	c->tried_Bps = c->dequeued_Bps;
 	c->step_Bps = step_Bps;
-	c->link_Bps = c->left_Bps + step_Bps;
+	c->link_Bps = c->dequeued_Bps + step_Bps;
 }
 
 /*
@@ -461,25 +464,26 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 				    const struct xcp_router_params *params,
 				    const struct xcp_router_sums *sums,
 				    uint64_t now_ns,
-				    const struct xcp_capacity_interval *seen,
+				    const struct xcp_link_samples *seen,
 				    const struct xcp_sharing_interval *other)
 {
 	uint64_t elapsed_ns =
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
-	uint64_t over_Bps;
+	uint64_t excess_Bps;
 
 	xcp_flows_end(&s->flows, sums->sum_x - s->last.sum_x, elapsed_ns);
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
-				     params->most_Bps, s->interval_ns);
+				     params->peak_Bps, s->interval_ns);
 		if (s->step_Bps)
 			xcp_router_limit_step(&s->capacity, s->step_Bps);
-		over_Bps = s->over_Bps ? s->over_Bps
-				       : xcp_capacity_over(&s->capacity,
+		excess_Bps = s->excess_Bps
+				     ? s->excess_Bps
+				     : xcp_capacity_excess(&s->capacity,
 							   s->interval_ns);
 		s->capacity_Bps = xcp_capacity_use(
-			&s->capacity, params->capacity_Bps, over_Bps);
+			&s->capacity, params->capacity_Bps, excess_Bps);
 	}
 	if (other) {
 		s->capacity_Bps =
@@ -495,7 +499,8 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
  * Returns 1 if a term of the law is in use, else 0. Callers multiply by it
  * instead of branching: the verifier follows both sides of each branch.
  */
-XCP_INLINE uint64_t xcp_router_has(uint32_t without, enum xcp_law_term term)
+XCP_INLINE uint64_t xcp_router_term_enabled(uint32_t without,
+					    enum xcp_law_term term)
 {
 	uint64_t has = xcp_any_from(without & (uint32_t)term, 0);
 
@@ -504,14 +509,16 @@ XCP_INLINE uint64_t xcp_router_has(uint32_t without, enum xcp_law_term term)
 }
 
 /* Returns a; at most all of y can be taken back. */
-XCP_INLINE int64_t xcp_router_ahead(const struct xcp_router_state *s,
-				    uint32_t without, int64_t granted_Bps)
+XCP_INLINE int64_t xcp_router_unseen_grants(const struct xcp_router_state *s,
+					    uint32_t without,
+					    int64_t granted_Bps)
 {
 	int64_t least = -(int64_t)s->y_Bps - 1;
-	int64_t ahead = granted_Bps * (int64_t)xcp_router_has(without,
-							      XCP_LAW_GRANTED) +
-			(s->granted_Bps >>
-			 1) * (int64_t)xcp_router_has(without, XCP_LAW_BEFORE);
+	int64_t ahead =
+		granted_Bps * (int64_t)xcp_router_term_enabled(
+				      without, XCP_LAW_GRANTED) +
+		(s->granted_Bps >>
+		 1) * (int64_t)xcp_router_term_enabled(without, XCP_LAW_BEFORE);
 
 	return ahead < least ? least : ahead;
 }
@@ -572,25 +579,25 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 					    xcp_num_of(XCP_TICKS_PER_SEC)),
 				s->d);
 
-	gains = xcp_router_has(without, XCP_LAW_GAINS);
+	gains = xcp_router_term_enabled(without, XCP_LAW_GAINS);
 	alpha = (uint32_t)(XCP_ALPHA_PUBLISHED_Q32 +
 			   gains * (XCP_ALPHA_Q32 - XCP_ALPHA_PUBLISHED_Q32));
 	beta = (uint32_t)(XCP_BETA_PUBLISHED_Q32 +
 			  gains * (XCP_BETA_Q32 - XCP_BETA_PUBLISHED_Q32));
-	ahead = xcp_router_ahead(s, without, granted_Bps);
+	ahead = xcp_router_unseen_grants(s, without, granted_Bps);
 	s->granted_Bps = granted_Bps;
 
 	/* the unit: as fine as the largest rate allows, at most 2^-34 B/s */
 	top = xcp_max(xcp_max(s->capacity_Bps, s->y_Bps),
 		      xcp_max(xcp_num_fixed(drain_num, 0, limit - 1),
-			      xcp_min(xcp_size(ahead), limit - 1)));
+			      xcp_min(xcp_abs(ahead), limit - 1)));
 	shift = XCP_POOL_BITS - 1 -
 		(uint32_t)xcp_min(xcp_bits(top), XCP_POOL_BITS - 1);
 	shift = (uint32_t)xcp_min(shift, 34);
 	c = xcp_min(s->capacity_Bps << shift, limit - 1);
 	y = xcp_num_fixed(y_num, shift, limit - 1);
 	drain = xcp_num_fixed(drain_num, shift, limit - 1);
-	coming = xcp_min(xcp_size(ahead), limit - 1) << shift;
+	coming = xcp_min(xcp_abs(ahead), limit - 1) << shift;
 	coming = ahead < 0 ? xcp_excess(y, coming) : y + coming;
 
 	up = xcp_mul_q32(xcp_excess(c, coming), alpha);
@@ -609,11 +616,11 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->carry_max = 0;
 	if (grow && !(without & XCP_LAW_PASS_ON))
 		law->carry_max = law->pos_pool / XCP_PASSED_ON_PARTS;
-	law->pos = xcp_share_make(law->pos_pool, xcp_num_of(sum_x));
+	law->pos = xcp_ratio_make(law->pos_pool, xcp_num_of(sum_x));
 	if (!grow && y > c && !(without & XCP_LAW_EXPECT))
 		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),
 				      xcp_num_of(y));
-	law->neg = xcp_share_make(law->neg_pool, traffic);
+	law->neg = xcp_ratio_make(law->neg_pool, traffic);
 	return true;
 }
 

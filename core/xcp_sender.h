@@ -108,7 +108,7 @@ struct xcp_sender {
 /* a window of half of this, half of which may wait at a bottleneck */
 #define XCP_START_PACKETS 200
 /* part of used_B forgotten per RTT: pauses between bursts are short */
-#define XCP_FORGOTTEN_PARTS 4
+#define XCP_USED_DECAY_DIVISOR 4
 
 /* The least window: one packet, or one packet per 125 ms if that is less. */
 XCP_INLINE uint64_t xcp_sender_least(const struct xcp_sender *s)
@@ -193,7 +193,7 @@ XCP_INLINE uint64_t xcp_sender_next_x(struct xcp_sender *s)
 }
 
 /* The RTT for the header: at least X. */
-XCP_INLINE uint64_t xcp_sender_rtt_told(const struct xcp_sender *s)
+XCP_INLINE uint64_t xcp_sender_header_rtt(const struct xcp_sender *s)
 {
 	return xcp_max(s->rtt, s->rtt ? s->x + 1 : 0);
 }
@@ -228,7 +228,7 @@ XCP_INLINE void xcp_sender_move(struct xcp_sender *s, bool down, uint64_t bytes,
 /* Applies feedback: changes the throughput by fb_Bps. */
 XCP_INLINE void xcp_sender_feedback(struct xcp_sender *s, int64_t fb_Bps)
 {
-	uint64_t size = xcp_size(fb_Bps), high, low;
+	uint64_t size = xcp_abs(fb_Bps), high, low;
 
 	/* size * rtt, 28 bits of fraction: below 2^28 * 2^34 each */
 	size = xcp_min(size, (1ULL << 44) - 1);
@@ -256,7 +256,7 @@ XCP_INLINE void xcp_sender_age(struct xcp_sender *s, uint64_t used_B,
 	uint64_t most_B = (uint64_t)XCP_INITIAL_PACKETS * s->wire_B;
 
 	s->rtt_base += s->rtt_base / XCP_RTT_BASE_PARTS;
-	s->used_B -= s->used_B / XCP_FORGOTTEN_PARTS;
+	s->used_B -= s->used_B / XCP_USED_DECAY_DIVISOR;
 	s->used_B = xcp_max(s->used_B, xcp_min(used_B, XCP_CWND_MAX_B));
 	most_B = xcp_max(most_B, s->used_B);
 	if (!starved)

@@ -93,9 +93,9 @@ XCP_INLINE void xcp_shaper_begin(struct xcp_shaper *s, uint64_t *free_ns,
 }
 
 /* When to check the slot; no packet of another queue is before it. */
-XCP_INLINE uint64_t xcp_shaper_next_look(struct xcp_shaper *s,
-					 uint64_t *free_ns, uint64_t now_ns,
-					 uint64_t rate_Bps)
+XCP_INLINE uint64_t xcp_shaper_next_check(struct xcp_shaper *s,
+					  uint64_t *free_ns, uint64_t now_ns,
+					  uint64_t rate_Bps)
 {
 	uint64_t late_ns, last_ns;
 

@@ -123,18 +123,18 @@ static void check_ask(struct input *in)
 	int64_t before = between(draw_signed(in), -most, most);
 	int64_t rest = 0, wish;
 	uint64_t told;
-	struct xcp_2005 h = xcp_2005_ask(&s, size_B, &rest, false);
+	struct xcp_2005 h = xcp_2005_request(&s, size_B, &rest, false);
 
 	CHECK(xcp_2005_value(h.feedback) >= 0 && rest >= 0);
 	wish = xcp_2005_value(h.feedback) + rest;
 	rest = before;
-	h = xcp_2005_ask(&s, size_B, &rest, false);
+	h = xcp_2005_request(&s, size_B, &rest, false);
 	if (!s.rtt) {
 		CHECK(!h.rtt_ms && !h.cwnd && !h.feedback && rest == before);
 		return;
 	}
 	CHECK(h.rtt_ms && h.cwnd);
-	told = xcp_sender_rtt_told(&s);
+	told = xcp_sender_header_rtt(&s);
 	CHECK(told >= s.rtt);
 	CHECK((uint64_t)h.rtt_ms * XCP_TICKS_PER_SEC >= told * 1000);
 	CHECK((h.rtt_ms - 1ULL) * XCP_TICKS_PER_SEC < told * 1000);
@@ -158,7 +158,7 @@ static void check_feedback(struct input *in)
 	const __int128 unit = byte / XCP_2005_PACKET * s.wire_B;
 	__int128 before = s.cwnd_B * byte + s.cwnd_frac;
 	__int128 want = value * unit, moved, error;
-	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_rtt_told(&s))
+	uint64_t told = ((uint64_t)xcp_2005_rtt_ms(xcp_sender_header_rtt(&s))
 			 << XCP_TICK_SHIFT) /
 			1000;
 	const uint64_t least_B = xcp_sender_least(&s);

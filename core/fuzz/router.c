@@ -41,7 +41,7 @@ struct router {
 	struct xcp_router_law law;
 	struct xcp_router_sums sums;
 	struct xcp_router_pool pool;
-	struct xcp_capacity_interval seen;
+	struct xcp_link_samples seen;
 	struct xcp_sharing_interval other;
 	uint64_t now_ns;
 };
@@ -87,8 +87,8 @@ static void packet(struct router *r, struct sequence *q)
 static void interval(struct router *r, struct sequence *q)
 {
 	r->now_ns += any(q) >> 20;
-	xcp_link_look(&r->seen, r->now_ns, r->seen.sent_B + (any(q) >> 24),
-		      any(q));
+	xcp_link_sample(&r->seen, r->now_ns, r->seen.sent_B + (any(q) >> 24),
+			any(q));
 	r->other.other_B += any(q) >> 24;
 	r->other.other_flows = (uint32_t)any(q);
 	r->other.other_min_backlog_B = any(q);

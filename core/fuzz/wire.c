@@ -28,7 +28,7 @@ void check_edited(const struct input *before, uint8_t *after, uint32_t sum,
 	for (i = 0; i < before->packet_len; i++)
 		CHECK(after[i] == before->packet[i] || (i >= from && i < to));
 	memcpy(&check, after + TCP_CHECK, sizeof(check));
-	check = xcp_mend_checksum(check, sum);
+	check = xcp_update_checksum(check, sum);
 	memcpy(after + TCP_CHECK, &check, sizeof(check));
 	CHECK(ones_sum(after, before->packet_len) ==
 	      ones_sum(before->packet, before->packet_len));

@@ -39,7 +39,7 @@ pub const XCP_SAMPLE_MEMORY_NS: u32 = 4000000000;
 pub const XCP_PASSED_ON_PARTS: u8 = 16;
 pub const XCP_INITIAL_INTERVAL_NS: u32 = 200000000;
 pub const XCP_MIN_TQ_NS: u32 = 2000000;
-pub const XCP_TOO_LONG: u8 = 2;
+pub const XCP_INTERVAL_MAX_RTTS: u8 = 2;
 pub const XCP_RTT_CHECKS: u8 = 8;
 pub const XCP_TOO_LONG_NS: u32 = 32000000;
 pub const XCP_MAX_RTT_TICKS: u32 = 268435456;
@@ -64,7 +64,7 @@ pub const XCP_PACED_MIN_SHIFT: u8 = 3;
 pub const XCP_RTT_BASE_PARTS: u16 = 4096;
 pub const XCP_INITIAL_PACKETS: u8 = 10;
 pub const XCP_START_PACKETS: u8 = 200;
-pub const XCP_FORGOTTEN_PARTS: u8 = 4;
+pub const XCP_USED_DECAY_DIVISOR: u8 = 4;
 pub const XCP_LOSS_RUN: u8 = 2;
 pub const XCP_LOSS_LIFT_PARTS: u8 = 4;
 pub const XCP_LOSS_LIFT_NS: u32 = 1000000;
@@ -126,7 +126,7 @@ pub const XCP_OPT_BOTH_FLAGS: u8 = 23;
 pub const XCP_OPT_BOTH_FEEDBACK: u8 = 24;
 pub const XCP_CLASSID: u16 = 22595;
 pub const XCP_QUEUES_MAX: u16 = 1024;
-pub const XCP_WIRE_SILENT: u8 = 255;
+pub const XCP_WIRE_DISABLED: u8 = 255;
 pub const XCP_CROWDED_SEGMENTS_MAX: u8 = 3;
 pub const XCP_HOPS_UNKNOWN: u8 = 255;
 #[repr(C)]
@@ -140,7 +140,7 @@ pub struct xcp_num {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct xcp_share {
+pub struct xcp_ratio {
     /// pool * 2^shift / total
     pub m: u64,
     /// a part of this size or more takes the whole pool
@@ -151,7 +151,7 @@ pub struct xcp_share {
 /// Samples of an output link in a control interval.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct xcp_capacity_interval {
+pub struct xcp_link_samples {
     /// time of the last sample
     pub now_ns: u64,
     /// dequeued since start
@@ -191,13 +191,13 @@ pub struct xcp_capacity {
     /// L
     pub link_Bps: u64,
     /// dequeue rate of the last interval
-    pub left_Bps: u64,
+    pub dequeued_Bps: u64,
     /// dequeue rate at the last step of L
     pub tried_Bps: u64,
     /// s
     pub step_Bps: u64,
     /// P
-    pub most_Bps: u64,
+    pub peak_Bps: u64,
     /// enum xcp_link_state
     pub state: u32,
     pub unused: u32,
@@ -301,7 +301,7 @@ pub type xcp_law_term = ::core::ffi::c_uint;
 pub struct xcp_router_params {
     pub capacity_Bps: u64,
     /// highest possible rate of the link; 0: unknown
-    pub most_Bps: u64,
+    pub peak_Bps: u64,
     pub min_interval_ns: u64,
     /// enum xcp_law_term: terms that are off
     pub without: u32,
@@ -336,9 +336,9 @@ pub struct xcp_rtt_sums {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_router_law {
     /// divided by X, in ticks
-    pub pos: xcp_share,
+    pub pos: xcp_ratio,
     /// divided by size, in bytes
-    pub neg: xcp_share,
+    pub neg: xcp_ratio,
     /// 2^-shift B/s
     pub pos_pool: u64,
     pub neg_pool: u64,
@@ -389,7 +389,7 @@ pub struct xcp_router_state {
     /// C, the capacity handed out
     pub capacity_Bps: u64,
     /// e of a cloud; 0: use e of a link
-    pub over_Bps: u64,
+    pub excess_Bps: u64,
     /// clouds: upper bound of L - dequeue rate
     pub step_Bps: u64,
     /// y of the last interval
@@ -401,7 +401,7 @@ pub struct xcp_router_state {
     pub intervals: u64,
 }
 /// for experiments: do not limit deltas while suspended
-pub const XCP_CLOUD_NOT_HELD_BACK: xcp_cloud_flag = 1;
+pub const XCP_CLOUD_NO_DELTA_LIMIT: xcp_cloud_flag = 1;
 /// Bits of xcp_cloud.flags.
 pub type xcp_cloud_flag = ::core::ffi::c_uint;
 /// Measurements of a cloud, written by the measuring daemon.
@@ -436,8 +436,9 @@ pub struct xcp_cloud_backoff {
     pub start_ns: u64,
     /// least w in the present interval d
     pub min_wait_ns: u64,
-    /// the virtual router is suspended until then
-    pub aside_ns: u64,
+    /** the virtual router is suspended until
+then*/
+    pub suspended_until_ns: u64,
     /// intervals with a queue, minus those without
     pub full: u32,
     /// tries that have ended in a suspension
@@ -665,19 +666,20 @@ pub struct xcp_router_link {
     /// time of the first packet; 0: none yet
     pub started: u64,
     /// time of the next sample of the link
-    pub look_ns: u64,
-    /// bytes sent until the last sample, as Linux counts
-    pub seen_B: u64,
-    pub seen_packets: u64,
+    pub next_sample_ns: u64,
+    /** bytes sent until the last sample, as Linux
+counts*/
+    pub last_sent_B: u64,
+    pub last_sent_packets: u64,
     /// hash of the queue disciplines counted
-    pub seen_queues: u64,
-    pub seen: xcp_capacity_interval,
+    pub last_qdiscs: u64,
+    pub seen: xcp_link_samples,
     pub other: xcp_sharing_interval,
     pub sampler: xcp_sampler,
     /// bytes of other traffic between two samples
     pub sample_B: u64,
     /// capacity, hint or d changed: end the interval now
-    pub fell: u32,
+    pub end_now: u32,
     /// 1: the link uses the qdisc `xcp`
     pub has_classes: u32,
     /// values at the end of the last interval
@@ -827,7 +829,7 @@ pub struct xcp_cached_handshake {
     /// a packet after the SYN had a header, too
     pub acked: u8,
     /// number of SYN-ACKs sent with a header
-    pub answers: u8,
+    pub syn_acks_sent: u8,
     pub unused: u8,
 }
 /// Sums of feedback on a host, as receiver and as sender.
@@ -934,7 +936,7 @@ pub struct xcp_socket {
     /// enum xcp_wire
     pub wire: u8,
     /// the handshake agreed on XCP
-    pub speaks: u8,
+    pub uses_xcp: u8,
     /// default congestion control, probes for routers
     pub fell_back: u8,
     /// XCP routers on the path, as the peer reports
@@ -953,13 +955,13 @@ pub struct xcp_socket {
     /// to apply with this ACK; unit: receiver.pending
     pub feedback: i64,
     /// remainder of rounding requests, `option-2005`
-    pub rest_2005: i64,
+    pub remainder_2005: i64,
     /// sum of requests in this round
-    pub asked: i64,
+    pub requested: i64,
     /// sum of requests in the round before
-    pub asked_before: i64,
+    pub requested_before: i64,
     /// sum of feedback received in this round
-    pub came: i64,
+    pub received_feedback: i64,
     pub round_start_us: u64,
     /// time of the last ACK
     pub acked_us: u64,
@@ -970,13 +972,13 @@ pub struct xcp_socket {
     /// packets lost when the round began
     pub round_lost: u32,
     /// packets delivered with an ECN mark
-    pub marked: u32,
+    pub delivered_ce: u32,
     /// last running total that was returned
     pub total_seen: u32,
     /// ACKs since the last feedback
     pub silent_acks: u32,
     /// enum xcp_kind of the packet being built
-    pub writing: u8,
+    pub header_kind: u8,
     /// xcp switched on TCP's pacing
     pub paced: u8,
     /// number of SYNs sent with a header
@@ -986,13 +988,14 @@ pub struct xcp_socket {
     /// rounds in a row that granted all requests
     pub granted_rounds: u8,
     /// answers in a row whose probe a router set to 0
-    pub zeroes: u8,
-    /// fast recovery: first retransmission not yet sent
-    pub recovers: u8,
+    pub zero_answers: u8,
+    /** fast recovery: first retransmission not
+yet sent*/
+    pub retransmit_pending: u8,
     /// too little data to send in this round
     pub starved: u8,
     /// feedback has changed the window
-    pub routed: u8,
+    pub window_granted: u8,
     /// a return header has arrived
     pub answered: u8,
     pub __bindgen_padding_0: [u8; 2usize],
@@ -1007,8 +1010,8 @@ pub struct xcp_medium {
 }
 // SAFETY: integers in C order, with explicit padding.
 unsafe impl crate::Record for xcp_num {}
-unsafe impl crate::Record for xcp_share {}
-unsafe impl crate::Record for xcp_capacity_interval {}
+unsafe impl crate::Record for xcp_ratio {}
+unsafe impl crate::Record for xcp_link_samples {}
 unsafe impl crate::Record for xcp_link_mark {}
 unsafe impl crate::Record for xcp_capacity {}
 unsafe impl crate::Record for xcp_cubic {}

@@ -14,7 +14,7 @@ use xcp_datapath::{router, Wire};
 use crate::check::Check;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Socket};
-use xcp_player::play::HostOn;
+use xcp_player::play::HostXcpGuard;
 use xcp_player::topology::{address, Topology};
 use xcp_player::traffic::{self, socket_address};
 
@@ -72,7 +72,7 @@ fn transfer(wire: Wire) -> Result<Check> {
     let mut network = Experiment::parse("transfer", NETWORK)?;
     network.variants[0].wire = wire;
     let variant = &network.variants[0];
-    let _host = HostOn::new(&network, variant)?;
+    let _host = HostXcpGuard::new(&network, variant)?;
     let stage = Topology::build(&network, variant, "")?;
     let to = socket_address(&address(&network, "d"), PORT)?;
     let failed = |e: std::io::Error| Error::io(format!("transfer ({})", wire.name()), &e);

@@ -10,10 +10,10 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// |v|: BPF has no signed division
-    pub safe fn xcp_size(v: i64) -> u64;
+    pub safe fn xcp_abs(v: i64) -> u64;
 }
 unsafe extern "C" {
-    /// The inverse of xcp_size: `size`, negative if `down`.
+    /// The inverse of xcp_abs: `size`, negative if `down`.
     pub safe fn xcp_signed(size: u64, down: bool) -> i64;
 }
 unsafe extern "C" {
@@ -75,16 +75,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Divides a pool (below 2^XCP_POOL_BITS); a total of 0 makes every cut 0.
-    pub safe fn xcp_share_make(pool: u64, total: xcp_num) -> xcp_share;
+    pub safe fn xcp_ratio_make(pool: u64, total: xcp_num) -> xcp_ratio;
 }
 unsafe extern "C" {
     /// The cut of `part` (< 2^36), not yet limited to what remains in the pool.
-    pub safe fn xcp_share_cut(s: &xcp_share, part: u64) -> u64;
+    pub safe fn xcp_ratio_part(s: &xcp_ratio, part: u64) -> u64;
 }
 unsafe extern "C" {
     /// Adds the sample that an arriving packet takes.
-    pub safe fn xcp_link_look(
-        i: &mut xcp_capacity_interval,
+    pub safe fn xcp_link_sample(
+        i: &mut xcp_link_samples,
         now_ns: u64,
         sent_B: u64,
         backlog_B: u64,
@@ -94,7 +94,7 @@ unsafe extern "C" {
     /** The rate of a link since `from`, or since the link was last free, if that
  rate is far below L; else 0. Also 0 while there is no measurement.*/
     pub safe fn xcp_link_fell(
-        i: &xcp_capacity_interval,
+        i: &xcp_link_samples,
         from: &xcp_link_mark,
         link_Bps: u64,
         d_ns: u64,
@@ -103,7 +103,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     /// Whether a link has carried far more than L.
     pub safe fn xcp_link_rose(
-        i: &xcp_capacity_interval,
+        i: &xcp_link_samples,
         from: &xcp_link_mark,
         link_Bps: u64,
         d_ns: u64,
@@ -113,7 +113,7 @@ unsafe extern "C" {
     /// Whether the samples since the last update prove that L is wrong.
     pub safe fn xcp_capacity_changed(
         c: &xcp_capacity,
-        i: &xcp_capacity_interval,
+        i: &xcp_link_samples,
         d_ns: u64,
     ) -> bool;
 }
@@ -121,19 +121,19 @@ unsafe extern "C" {
     /// Raises L of a free link, if the link carried the last raise.
     pub safe fn xcp_capacity_raise(
         c: &mut xcp_capacity,
-        most_Bps: u64,
+        peak_Bps: u64,
         d_ns: u64,
         rose: bool,
     );
 }
 unsafe extern "C" {
     /** Updates L after a control interval of a link. `configured_Bps` is its
- configured capacity and `most_Bps` its highest possible rate; 0: unknown.*/
+ configured capacity and `peak_Bps` its highest possible rate; 0: unknown.*/
     pub safe fn xcp_capacity_measure(
         c: &mut xcp_capacity,
-        i: &xcp_capacity_interval,
+        i: &xcp_link_samples,
         configured_Bps: u64,
-        most_Bps: u64,
+        peak_Bps: u64,
         d_ns: u64,
     );
 }
@@ -143,14 +143,14 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Returns e of a link.
-    pub safe fn xcp_capacity_over(c: &xcp_capacity, d_ns: u64) -> u64;
+    pub safe fn xcp_capacity_excess(c: &xcp_capacity, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
     /// Returns C = L + e, at most the configured capacity.
     pub safe fn xcp_capacity_use(
         c: &xcp_capacity,
         configured_Bps: u64,
-        over_Bps: u64,
+        excess_Bps: u64,
     ) -> u64;
 }
 unsafe extern "C" {
@@ -246,7 +246,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     /** Updates a checksum field by a sum of differences, both in the byte order in
  which the machine loads words.*/
-    pub safe fn xcp_mend_checksum(check: u16, sum: u32) -> u16;
+    pub safe fn xcp_update_checksum(check: u16, sum: u32) -> u16;
 }
 unsafe extern "C" {
     /// The change of a packet's sum if one 16-bit word replaces another.
@@ -368,7 +368,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// The possible effect of a delta below fb; `want`: it in the law's unit.
-    pub safe fn xcp_router_gives(
+    pub safe fn xcp_router_possible_decrease(
         law: &xcp_router_law,
         c: &xcp_claim,
         delta: i32,
@@ -413,18 +413,18 @@ unsafe extern "C" {
         params: &xcp_router_params,
         sums: &xcp_router_sums,
         now_ns: u64,
-        seen: Option<&xcp_capacity_interval>,
+        seen: Option<&xcp_link_samples>,
         other: Option<&xcp_sharing_interval>,
     );
 }
 unsafe extern "C" {
     /** Returns 1 if a term of the law is in use, else 0. Callers multiply by it
  instead of branching: the verifier follows both sides of each branch.*/
-    pub safe fn xcp_router_has(without: u32, term: xcp_law_term) -> u64;
+    pub safe fn xcp_router_term_enabled(without: u32, term: xcp_law_term) -> u64;
 }
 unsafe extern "C" {
     /// Returns a; at most all of y can be taken back.
-    pub safe fn xcp_router_ahead(
+    pub safe fn xcp_router_unseen_grants(
         s: &xcp_router_state,
         without: u32,
         granted_Bps: i64,
@@ -492,7 +492,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Returns e for N = `flows` (2^-8); at least 1.
-    pub safe fn xcp_cloud_over(c: &xcp_cloud, flows: u32, d_ns: u64) -> u64;
+    pub safe fn xcp_cloud_excess(c: &xcp_cloud, flows: u32, d_ns: u64) -> u64;
 }
 unsafe extern "C" {
     /** By how much L may exceed the rate of `came` while the cloud seems free.
@@ -536,7 +536,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// The RTT for the header: at least X.
-    pub safe fn xcp_sender_rtt_told(s: &xcp_sender) -> u64;
+    pub safe fn xcp_sender_header_rtt(s: &xcp_sender) -> u64;
 }
 unsafe extern "C" {
     /// Moves the window by bytes and a fraction (2^-28 B), up or down.
@@ -720,7 +720,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     /** The forward option that a sender writes on a segment of size_B. `*rest` is
  the part of earlier requests that rounding left out (2^-12 packets).*/
-    pub safe fn xcp_2005_ask(
+    pub safe fn xcp_2005_request(
         s: &xcp_sender,
         size_B: u32,
         rest: &mut i64,
@@ -745,7 +745,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// Whether there is feedback to return.
-    pub safe fn xcp_receiver_owes(r: &xcp_receiver) -> bool;
+    pub safe fn xcp_receiver_has_feedback(r: &xcp_receiver) -> bool;
 }
 unsafe extern "C" {
     /// At the sender: the change from the last total to this one, in B/s.
@@ -815,7 +815,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// When to check the slot; no packet of another queue is before it.
-    pub safe fn xcp_shaper_next_look(
+    pub safe fn xcp_shaper_next_check(
         s: &mut xcp_shaper,
         free_ns: &mut u64,
         now_ns: u64,

@@ -102,7 +102,7 @@ impl Router {
 
     /// Whether the link carries far less or far more than before: then the interval ends.
     #[must_use]
-    pub fn link_changed(&self, seen: &xcp_capacity_interval) -> bool {
+    pub fn link_changed(&self, seen: &xcp_link_samples) -> bool {
         xcp_capacity_changed(&self.state.capacity, seen, self.state.interval_ns)
     }
 
@@ -112,7 +112,7 @@ impl Router {
     }
 
     /// As [`Router::interval_end`], on a link whose capacity is measured.
-    pub fn interval_end_seen(&mut self, now_ns: u64, seen: &xcp_capacity_interval) -> bool {
+    pub fn interval_end_seen(&mut self, now_ns: u64, seen: &xcp_link_samples) -> bool {
         self.end(now_ns, Some(seen), None)
     }
 
@@ -120,7 +120,7 @@ impl Router {
     pub fn interval_end_shared(
         &mut self,
         now_ns: u64,
-        seen: &xcp_capacity_interval,
+        seen: &xcp_link_samples,
         other: &xcp_sharing_interval,
     ) -> bool {
         self.end(now_ns, Some(seen), Some(other))
@@ -130,7 +130,7 @@ impl Router {
     pub fn interval_end_cloud(
         &mut self,
         now_ns: u64,
-        seen: &xcp_capacity_interval,
+        seen: &xcp_link_samples,
         cloud: &xcp_cloud,
     ) -> bool {
         self.state.step_Bps = xcp_cloud_step(cloud, self.state.interval_ns);
@@ -140,7 +140,7 @@ impl Router {
     fn end(
         &mut self,
         now_ns: u64,
-        seen: Option<&xcp_capacity_interval>,
+        seen: Option<&xcp_link_samples>,
         other: Option<&xcp_sharing_interval>,
     ) -> bool {
         let (state, params, sums) = (&mut self.state, &self.params, &self.sums);

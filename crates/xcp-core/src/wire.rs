@@ -158,7 +158,7 @@ fn edit_by(
     };
     let sum = change(option, offset as u32);
     let check = u16::from_ne_bytes([segment[CHECKSUM], segment[CHECKSUM + 1]]);
-    let check = xcp_mend_checksum(check, sum);
+    let check = xcp_update_checksum(check, sum);
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check.to_ne_bytes());
     true
 }

@@ -110,11 +110,11 @@ static void *lookup(const void *map, const __u32 *key)
 static __u64 sample_link(__u64 now)
 {
 	link.seen.sent_B += 1000;
-	xcp_link_look(&link.seen, now, link.seen.sent_B, 0);
+	xcp_link_sample(&link.seen, now, link.seen.sent_B, 0);
 	link.fell = config.measure &&
 		    xcp_capacity_changed(&link.state.capacity, &link.seen,
 					 link.state.interval_ns);
-	link.look_ns = now + XCP_LOOK_NS;
+	link.next_sample_ns = now + XCP_SAMPLE_INTERVAL_NS;
 	return 0;
 }
 
@@ -151,7 +151,7 @@ static __noinline bool interval_is_due(uint64_t now)
 
 static __noinline bool look_is_due(uint64_t now)
 {
-	return now >= link.look_ns;
+	return now >= link.next_sample_ns;
 }
 
 /* Deliberate races: one CPU writes counters that others read at any time. */

@@ -66,7 +66,7 @@ pub struct Reading {
     /// The number of routers in the cloud.
     pub routers: u8,
     /// For experiments: while suspended, the virtual router lowers no deltas.
-    pub not_held_back: bool,
+    pub no_delta_limit: bool,
 }
 
 /// An installed virtual router. It is not removed when this is dropped.
@@ -87,7 +87,7 @@ impl Virtual {
     /// The device does not exist, or the kernel rejects the program.
     pub fn add(dev: &str, upstream: IpAddr) -> Result<Option<Self>> {
         require_root()?;
-        let Some(_turn) = CommandLock::at_once()? else {
+        let Some(_lock) = CommandLock::try_take()? else {
             return Ok(None);
         };
         sweep();
@@ -97,10 +97,10 @@ impl Virtual {
         let complete = dir.join(COMPLETE).join(object::CLOUD.build());
         if !object::exists(&complete) || !is_on(&dir, device.index, Direction::Ingress) {
             // it is of another build, incomplete, or its device has moved away
-            take_down(&dir)?;
+            remove_all(&dir)?;
             bpffs::create(&part)?;
             install(&device, upstream, &dir).inspect_err(|_| {
-                let _ = take_down(&dir);
+                let _ = remove_all(&dir);
             })?;
         }
         Ok(Some(Self {
@@ -124,7 +124,7 @@ impl Virtual {
             base_sent_ns: reading.base_probe.0,
             base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
-            flags: if reading.not_held_back {
+            flags: if reading.no_delta_limit {
                 NOT_HELD_BACK
             } else {
                 0
@@ -139,8 +139,8 @@ impl Virtual {
     /// # Errors
     /// Pinned objects cannot be removed.
     pub fn del(self) -> Result<()> {
-        match CommandLock::at_once()? {
-            Some(_turn) => take_down(&self.dir),
+        match CommandLock::try_take()? {
+            Some(_lock) => remove_all(&self.dir),
             None => Ok(()),
         }
     }
@@ -174,8 +174,8 @@ fn known(dir: &Path) -> Option<xcp_cloud> {
 ///
 /// # Errors
 /// See [`router::set_edge`].
-pub fn name_routers(address: IpAddr) -> Result<bool> {
-    let Some(_turn) = CommandLock::at_once()? else {
+pub fn set_edge_address(address: IpAddr) -> Result<bool> {
+    let Some(_lock) = CommandLock::try_take()? else {
         return Ok(false);
     };
     router::set_edge(Some(address)).map(|()| true)
@@ -233,7 +233,7 @@ fn upstream_of(dir: &Path) -> Option<IpAddr> {
     Some(Ipv6Addr::from_bits(bits).to_canonical())
 }
 
-fn take_down(dir: &Path) -> Result<()> {
+fn remove_all(dir: &Path) -> Result<()> {
     if object::exists(&dir.join("link")) {
         link::detach(link::open(&dir.join("link"))?.as_fd());
     }
@@ -241,14 +241,14 @@ fn take_down(dir: &Path) -> Result<()> {
 }
 
 /// Whether there are virtual routers on this system.
-pub fn are_there() -> bool {
+pub fn any_exist() -> bool {
     folders::folders("cloud").next().is_some()
 }
 
 /// Removes the virtual routers of devices that no longer exist.
 pub(crate) fn sweep() {
     for dir in folders::left("cloud") {
-        let _ = take_down(&dir);
+        let _ = remove_all(&dir);
     }
 }
 
@@ -303,10 +303,10 @@ pub struct Status {
 /// # Errors
 /// Pinned objects cannot be removed.
 pub fn clear() -> Result<()> {
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let here = format!("{}-", rtnl::netns()?);
     let mut ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
-    ours.try_for_each(|dir| take_down(&dir))
+    ours.try_for_each(|dir| remove_all(&dir))
 }
 
 /// Removes virtual routers without a reading since `since_ns` on the monotonic clock: those of a
@@ -320,10 +320,10 @@ pub fn clear_old(since_ns: u64) -> Result<()> {
     let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.last_probe_ns < since_ns);
     for dir in ours.filter(is_old).collect::<Vec<_>>() {
-        let Some(_turn) = CommandLock::at_once()? else {
+        let Some(_lock) = CommandLock::try_take()? else {
             break;
         };
-        take_down(&dir)?;
+        remove_all(&dir)?;
     }
     Ok(())
 }
@@ -377,7 +377,7 @@ fn status(dir: &Path) -> Result<Status> {
         routers: cloud.routers,
         state: match known && age_ns <= patience_ns {
             false => State::Unknown,
-            true if now_ns < backoff.aside_ns => State::Crowded,
+            true if now_ns < backoff.suspended_until_ns => State::Crowded,
             true => State::Granting,
         },
         age_ms: known.then_some(age_ns as f64 / 1e6),
@@ -401,6 +401,6 @@ mod tests {
     fn constants_equal_those_of_the_core() {
         let core = include_str!("../../../core/xcp_cloud.h");
         assert!(core.contains(&format!("XCP_CLOUD_PATIENCE_NS {PATIENCE_NS}ULL\n")));
-        assert!(core.contains(&format!("XCP_CLOUD_NOT_HELD_BACK = {NOT_HELD_BACK},")));
+        assert!(core.contains(&format!("XCP_CLOUD_NO_DELTA_LIMIT = {NOT_HELD_BACK},")));
     }
 }

@@ -56,7 +56,7 @@ pub fn lock_commands(what: &str) -> Result<CommandLock> {
 /// Like [`lock_commands`] for a command that only reads; None if another command holds the
 /// lock.
 pub fn lock_commands_if_free() -> Option<CommandLock> {
-    CommandLock::at_once().ok().flatten()
+    CommandLock::try_take().ok().flatten()
 }
 
 /// Fails unless this process is root and sees XCP's pinned objects.

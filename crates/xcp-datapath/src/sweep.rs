@@ -13,7 +13,7 @@ pub fn sweep_if_free() {
     if !is_root() || mounts::require_bpffs("").is_err() {
         return;
     }
-    if let Ok(Some(_turn)) = CommandLock::at_once() {
+    if let Ok(Some(_lock)) = CommandLock::try_take() {
         router::sweep();
         device::sweep();
         cloud::sweep();

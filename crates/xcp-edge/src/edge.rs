@@ -80,9 +80,9 @@ impl Edge {
 
     /// Restores a probe from before a restart ([`Cloud::base_probe`]) and the number of routers
     /// that it passed, so that a standing queue is not taken for the base delay.
-    pub fn recall(&mut self, upstream: IpAddr, probe: (u64, u64), routers: u8) {
+    pub fn restore_base_probe(&mut self, upstream: IpAddr, probe: (u64, u64), routers: u8) {
         if let Some(cloud) = self.clouds.get_mut(&upstream) {
-            cloud.recall(probe, routers);
+            cloud.restore_base_probe(probe, routers);
         }
     }
 
@@ -109,7 +109,7 @@ impl Edge {
     /// The local addresses that askers use for this edge. Its routers write the first one
     /// into packets.
     #[must_use]
-    pub fn known_as(&self) -> BTreeSet<IpAddr> {
+    pub fn local_addresses(&self) -> BTreeSet<IpAddr> {
         self.probing.values().map(Probing::local).collect()
     }
 

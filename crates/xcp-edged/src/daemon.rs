@@ -92,7 +92,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
     ready();
     loop {
         match next() {
-            LoopControl::On => daemon.turn(&status_socket, options)?,
+            LoopControl::On => daemon.run_once(&status_socket, options)?,
             LoopControl::End => break,
             LoopControl::Crash => return Ok(()),
         }
@@ -105,14 +105,14 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
 }
 
 impl Daemon {
-    fn turn(&mut self, status_socket: &StatusSocket, options: &Options) -> Result<()> {
+    fn run_once(&mut self, status_socket: &StatusSocket, options: &Options) -> Result<()> {
         let now = time()?;
         if now.now_ns >= self.routes_ns {
             self.routes_ns = now.now_ns + ROUTES_NS;
-            self.look_for_routes(now.now_ns);
+            self.check_routes(now.now_ns);
             self.virtuals.tidy(&self.edge, now.now_ns);
         }
-        self.virtuals.name_routers(&self.edge, now.now_ns);
+        self.virtuals.set_edge_address(&self.edge, now.now_ns);
         // one message at a time, so that each gets its own timestamp
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
@@ -204,7 +204,7 @@ impl Daemon {
 
     /// Asks all reachable upstream edges, from the source address of the route. Starts
     /// again if this address has changed.
-    fn look_for_routes(&mut self, now_ns: u64) {
+    fn check_routes(&mut self, now_ns: u64) {
         self.unreachable.clear();
         for upstream in self.upstream.clone() {
             let local = local_address(upstream);
@@ -225,7 +225,7 @@ impl Daemon {
                 // after a restart the path is still the same, after a change of address it is not
                 if asked.is_none() {
                     if let Some((probe, routers)) = cloud::base_probe(upstream) {
-                        self.edge.recall(upstream, probe, routers);
+                        self.edge.restore_base_probe(upstream, probe, routers);
                     }
                 }
             }

@@ -122,7 +122,7 @@ impl Status {
                 .collect(),
             unreachable: Vec::new(),
             askers: edge.askers(now_ns).collect(),
-            known_as: edge.known_as().into_iter().collect(),
+            known_as: edge.local_addresses().into_iter().collect(),
             ignored: edge.ignored().into(),
             unasked: edge.unasked(),
             unsent: 0,

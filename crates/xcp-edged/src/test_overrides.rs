@@ -7,7 +7,7 @@ pub struct TestOverrides {
     /// The largest random error that is added to estimates, as a part of the estimate.
     pub error: f64,
     /// Suspended virtual routers do not lower the granted delta.
-    pub not_held_back: bool,
+    pub no_delta_limit: bool,
     /// Trains stay frequent even if they lose packets.
     pub frequent_trains: bool,
 }

@@ -94,12 +94,12 @@ impl Virtuals {
     }
 
     /// Makes this system's routers write the address that askers use for this edge.
-    pub(crate) fn name_routers(&mut self, edge: &Edge, now_ns: u64) {
+    pub(crate) fn set_edge_address(&mut self, edge: &Edge, now_ns: u64) {
         if now_ns < self.edge_ns {
             return;
         }
-        if let Some(address) = edge.known_as().first() {
-            let named = cloud::name_routers(*address);
+        if let Some(address) = edge.local_addresses().first() {
+            let named = cloud::set_edge_address(*address);
             let busy = matches!(named, Ok(false));
             self.edge_ns = now_ns + if busy { BUSY_NS } else { EDGE_NS };
             self.note(Operation::Name, named, now_ns);
@@ -171,7 +171,7 @@ impl Virtuals {
             free_at_ns: now_ns - cloud.estimate().age_ns(now_ns).unwrap_or(now_ns),
             routers,
             base_probe: cloud.base_probe().unwrap_or_default(),
-            not_held_back: self.trial.not_held_back,
+            no_delta_limit: self.trial.no_delta_limit,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::result::DelayStats;
 
 /// A sample of a queue.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct QueueSnapshot {
     time_s: f64,
     sent_bytes: u64,
     held_bytes: u64,
@@ -21,12 +21,12 @@ struct Look {
 /// Samples of a queue, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Delays {
-    looks: Vec<Look>,
+    looks: Vec<QueueSnapshot>,
 }
 
 impl Delays {
     pub fn add(&mut self, time_s: f64, sent_bytes: u64, held_bytes: u64) {
-        self.looks.push(Look {
+        self.looks.push(QueueSnapshot {
             time_s,
             sent_bytes,
             held_bytes,

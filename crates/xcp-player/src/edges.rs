@@ -60,7 +60,7 @@ impl Edges {
         let mut edges = Self {
             trial: TestOverrides {
                 error: variant.estimate_error,
-                not_held_back: variant.edges_without.contains(&EdgePart::HoldBack),
+                no_delta_limit: variant.edges_without.contains(&EdgePart::HoldBack),
                 frequent_trains: variant.edges_without.contains(&EdgePart::RareTrains),
             },
             daemons: BTreeMap::new(),
@@ -114,7 +114,7 @@ impl Edges {
             let of_node = |c: &&Cloud| c.between.iter().any(|n| n == node);
             for cloud in experiment.clouds.iter().filter(of_node) {
                 let space = stage.space(&cloud.between[1])?;
-                let watch = move || enter(&space).and_then(|()| wait_until_aside());
+                let watch = move || enter(&space).and_then(|()| wait_until_suspended());
                 self.watchers.push(thread::spawn(watch));
             }
         }
@@ -181,7 +181,7 @@ impl Edges {
 
 /// Waits until no virtual router in the calling thread's namespace grants
 /// deltas, and returns how long that took.
-fn wait_until_aside() -> Result<Duration> {
+fn wait_until_suspended() -> Result<Duration> {
     let begin = Instant::now();
     let grants = || -> Result<bool> {
         let all = xcp_datapath::cloud::list()?;

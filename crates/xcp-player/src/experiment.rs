@@ -472,7 +472,7 @@ impl Metric {
 impl Experiment {
     /// Replaces each flow that has a `count` by that many flows, also where
     /// variants name it.
-    pub(crate) fn count_out(&mut self) {
+    pub(crate) fn expand_counts(&mut self) {
         let counted = |name: &str, flows: &[Flow]| -> Vec<String> {
             let count = flows.iter().find(|f| f.name == name).and_then(|f| f.count);
             match count {
@@ -534,7 +534,7 @@ impl Experiment {
     /// A copy without the parts that cannot change a run: the descriptions, and
     /// the checks, which are evaluated afterwards.
     #[must_use]
-    pub fn bare(mut self) -> Self {
+    pub fn without_descriptions(mut self) -> Self {
         self.about.clear();
         self.source.clear();
         self.checks.clear();
@@ -572,7 +572,7 @@ impl Experiment {
 
     /// A copy with one wire format for all XCP flows.
     #[must_use]
-    pub fn speaking(mut self, wire: Wire) -> Self {
+    pub fn with_wire(mut self, wire: Wire) -> Self {
         for variant in &mut self.variants {
             variant.wire = wire;
         }
@@ -619,11 +619,12 @@ impl Experiment {
 
     /// The nodes of a link's direction, from its name `from-to`.
     pub fn direction(&self, name: &str) -> Option<(&str, &str)> {
-        let ways = self.links.iter().flat_map(|l| {
+        let shortest_paths = self.links.iter().flat_map(|l| {
             let [a, b] = &l.between;
             [(a, b), (b, a)]
         });
-        ways.map(|(from, to)| (from.as_str(), to.as_str()))
+        shortest_paths
+            .map(|(from, to)| (from.as_str(), to.as_str()))
             .find(|(from, to)| device(from, to) == name)
     }
 

@@ -51,7 +51,9 @@ impl Request {
         points: &[String],
     ) -> Result<Self> {
         Ok(Self {
-            experiment: experiment.keep(&[variant.to_owned()])?.bare(),
+            experiment: experiment
+                .keep(&[variant.to_owned()])?
+                .without_descriptions(),
             seed,
             points: points.to_vec(),
         })

@@ -60,7 +60,7 @@ impl QueueSamples {
 
 /// The measurements of the bottleneck's queue.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct QueueMeasurements {
     pub queue: QueueSamples,
     /// The queue that holds XCP packets: a separate one where there is one.
     pub xcp_queue: QueueSamples,
@@ -75,7 +75,7 @@ pub fn evaluate(
     experiment: &Experiment,
     variant: &Variant,
     starts: &[Duration],
-    seen: &Seen,
+    seen: &QueueMeasurements,
     series: &Series,
 ) -> VariantResult {
     let warm = series
@@ -505,7 +505,13 @@ known_gap = "the queue is short"
         };
         let starts = [Duration::ZERO; 3];
         let variant = &experiment.variants[0];
-        let result = evaluate(&experiment, variant, &starts, &Seen::default(), &series);
+        let result = evaluate(
+            &experiment,
+            variant,
+            &starts,
+            &QueueMeasurements::default(),
+            &series,
+        );
         // 3 s of 10 Mb/s and 5 s of 2 Mb/s
         assert_eq!(result.link_utilisation, 640_000.0 * 8.0 * 8.0 / 40e6);
         let kinds: Vec<_> = result

@@ -36,7 +36,7 @@ impl Experiment {
         for link in &mut experiment.links {
             link.read_files(read)?;
         }
-        experiment.count_out();
+        experiment.expand_counts();
         validate(&experiment, file)?;
         Ok(experiment)
     }

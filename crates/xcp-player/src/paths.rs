@@ -11,7 +11,10 @@ use crate::experiment::{Experiment, Flow};
 pub type Step = (usize, usize);
 
 /// The shortest path from a node to every other node.
-pub fn ways<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, Vec<Step>> {
+pub fn shortest_paths<'a>(
+    experiment: &'a Experiment,
+    node: &'a str,
+) -> BTreeMap<&'a str, Vec<Step>> {
     let mut found: BTreeMap<&str, Vec<Step>> = BTreeMap::new();
     let mut queue = VecDeque::from([(node, Vec::new())]);
     while let Some((at, way)) = queue.pop_front() {
@@ -32,7 +35,7 @@ pub fn ways<'a>(experiment: &'a Experiment, node: &'a str) -> BTreeMap<&'a str, 
 }
 
 fn way(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
-    let mut all = ways(experiment, &flow.from);
+    let mut all = shortest_paths(experiment, &flow.from);
     all.remove(flow.to.as_str()).unwrap_or_default()
 }
 
@@ -49,7 +52,7 @@ pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
 /// has its configured rate.
 pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> {
     let flows = &experiment.flows;
-    let ways: Vec<Vec<Step>> = flows.iter().map(|f| way(experiment, f)).collect();
+    let shortest_paths: Vec<Vec<Step>> = flows.iter().map(|f| way(experiment, f)).collect();
     let mut rates: Vec<Option<f64>> = flows.iter().map(|f| f.udp_mbit.map(|m| m * 1e6)).collect();
     while rates.contains(&None) {
         // the rate of each flow without a rate yet, if this link were the
@@ -57,7 +60,7 @@ pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> 
         let share = |step: Step| {
             let link = &experiment.links[step.0];
             link.rate_bps(from_s)?;
-            let on_it = || (0..flows.len()).filter(|f| ways[*f].contains(&step));
+            let on_it = || (0..flows.len()).filter(|f| shortest_paths[*f].contains(&step));
             let taken: f64 = on_it().filter_map(|f| rates[f]).sum();
             let open = on_it().filter(|f| rates[*f].is_none()).count();
             let offered_bps = link.offered_bits(from_s, to_s) / (to_s - from_s);
@@ -68,7 +71,7 @@ pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> 
         let Some((narrowest, bps)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) else {
             break; // links without a rate
         };
-        for (rate, way) in rates.iter_mut().zip(&ways) {
+        for (rate, way) in rates.iter_mut().zip(&shortest_paths) {
             if rate.is_none() && way.contains(&narrowest) {
                 *rate = Some(bps);
             }

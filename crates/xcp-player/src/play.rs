@@ -13,14 +13,14 @@ use crate::capture::{Captures, Recording};
 use crate::edges::Edges;
 use crate::experiment::{Experiment, Socket, Variant};
 use crate::link::device;
-use crate::metrics::{self, Seen};
+use crate::metrics::{self, QueueMeasurements};
 use crate::modem::Modem;
 use crate::probe::{Probe, QueueState};
 use crate::random::split_mix;
 use crate::result::{Sample, Series, VariantResult};
 use crate::topology::{has_own_queue, Topology};
 use crate::traffic::{End, Running};
-use crate::transfers::Fetched;
+use crate::transfers::TransferRun;
 use crate::{interrupt, Error, Result};
 
 /// The sampling interval of the queue; everything else is sampled every tenth
@@ -49,7 +49,7 @@ pub fn play(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome> {
     let experiment = &experiment.of_variant(variant);
-    let _host = HostOn::new(experiment, variant)?;
+    let _host = HostXcpGuard::new(experiment, variant)?;
     let mut stage = Topology::build(experiment, variant, prefix)?;
     let mut edges = Edges::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
@@ -64,8 +64,8 @@ pub fn play(
     let begin_s = monotonic_s();
 
     let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
-    let mut fetched = Fetched::plan(experiment, seed);
-    let mut seen = Seen::default();
+    let mut fetched = TransferRun::plan(experiment, seed);
+    let mut seen = QueueMeasurements::default();
     let mut series = Series::default();
     let mut tick = 0u64;
     loop {
@@ -318,11 +318,11 @@ fn start_times(experiment: &Experiment, seed: u64) -> Vec<Duration> {
 
 /// Turns XCP on for the host while a variant needs it, unless it was already
 /// on.
-pub struct HostOn {
+pub struct HostXcpGuard {
     ours: bool,
 }
 
-impl HostOn {
+impl HostXcpGuard {
     pub fn new(experiment: &Experiment, variant: &Variant) -> Result<Self> {
         let wanted = experiment.has_kind(variant, "xcp") || variant.queue.has_router();
         let ours = wanted && !host::is_on();
@@ -341,7 +341,7 @@ impl HostOn {
     }
 }
 
-impl Drop for HostOn {
+impl Drop for HostXcpGuard {
     fn drop(&mut self) {
         if self.ours {
             let _ = host::off();

@@ -16,7 +16,7 @@ use xcp_testbed::Medium;
 
 use crate::experiment::{Capacity, Event, Experiment, Flow, Link, Queue, Variant};
 use crate::link::device;
-use crate::paths::ways;
+use crate::paths::shortest_paths;
 use crate::shaper::{self, disciplines, Shaper};
 use crate::{Error, Result};
 
@@ -34,7 +34,7 @@ pub struct Topology {
     /// index.
     shapers: Vec<(usize, Shaper)>,
     /// Nodes with configured wire formats.
-    speakers: Vec<String>,
+    configured_nodes: Vec<String>,
 }
 
 impl Topology {
@@ -48,7 +48,7 @@ impl Topology {
             home: File::open(home).map_err(|e| Error::io(home, &e))?,
             routers: Vec::new(),
             shapers: Vec::new(),
-            speakers: Vec::new(),
+            configured_nodes: Vec::new(),
         };
         for node in experiment.nodes() {
             stage.add_node(&node, experiment, variant)?;
@@ -57,7 +57,7 @@ impl Topology {
         stage.shape(experiment, variant)?;
         stage.lose(experiment, variant)?;
         if experiment.has_kind(variant, CONTROL) {
-            stage.teach(experiment, variant)?;
+            stage.configure_wire_formats(experiment, variant)?;
         }
         Ok(stage)
     }
@@ -377,11 +377,11 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
 impl Topology {
     /// Configures the sender and the receiver of each flow to use its wire
     /// format.
-    fn teach(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
+    fn configure_wire_formats(&mut self, experiment: &Experiment, variant: &Variant) -> Result<()> {
         for node in experiment.nodes() {
-            let mut speech = PeerPolicies::default();
-            let speaks = |f: &&Flow| f.kind(variant) == CONTROL;
-            for flow in experiment.flows.iter().filter(speaks) {
+            let mut peer_policies = PeerPolicies::default();
+            let uses_xcp = |f: &&Flow| f.kind(variant) == CONTROL;
+            for flow in experiment.flows.iter().filter(uses_xcp) {
                 let peer = match (flow.from == node, flow.to == node) {
                     (true, _) => &flow.to,
                     (_, true) => &flow.from,
@@ -392,16 +392,16 @@ impl Topology {
                     let peers = peers
                         .parse()
                         .map_err(|e: String| Error::new(peers, e, "see the experiment's links"))?;
-                    speech.spoken.push(PeerPolicy {
+                    peer_policies.policies.push(PeerPolicy {
                         wire: Some(wire),
                         peers: Some(peers),
                     });
                 }
             }
-            if speech.spoken.is_empty() {
+            if peer_policies.policies.is_empty() {
                 continue;
             }
-            speech.devices = experiment
+            peer_policies.devices = experiment
                 .links
                 .iter()
                 .filter_map(|l| {
@@ -409,8 +409,8 @@ impl Topology {
                     Some(device(&node, &l.between[1 - side]))
                 })
                 .collect();
-            self.within(&node, || host::speak(&speech))??;
-            self.speakers.push(node);
+            self.within(&node, || host::set_peer_policies(&peer_policies))??;
+            self.configured_nodes.push(node);
         }
         Ok(())
     }
@@ -418,8 +418,8 @@ impl Topology {
 
 impl Drop for Topology {
     fn drop(&mut self) {
-        for node in &self.speakers {
-            let _ = self.within(node, || host::speak(&PeerPolicies::default()));
+        for node in &self.configured_nodes {
+            let _ = self.within(node, || host::set_peer_policies(&PeerPolicies::default()));
         }
         for (node, dev) in &self.routers {
             let _ = self.within(node, || router::del(dev));
@@ -480,7 +480,7 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
             link_address(ip, i, side)
         );
     }
-    let ways = ways(experiment, node);
+    let shortest_paths = shortest_paths(experiment, node);
     for (i, link) in experiment.links.iter().enumerate() {
         if link.between.iter().any(|n| n == node) {
             continue;
@@ -488,7 +488,7 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
         let nearest = link
             .between
             .iter()
-            .filter_map(|n| ways.get(n.as_str()))
+            .filter_map(|n| shortest_paths.get(n.as_str()))
             .min_by_key(|way| way.len());
         if let Some((link, side)) = nearest.and_then(|way| way.first()) {
             let via = link_address(ip, *link, *side);

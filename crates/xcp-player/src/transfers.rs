@@ -22,14 +22,14 @@ struct File {
 
 /// All transfers of a run. Running transfers are served together with the
 /// flows, and follow them in the order of `running`.
-pub struct Fetched {
+pub struct TransferRun {
     files: Vec<File>,
     begun: usize,
     /// The indices of the running transfers, and when they were started.
     running: Vec<(usize, Duration)>,
 }
 
-impl Fetched {
+impl TransferRun {
     /// Plans Poisson arrivals; the logarithms of the sizes are uniformly
     /// distributed.
     pub fn plan(experiment: &Experiment, seed: u64) -> Self {
@@ -130,9 +130,9 @@ mod tests {
         let text = include_str!("../../../experiments/short-flows.toml");
         let experiment = Experiment::parse("short-flows", text).expect("valid");
         let transfers = experiment.transfers.as_ref().expect("has some");
-        let fetched = Fetched::plan(&experiment, 1);
-        assert_eq!(fetched.files, Fetched::plan(&experiment, 1).files);
-        assert_ne!(fetched.files, Fetched::plan(&experiment, 2).files);
+        let fetched = TransferRun::plan(&experiment, 1);
+        assert_eq!(fetched.files, TransferRun::plan(&experiment, 1).files);
+        assert_ne!(fetched.files, TransferRun::plan(&experiment, 2).files);
         assert_eq!(fetched.files.len(), transfers.count);
         let last = fetched.files.last().expect("some").at.as_secs_f64();
         let bytes: u64 = fetched.files.iter().map(|f| f.bytes).sum();

@@ -10,7 +10,7 @@ use xcp_datapath::Result;
 const ANOTHER: &str = "another";
 
 /// Marks a device's router as created by another build.
-pub fn call_another_version(dev: &str) -> Result<()> {
+pub fn mark_as_other_build(dev: &str) -> Result<()> {
     let complete = router::readable(&Device::find(dev)?)?.join(router::COMPLETE);
     let _ = fs::remove_dir(complete.join(object::ROUTER.build()));
     bpffs::mark(&complete.join(ANOTHER))
@@ -18,14 +18,14 @@ pub fn call_another_version(dev: &str) -> Result<()> {
 
 /// Marks a device's router as created by another build, and its records as having another
 /// layout.
-pub fn call_another_layout(dev: &str) -> Result<()> {
+pub fn mark_as_other_layout(dev: &str) -> Result<()> {
     let dir = router::readable(&Device::find(dev)?)?;
-    call_another_version(dev)?;
+    mark_as_other_build(dev)?;
     layout::mark(&dir, &object::ROUTER, &["config"])
 }
 
 /// Marks the host programs as created by another build.
-pub fn call_host_another_version() -> Result<()> {
+pub fn mark_host_as_other_build() -> Result<()> {
     let build = bpffs::dir(host::PART).join(host::BUILD);
     let _ = fs::remove_dir_all(&build);
     bpffs::mark(&build.join(ANOTHER))
@@ -33,7 +33,7 @@ pub fn call_host_another_version() -> Result<()> {
 
 /// Marks the host programs as created by another build, and the records in their maps as
 /// having another layout.
-pub fn call_host_another_layout() -> Result<()> {
-    call_host_another_version()?;
+pub fn mark_host_as_other_layout() -> Result<()> {
+    mark_host_as_other_build()?;
     layout::mark(&bpffs::dir(host::PART), &object::OPTION, &["config"])
 }

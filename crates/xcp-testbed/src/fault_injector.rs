@@ -43,7 +43,7 @@ pub struct FaultCounters {
     /// Callbacks of [`crate::ForeignProgram::of_sockets`].
     pub rtts: u64,
     /// GSO packets whose number of segments was cleared by
-    /// [`crate::ForeignProgram::who_forgets`].
+    /// [`crate::ForeignProgram::clearing_gso_segs`].
     pub forgotten: u64,
     /// Packets on the wire with a forward part. All segments of a GSO packet count, since they
     /// have its header.
@@ -67,10 +67,10 @@ impl FaultInjector {
     /// Starts on a device of this network namespace, after the programs attached there.
     pub fn start(dev: &str, plan: FaultPlan) -> Result<Self> {
         let device = Device::find(dev)?;
-        let mut open = image::open_only("xcp_accident")?;
+        let mut open = image::open_only("xcp_fault")?;
         object::set_data(&mut open, ".data.config", &plan)?;
         let object = object::load(&image::TEST_TC, open)?;
-        let program = object::program(&object, "xcp_accident")?;
+        let program = object::program(&object, "xcp_fault")?;
         let link = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
         Ok(Self {
             object,

@@ -20,7 +20,7 @@ pub struct ForeignProgram {
 impl ForeignProgram {
     /// Attaches a program to a device's egress, before or after the present ones, whose
     /// verdict ends the chain: later programs do not run.
-    pub fn who_ends_the_chain(dev: &str, first: bool) -> Result<Self> {
+    pub fn ending_tcx_chain(dev: &str, first: bool) -> Result<Self> {
         let place = if first { Place::First } else { Place::Last };
         Self::on(dev, "xcp_ends", Direction::Egress, place)
     }
@@ -38,13 +38,13 @@ impl ForeignProgram {
 
     /// Clears the number of segments of GSO packets that a device receives, as if they came
     /// from a virtual machine.
-    pub fn who_forgets(dev: &str) -> Result<Self> {
-        Self::on(dev, "xcp_forgets", Direction::Ingress, Place::First)
+    pub fn clearing_gso_segs(dev: &str) -> Result<Self> {
+        Self::on(dev, "xcp_clear_gso", Direction::Ingress, Place::First)
     }
 
     /// Requests a callback for each RTT sample of all new connections.
     pub fn of_sockets() -> Result<Self> {
-        Self::on_sockets("xcp_neighbour")
+        Self::on_sockets("xcp_foreign")
     }
 
     /// Adds a 12-byte TCP option to all segments of all connections.

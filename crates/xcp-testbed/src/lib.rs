@@ -23,7 +23,7 @@ mod verifier_report;
 mod wait;
 
 pub use another::{
-    call_another_layout, call_another_version, call_host_another_layout, call_host_another_version,
+    mark_as_other_build, mark_as_other_layout, mark_host_as_other_build, mark_host_as_other_layout,
 };
 pub use bench::Bench;
 pub use fault_injector::{FaultCounters, FaultInjector, FaultPlan};

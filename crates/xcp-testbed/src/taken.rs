@@ -19,11 +19,9 @@ pub struct Exclusive {
 impl Exclusive {
     /// Occupies a control group. `flags`: 0, or BPF_F_ALLOW_OVERRIDE.
     pub fn on(group: &Path, flags: u32) -> Result<Self> {
-        let object = image::load_only("xcp_neighbour")?;
+        let object = image::load_only("xcp_foreign")?;
         let group = Cgroup::open(Some(group))?;
-        let program = object::program(&object, "xcp_neighbour")?
-            .as_fd()
-            .as_raw_fd();
+        let program = object::program(&object, "xcp_foreign")?.as_fd().as_raw_fd();
         let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
         // SAFETY: both descriptors are open.
         let rc =
@@ -47,7 +45,7 @@ impl Exclusive {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        if let Ok(program) = object::program(&self.object, "xcp_neighbour") {
+        if let Ok(program) = object::program(&self.object, "xcp_foreign") {
             let (program, group) = (program.as_fd().as_raw_fd(), self.group.fd().as_raw_fd());
             // SAFETY: both descriptors are open.
             unsafe {

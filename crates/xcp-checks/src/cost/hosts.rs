@@ -14,7 +14,7 @@ use super::figure::Cost;
 use super::spare;
 use crate::{Error, Result};
 use xcp_player::experiment::{Experiment, Variant};
-use xcp_player::play::{serve, HostOn};
+use xcp_player::play::{serve, HostXcpGuard};
 use xcp_player::topology::{tool, Topology};
 use xcp_player::traffic::Running;
 
@@ -126,7 +126,7 @@ pub(super) fn network() -> Result<Experiment> {
 pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Topology) -> Result<T>) -> Result<T> {
     let network = network()?;
     let variant = kind.variant(&network);
-    let _host = HostOn::new(&network, &variant)?;
+    let _host = HostXcpGuard::new(&network, &variant)?;
     let stage = Topology::build(&network, &variant, "")?;
     for device in ["r-d", "r-s"] {
         let options = Options {
@@ -142,7 +142,7 @@ pub(super) fn with_routers<T>(kind: &Kind, work: impl FnOnce(&Topology) -> Resul
     result
 }
 
-fn instructions_per_mb(kind: &Kind, stage: &Topology, spare: &spare::Spare) -> Result<f64> {
+fn instructions_per_mb(kind: &Kind, stage: &Topology, spare: &spare::IdleCounter) -> Result<f64> {
     let network = network()?;
     let variant = kind.variant(&network);
     let flow = Running::start(&network, stage, 0, &variant, Duration::ZERO)?;

@@ -13,7 +13,7 @@ use xcp_datapath::qdisc;
 
 use super::figure::Cost;
 use crate::qdisc::frames::{frame, Class, Label, Port};
-use crate::qdisc::tools::Hole;
+use crate::qdisc::tools::SinkDevice;
 use crate::{Error, Result};
 use xcp_player::topology::tool;
 
@@ -71,7 +71,7 @@ enum Setup {
 /// Measures the lowest time per packet, ns. The minimum excludes interrupts and first-use
 /// costs, which the queue discipline does not cause.
 fn cost(setup: &Setup) -> Result<f64> {
-    let sink = Hole::new("q")?;
+    let sink = SinkDevice::new("q")?;
     let dev = sink.name();
     match setup {
         Setup::Chain(chain) => {

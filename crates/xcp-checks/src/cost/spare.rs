@@ -15,7 +15,7 @@ const LOOPS: u64 = 500;
 const ALONE: Duration = Duration::from_millis(20);
 
 /// Counts the instructions that the processor executed outside of the idle thread.
-pub struct Spare<'a> {
+pub struct IdleCounter<'a> {
     turns: &'a AtomicU64,
     instructions_per_turn: f64,
 }
@@ -27,7 +27,7 @@ pub struct Mark {
     turns: u64,
 }
 
-impl Spare<'_> {
+impl IdleCounter<'_> {
     pub fn mark(&self) -> Mark {
         Mark {
             time: Instant::now(),
@@ -44,11 +44,11 @@ impl Spare<'_> {
 }
 
 /// Runs `work` while the idle thread counts the unused time of the processor.
-pub fn beside<T>(work: impl FnOnce(&Spare) -> Result<T>) -> Result<T> {
+pub fn beside<T>(work: impl FnOnce(&IdleCounter) -> Result<T>) -> Result<T> {
     let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let idler = scope.spawn(|| idle(&turns, &stop));
-        let mut spare = Spare {
+        let mut spare = IdleCounter {
             turns: &turns,
             instructions_per_turn: 0.0,
         };

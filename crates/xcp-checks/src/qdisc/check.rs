@@ -11,7 +11,7 @@ use xcp_datapath::router::{self, Limits, Queueing};
 use super::cycles;
 use super::frames::{self, frame, Class, Label, Port};
 use super::load::{flow, Arrived, Sink};
-use super::tools::{shown, tc, Hole, Pair, Shown};
+use super::tools::{shown, tc, Pair, Shown, SinkDevice};
 use crate::check::Check;
 use crate::{Error, Result};
 
@@ -486,7 +486,7 @@ fn replaced() -> Result<(bool, String)> {
 /// Checks that fast devices keep their multiple queues, slower ones do not, and that a change
 /// of the rate changes this.
 fn several_queues() -> Result<(bool, String)> {
-    let fast = Hole::with_queues("u", 4)?;
+    let fast = SinkDevice::with_queues("u", 4)?;
     let mut seen = Vec::new();
     let of = |rate| router::Options {
         capacity_bytes_per_s: rate,

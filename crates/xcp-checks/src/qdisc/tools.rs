@@ -38,9 +38,9 @@ impl Drop for Pair {
 }
 
 /// A device that discards all sent packets, deleted when dropped.
-pub struct Hole(String);
+pub struct SinkDevice(String);
 
-impl Hole {
+impl SinkDevice {
     pub fn new(name: &str) -> Result<Self> {
         Self::of_kind(name, "type dummy")
     }
@@ -61,7 +61,7 @@ impl Hole {
     }
 }
 
-impl Drop for Hole {
+impl Drop for SinkDevice {
     fn drop(&mut self) {
         let _ = tool("ip", &["link", "del", &self.0], "");
     }

@@ -39,11 +39,11 @@ impl Link {
         link
     }
 
-    fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> xcp_capacity_interval {
+    fn seen(&mut self, sent_B: u64, min_backlog_B: u64) -> xcp_link_samples {
         self.now_ns += INTERVAL_NS;
         self.sent_B += sent_B;
         let rested = min_backlog_B == 0;
-        xcp_capacity_interval {
+        xcp_link_samples {
             now_ns: self.now_ns,
             sent_B: self.sent_B,
             backlog_B: min_backlog_B,
@@ -205,7 +205,7 @@ fn capacity_returns_quickly_to_its_recent_value() {
 fn large_fall_in_capacity_ends_the_interval() {
     let mut link = Link::new(1_250_000);
     link.interval(125_000, 125_000, 1_500, 0);
-    let seen = |after_ns, left_B, free_ns, free_left_B| xcp_capacity_interval {
+    let seen = |after_ns, left_B, free_ns, free_left_B| xcp_link_samples {
         now_ns: link.now_ns + after_ns,
         sent_B: link.sent_B + left_B,
         backlog_B: 1_500,
@@ -223,7 +223,7 @@ fn large_fall_in_capacity_ends_the_interval() {
     // too short a time, or the queue was empty just now
     assert!(!fell(seen(30_000_000, 12_500, 10_000_000, 12_500)));
     assert!(!fell(seen(60_000_000, 27_500, 60_000_000, 27_500)));
-    assert!(!fell(xcp_capacity_interval {
+    assert!(!fell(xcp_link_samples {
         backlog_B: 0,
         ..seen(60_000_000, 27_500, 10_000_000, 12_500)
     }));
@@ -238,7 +238,7 @@ fn large_rise_in_capacity_ends_the_interval_and_is_used() {
     }
     let stopped_Bps = link.router.link_Bps();
     assert!(stopped_Bps < 10_000, "{stopped_Bps}");
-    let seen = |after_ns, left_B| xcp_capacity_interval {
+    let seen = |after_ns, left_B| xcp_link_samples {
         now_ns: link.now_ns + after_ns,
         sent_B: link.sent_B + left_B,
         backlog_B: 0,
@@ -592,7 +592,7 @@ proptest! {
             now_ns = now_ns.saturating_add(elapsed_ns >> 8);
             router.arrival(1500);
             router.arrival_xcp(1, 1500, 1 << 20, 1 << 25);
-            let seen = xcp_capacity_interval {
+            let seen = xcp_link_samples {
                 now_ns,
                 sent_B,
                 backlog_B,

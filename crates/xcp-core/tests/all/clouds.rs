@@ -122,7 +122,7 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
         if !aside {
             xcp_cloud_backoff_update(&mut backoff, wait_ns(now_ns), now_ns, D_NS);
             if xcp_cloud_backoff_active(&backoff, now_ns) {
-                found.push((backoff.aside_ns - now_ns) / NS_PER_MS / 1_000);
+                found.push((backoff.suspended_until_ns - now_ns) / NS_PER_MS / 1_000);
             }
         }
         now_ns += 10 * NS_PER_MS;
@@ -174,7 +174,7 @@ fn flows_grow_like_tcp_while_the_virtual_router_is_suspended() {
     // a sender with the largest window
     assert_eq!(of(i32::MAX, u32::MAX, 1), 0);
     let without = xcp_cloud {
-        flags: XCP_CLOUD_NOT_HELD_BACK,
+        flags: XCP_CLOUD_NO_DELTA_LIMIT,
         ..xcp_cloud::default()
     };
     assert_eq!(held_back_Bps(&without, i32::MAX, SECOND, SECOND), i32::MAX);
@@ -201,7 +201,7 @@ fn queues_caused_by_xcp_do_not_suspend_the_virtual_router() {
 #[test]
 fn excess_capacity_shrinks_as_the_queue_grows() {
     let over_B =
-        |wait_ns, flows| xcp_cloud_over(&waited(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
+        |wait_ns, flows| xcp_cloud_excess(&waited(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
     let flow = 256;
     assert!(over_B(0, flow).abs_diff(20_000) <= 1);
     assert!(over_B(D_NS / 8, flow).abs_diff(10_000) <= 1);
@@ -209,7 +209,7 @@ fn excess_capacity_shrinks_as_the_queue_grows() {
     assert!(over_B(0, 0).abs_diff(20_000) <= 1, "no flows count as one");
     for wait_ns in [D_NS / 4, D_NS, u64::MAX] {
         assert_eq!(
-            xcp_cloud_over(&waited(wait_ns), flow, D_NS),
+            xcp_cloud_excess(&waited(wait_ns), flow, D_NS),
             1,
             "1 B/s is the minimum"
         );

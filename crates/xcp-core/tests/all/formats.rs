@@ -111,7 +111,7 @@ proptest! {
             s.ends = ends.into();
             xcp_sender_update(&mut s);
             for _ in 0..packets {
-                let h = xcp_2005_ask(&s, size_B, &mut rest, false);
+                let h = xcp_2005_request(&s, size_B, &mut rest, false);
                 let full = xcp_2005_of_Bps(
                     i64::from(s.request_Bps),
                     u32::from(h.rtt_ms),
@@ -191,7 +191,7 @@ proptest! {
     ) {
         let mut s = new_sender(wire_B, 1, u64::MAX >> 18, rtt);
         s.cwnd_B = XCP_CWND_MAX_B / 2;
-        let h = xcp_2005_ask(&s, wire_B, &mut 0, false);
+        let h = xcp_2005_request(&s, wire_B, &mut 0, false);
         prop_assert!(told(&h) >= rtt && told(&h) <= rtt + TICKS_PER_SEC / 1000 + 1);
         let exact = |s: &xcp_sender| (i128::from(s.cwnd_B) << 28) + i128::from(s.cwnd_frac);
         for v in feedback {
@@ -231,7 +231,7 @@ proptest! {
         let ms_of = |rtt: u32| (u64::from(rtt) * 1000).div_ceil(TICKS_PER_SEC);
         prop_assert!(read.rtt >= rtt && ms_of(read.rtt) == ms_of(rtt));
 
-        let h = xcp_2005_ask(&s, size_B, &mut 0, false);
+        let h = xcp_2005_request(&s, size_B, &mut 0, false);
         prop_assert_eq!(u64::from(h.rtt_ms), ms_of(rtt));
         let read = xcp_2005_forward(&h, size_B);
         prop_assert_eq!(u64::from(read.rtt), told(&h));
@@ -294,7 +294,7 @@ proptest! {
         let (mut receiver, mut rest) = (xcp_receiver::default(), 0);
         let mut idle = 0;
         for _ in 0..40 * limit + 10_000 {
-            let h = xcp_2005_ask(&s, wire_B, &mut rest, false);
+            let h = xcp_2005_request(&s, wire_B, &mut rest, false);
             xcp_receiver_add_2005(&mut receiver, h.feedback, 1);
             xcp_2005_feedback(&mut s, xcp_2005_value(xcp_receiver_take_2005(&mut receiver, 1)));
             xcp_sender_update(&mut s);

@@ -836,7 +836,7 @@ proptest! {
                 let next = xcp_sender_next_x(&mut sender);
                 prop_assert!(next >= 1 && (x..=x + 1).contains(&next), "X {next}, not {x}");
                 let spare_Bps = limit_B.saturating_sub(window_B) as f64 / (rtt as f64 / TICK);
-                prop_assert!(next <= xcp_sender_rtt_told(&sender), "X {next}, RTT {}", xcp_sender_rtt_told(&sender));
+                prop_assert!(next <= xcp_sender_header_rtt(&sender), "X {next}, RTT {}", xcp_sender_header_rtt(&sender));
                 let part = (f64::from(wire_B) / window_B as f64).min(1.0);
                 let request = (spare_Bps * part).min(f64::from(i32::MAX));
                 near("request", f64::from(sender.request_Bps), request, request * 1e-6 + 1.0)?;

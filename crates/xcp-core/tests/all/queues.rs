@@ -122,9 +122,9 @@ proptest! {
         xcp_shaper_take(&mut shaper, &mut free, start, 0, true);
         let end = shaper.slot_ns;
         let now = start + ((end - start) as f64 * elapsed) as u64;
-        prop_assert!(xcp_shaper_next_look(&mut shaper, &mut free, now, rate) <= end);
+        prop_assert!(xcp_shaper_next_check(&mut shaper, &mut free, now, rate) <= end);
         prop_assert_eq!(shaper.slot_ns, end);
-        let look = xcp_shaper_next_look(&mut shaper, &mut free, now, rate.saturating_mul(times));
+        let look = xcp_shaper_next_check(&mut shaper, &mut free, now, rate.saturating_mul(times));
         let new_end = now + xcp_shaper_time(rate.saturating_mul(times), bytes) + 1;
         let far = end > now + LOOK_NS;
         prop_assert_eq!(shaper.slot_ns, if far { end.min(new_end) } else { end });

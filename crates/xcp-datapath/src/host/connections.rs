@@ -196,7 +196,7 @@ impl Connection {
     /// Derives the state from the kernel's data and the programs' record.
     fn conclude(&mut self, record: &xcp_socket) {
         let known = |hops: u8| (hops != XCP_HOPS_UNKNOWN).then_some(hops);
-        if record.speaks != 0 {
+        if record.uses_xcp != 0 {
             self.wire = Wire::of_number(record.wire);
             self.xcp_hops = known(record.xcp_hops);
             self.other_hops = self.xcp_hops.and(known(record.other_hops));
@@ -206,7 +206,7 @@ impl Connection {
         if uses_xcp {
             self.fallback = None; // it uses xcp again
         }
-        let looks = record.speaks != 0 && record.crowded < XCP_CROWDED_SEGMENTS_MAX;
+        let looks = record.uses_xcp != 0 && record.crowded < XCP_CROWDED_SEGMENTS_MAX;
         self.state = match (uses_xcp, self.fallback) {
             (true, _) if self.xcp_hops.is_some_and(|hops| hops > 0) => State::Xcp,
             (true, _) => State::Probing,

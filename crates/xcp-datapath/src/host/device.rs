@@ -107,7 +107,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     let is_wanted = |key: &xcp_device_key| wanted.iter().any(|d| d.index == key.ifindex);
     let (changed, unwanted): (Vec<_>, Vec<_>) = go.into_iter().partition(|(key, _)| is_wanted(key));
     for (key, record) in &changed {
-        take_off(key, record, true)?;
+        detach(key, record, true)?;
     }
     let mut added: Vec<xcp_device_key> = Vec::new();
     for device in wanted {
@@ -121,10 +121,10 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
             continue;
         }
         added.push(key);
-        put_on(&key, device, header, ip_proto).inspect_err(|_| undo(&added))?;
+        attach_and_record(&key, device, header, ip_proto).inspect_err(|_| undo(&added))?;
     }
     for (key, record) in &unwanted {
-        take_off(key, record, true)?;
+        detach(key, record, true)?;
     }
     Ok(!added.is_empty() || !unwanted.is_empty())
 }
@@ -133,7 +133,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
 fn undo(added: &[xcp_device_key]) {
     for key in added {
         if let Ok(Some(record)) = recorded(key) {
-            let _ = take_off(key, &record, true);
+            let _ = detach(key, &record, true);
         }
     }
 }
@@ -151,7 +151,12 @@ fn write(key: &xcp_device_key, record: &xcp_device_record) -> Result<()> {
         .map_err(|e| object::failure("table of devices", &e))
 }
 
-fn put_on(key: &xcp_device_key, device: &Device, header: bool, ip_proto: u8) -> Result<()> {
+fn attach_and_record(
+    key: &xcp_device_key,
+    device: &Device,
+    header: bool,
+    ip_proto: u8,
+) -> Result<()> {
     let mut record = xcp_device_record {
         ip_proto: ip_proto.into(),
         ..Default::default()
@@ -195,7 +200,7 @@ fn attach(key: &xcp_device_key, device: &Device, ip_proto: u8, folder: &Path) ->
 
 /// Replaces the programs on all devices by those of this build. Devices in unreachable network
 /// namespaces keep the old ones.
-pub fn renew() -> Result<()> {
+pub fn replace_programs() -> Result<()> {
     let here = netns::cookie()?;
     for (key, record) in all()? {
         let work = || replace(&key, &record);
@@ -238,7 +243,7 @@ pub fn egress(device: &Device) -> Option<OwnedFd> {
 
 /// Detaches the programs from a device and restores its settings. `here`: the device is in this
 /// thread's namespace. Continues after failures, and returns the failure to restore the settings.
-fn take_off(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Result<()> {
+fn detach(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Result<()> {
     let folder = dir(key);
     let device = here.then(|| rtnl::name_of(key.ifindex)).flatten();
     let restored = match &device {
@@ -261,7 +266,7 @@ pub fn sweep() {
         let attached = link::open(&dir(&key).join(INGRESS));
         let info = attached.and_then(|attached| link::info(attached.as_fd()));
         if info.is_ok_and(|info| link::device_of(&info) == 0) {
-            let _ = take_off(&key, &record, false);
+            let _ = detach(&key, &record, false);
         }
     }
 }
@@ -273,11 +278,11 @@ pub fn clear() -> Result<()> {
     let mut first = Ok(());
     for (key, record) in all()? {
         let done = if key.netns == here {
-            take_off(&key, &record, true)
+            detach(&key, &record, true)
         } else {
-            netns::within(key.netns, || take_off(&key, &record, true))
+            netns::within(key.netns, || detach(&key, &record, true))
                 // the namespace no longer exists or is unreachable
-                .unwrap_or_else(|| take_off(&key, &record, false))
+                .unwrap_or_else(|| detach(&key, &record, false))
         };
         first = first.and(done);
     }

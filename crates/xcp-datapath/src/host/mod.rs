@@ -60,7 +60,7 @@ pub struct Options {
     /// New sockets of the group use `xcp` unless they choose another congestion control.
     pub make_default: bool,
     /// The policies for peers of this network namespace.
-    pub speech: PeerPolicies,
+    pub peer_policies: PeerPolicies,
     /// For the lab: feedback in whole packets in the wire format `option-2005`, which Zhang &
     /// Henderson 2005, II-E.2, forbid.
     pub whole_feedback: bool,
@@ -73,7 +73,7 @@ pub struct Options {
 /// Which wire formats a network namespace uses with which peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPolicies {
-    pub spoken: Vec<PeerPolicy>,
+    pub policies: Vec<PeerPolicy>,
     /// Devices that carry headers, or that make room for the option on full ACKs.
     pub devices: Vec<String>,
     /// The IP protocol number of headers.
@@ -83,7 +83,7 @@ pub struct PeerPolicies {
 impl Default for PeerPolicies {
     fn default() -> Self {
         Self {
-            spoken: Vec::new(),
+            policies: Vec::new(),
             devices: Vec::new(),
             ip_proto: IP_PROTO,
         }
@@ -108,23 +108,23 @@ impl PeerPolicies {
             wire: Some(wire),
             peers: Some(*p),
         });
-        let mut spoken: Vec<PeerPolicy> = some.collect();
+        let mut policies: Vec<PeerPolicy> = some.collect();
         let leaves_some = !peers.iter().any(Prefix::is_all);
-        if leaves_some && (!spoken.is_empty() || wire != Wire::default()) {
-            spoken.push(PeerPolicy {
+        if leaves_some && (!policies.is_empty() || wire != Wire::default()) {
+            policies.push(PeerPolicy {
                 wire: peers.is_empty().then_some(wire),
                 peers: None,
             });
         }
         Ok(Self {
-            spoken,
+            policies,
             devices: devices.to_vec(),
             ip_proto,
         })
     }
 
     fn has_headers(&self) -> bool {
-        let wires = || self.spoken.iter().filter_map(|s| s.wire);
+        let wires = || self.policies.iter().filter_map(|s| s.wire);
         wires().any(Wire::is_header)
     }
 }
@@ -221,19 +221,19 @@ pub fn is_on() -> bool {
 /// it.
 pub fn on(options: &Options) -> Result<TurnedOn> {
     bpffs::require("xcp host on", Access::Change)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let group = Cgroup::open(options.cgroup.as_deref())?;
-    find(&options.speech.devices)?;
+    find(&options.peer_policies.devices)?;
     let fresh = !is_on();
     let other = !fresh && !object::exists(&bpffs::dir(PART).join(BUILD).join(build()));
     if fresh {
         load(false)?;
     } else if other {
-        renew()?;
+        replace_programs()?;
     }
     let (sockets, configured) = configure(&group, options).inspect_err(|_| {
         if fresh {
-            let _ = take_down();
+            let _ = remove_all();
         }
     })?;
     let dir = bpffs::dir(PART);
@@ -252,14 +252,18 @@ fn find(devices: &[String]) -> Result<Vec<Device>> {
 
 /// Sets the policies of this network namespace; the host must be on. Returns whether this
 /// changed anything.
-pub fn speak(speech: &PeerPolicies) -> Result<bool> {
-    let devices = find(&speech.devices)?;
+pub fn set_peer_policies(peer_policies: &PeerPolicies) -> Result<bool> {
+    let devices = find(&peer_policies.devices)?;
     let peers = object::pinned_map(&bpffs::dir(PART).join("peers"))?;
     let here = netns::cookie()?;
     // devices are set first: they must accept headers before any are sent
-    let attached = device::set(&devices, speech.has_headers(), speech.ip_proto)?;
-    let spoken = peers::set(&peers, here, &speech.spoken)?;
-    Ok(attached || spoken)
+    let attached = device::set(
+        &devices,
+        peer_policies.has_headers(),
+        peer_policies.ip_proto,
+    )?;
+    let policies = peers::set(&peers, here, &peer_policies.policies)?;
+    Ok(attached || policies)
 }
 
 /// Sets the default, the group and the protocol number; returns whether this changed anything.
@@ -283,7 +287,7 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
         object::write_record(&map, &wanted)?;
         changed = true;
     }
-    changed |= speak(&options.speech)?;
+    changed |= set_peer_policies(&options.peer_policies)?;
     let pin = dir.join("link");
     if attached_group()? != Some(group.id()?) {
         if object::exists(&pin) {
@@ -311,7 +315,7 @@ fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
     let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
     link::attach_cgroup(program.as_fd(), group.fd(), kind).map_err(|e| {
         let refused = || Error::new(group.path().display().to_string(), e.reason, e.remedy);
-        cgroup::kept_off(group, kind).unwrap_or_else(refused)
+        cgroup::explain_attach_failure(group, kind).unwrap_or_else(refused)
     })
 }
 
@@ -319,7 +323,7 @@ fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
 fn load(transient: bool) -> Result<()> {
     // remove what a killed command left incomplete
     if object::exists(&bpffs::dir(PART)) {
-        take_down()?;
+        remove_all()?;
     }
     let dir = bpffs::create(PART)?;
     if transient {
@@ -372,7 +376,7 @@ fn build() -> String {
 /// Replaces the programs of another build, newer or older, by those of this build. The maps
 /// stay, with the state of each connection, so present connections continue. They keep the
 /// congestion control program with which they started.
-fn renew() -> Result<()> {
+fn replace_programs() -> Result<()> {
     let dir = bpffs::dir(PART);
     if !layout::is_ours(&dir, &object::OPTION, &SHARED)? {
         return Err(object::other_version("records of connections"));
@@ -381,7 +385,7 @@ fn renew() -> Result<()> {
     object::reuse(&mut open, &SHARED, &dir)?;
     let option = object::load(&object::OPTION, open)?;
     let mut cc = load_control(open_control(&dir)?)?;
-    device::renew()?;
+    device::replace_programs()?;
     let next = dir.join(NEXT);
     let _ = fs::remove_dir_all(&next);
     bpffs::mark(&next)?;
@@ -422,14 +426,14 @@ pub fn load_control(mut open: OpenObject) -> Result<Object> {
 /// Detaches and removes everything. Sockets that use `xcp` keep it until they close.
 pub fn off() -> Result<()> {
     bpffs::require("xcp host off", Access::Change)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     if !object::exists(&bpffs::dir(PART)) {
         return Err(not_on());
     }
-    take_down()
+    remove_all()
 }
 
-fn take_down() -> Result<()> {
+fn remove_all() -> Result<()> {
     let pin = bpffs::dir(PART).join("link");
     if object::exists(&pin) {
         link::detach(link::open(&pin)?.as_fd());
@@ -453,7 +457,7 @@ pub fn status() -> Result<Status> {
     let config: xcp_host_config = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
     Ok(Status {
         cgroup: attached_group()?.and_then(cgroup::path_of),
-        netns: reach()?,
+        netns: netns_scope()?,
         default: config.make_default != 0,
         without: SenderFeature::of_bits(config.without),
         wires: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
@@ -473,7 +477,7 @@ pub fn wire_for(peer: IpAddr) -> Result<Option<Wire>> {
     Ok(peers::wire_of(&all, peer))
 }
 
-/// The options that [`on`] has set for this network namespace, in the form that [`settled`]
+/// The options that [`on`] has set for this network namespace, in the form that [`normalized_options`]
 /// returns; None if XCP is not on here.
 ///
 /// # Errors
@@ -481,7 +485,7 @@ pub fn wire_for(peer: IpAddr) -> Result<Option<Wire>> {
 pub fn options() -> Result<Option<Options>> {
     bpffs::require("the configuration", Access::Read)?;
     let dir = bpffs::dir(PART);
-    if !is_on() || attached_group()?.is_none() || reach()? == NetnsScope::Another {
+    if !is_on() || attached_group()?.is_none() || netns_scope()? == NetnsScope::Another {
         return Ok(None);
     }
     let config: xcp_host_config = object::read_record(&object::pinned_map(&dir.join(CONFIG))?, 0)?;
@@ -490,8 +494,8 @@ pub fn options() -> Result<Option<Options>> {
         cgroup,
         this_netns: config.netns != 0,
         make_default: config.make_default != 0,
-        speech: PeerPolicies {
-            spoken: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
+        peer_policies: PeerPolicies {
+            policies: peers::get(&object::pinned_map(&dir.join("peers"))?, netns::cookie()?),
             devices: device::names()?,
             ip_proto: device::ip_proto()?.unwrap_or(IP_PROTO),
         },
@@ -502,33 +506,34 @@ pub fn options() -> Result<Option<Options>> {
             None => socket::Wanted::Off,
         },
     };
-    settled(asked).map(Some)
+    normalized_options(asked).map(Some)
 }
 
 /// Normalizes options: those that have the same effect on this system become equal.
 ///
 /// # Errors
 /// The cgroup2 file system is not mounted.
-pub fn settled(asked: Options) -> Result<Options> {
+pub fn normalized_options(asked: Options) -> Result<Options> {
     let root = cgroup::mount_point()?;
-    let mut settled = asked;
-    settled.cgroup = settled.cgroup.filter(|path| *path != root);
-    settled.without = SenderFeature::of_bits(SenderFeature::bits(&settled.without));
-    settled.speech.devices.sort();
-    if settled.speech.devices.is_empty() {
-        settled.speech.ip_proto = IP_PROTO; // it is stored only with devices
+    let mut normalized_options = asked;
+    normalized_options.cgroup = normalized_options.cgroup.filter(|path| *path != root);
+    normalized_options.without =
+        SenderFeature::of_bits(SenderFeature::bits(&normalized_options.without));
+    normalized_options.peer_policies.devices.sort();
+    if normalized_options.peer_policies.devices.is_empty() {
+        normalized_options.peer_policies.ip_proto = IP_PROTO; // it is stored only with devices
     }
     let permitted = || socket::probe().is_ok();
-    settled.socket_protocol = match settled.socket_protocol {
+    normalized_options.socket_protocol = match normalized_options.socket_protocol {
         socket::Wanted::Number(socket::DEFAULT_NUMBER) => socket::Wanted::IfPermitted,
         socket::Wanted::Off if !permitted() => socket::Wanted::IfPermitted,
         other => other,
     };
-    Ok(settled)
+    Ok(normalized_options)
 }
 
 /// The network namespaces whose sockets may use XCP.
-fn reach() -> Result<NetnsScope> {
+fn netns_scope() -> Result<NetnsScope> {
     let map = object::pinned_map(&bpffs::dir(PART).join(CONFIG))?;
     let config: xcp_host_config = object::read_record(&map, 0)?;
     Ok(match config.netns {
@@ -580,14 +585,14 @@ pub struct RunGroup {
 
 impl RunGroup {
     /// Waits until no other command holds the lock, and takes it.
-    pub fn turn() -> Result<CommandLock> {
+    pub fn lock() -> Result<CommandLock> {
         bpffs::require("xcp run", Access::Change)?;
         CommandLock::take()
     }
 
     /// Creates the group; loads the programs if the host is not on.
-    pub fn new(_turn: CommandLock) -> Result<Self> {
-        if is_on() && reach()? == NetnsScope::Another {
+    pub fn new(_lock: CommandLock) -> Result<Self> {
+        if is_on() && netns_scope()? == NetnsScope::Another {
             return Err(Error::new(
                 "xcp run",
                 "XCP is on for another network namespace only (host on --netns)",
@@ -628,7 +633,7 @@ impl RunGroup {
 impl Drop for RunGroup {
     fn drop(&mut self) {
         // without the lock, everything stays, as after a kill
-        let Ok(_turn) = CommandLock::take() else {
+        let Ok(_lock) = CommandLock::take() else {
             return;
         };
         self.links.clear();

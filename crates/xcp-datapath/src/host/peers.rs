@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Serialize, Serializer};
 
 use crate::{object, Result, Wire};
-use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_SILENT};
+use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_DISABLED};
 
 const NETNS_BITS: u32 = 64;
 const ADDRESS_BITS: u32 = 128;
@@ -142,7 +142,7 @@ pub fn wire_of(all: &[PeerPolicy], peer: IpAddr) -> Option<Wire> {
     let fits = |s: &&PeerPolicy| s.peers.is_none_or(|prefix| prefix.has(peer));
     let longest = |s: &&PeerPolicy| s.peers.map_or(0, |prefix| prefix.mapped().1);
     let best = all.iter().filter(fits).max_by_key(longest);
-    best.map_or(Some(Wire::default()), |spoken| spoken.wire)
+    best.map_or(Some(Wire::default()), |policy| policy.wire)
 }
 
 /// The policies of a network namespace, which is given by its cookie.
@@ -153,7 +153,7 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<PeerPolicy> {
             let value = map.lookup(key.bytes(), MapFlags::ANY).ok()??;
             let value = *value.first()?;
             let wire = match value {
-                XCP_WIRE_SILENT => None,
+                XCP_WIRE_DISABLED => None,
                 _ => Some(Wire::ALL.into_iter().find(|w| *w as u8 == value)?),
             };
             Some(PeerPolicy {
@@ -171,9 +171,9 @@ pub fn get(map: &MapHandle, netns: u64) -> Vec<PeerPolicy> {
 pub fn set(map: &MapHandle, netns: u64, wanted: &[PeerPolicy]) -> Result<bool> {
     let before = keys(map, netns);
     let mut changed = false;
-    for spoken in wanted {
-        let key = key(netns, spoken.peers);
-        let value = [spoken.wire.map_or(XCP_WIRE_SILENT, |wire| wire as u8)];
+    for policy in wanted {
+        let key = key(netns, policy.peers);
+        let value = [policy.wire.map_or(XCP_WIRE_DISABLED, |wire| wire as u8)];
         let present = map.lookup(key.bytes(), MapFlags::ANY).ok().flatten();
         let exact = before.iter().any(|k| k.bytes() == key.bytes());
         if !exact || present.as_deref() != Some(&value[..]) {
@@ -219,17 +219,17 @@ mod tests {
 
     #[test]
     fn the_longest_matching_prefix_decides() {
-        let spoken = |wire, prefix: Option<&str>| PeerPolicy {
+        let policy = |wire, prefix: Option<&str>| PeerPolicy {
             wire,
             peers: prefix.map(|p| p.parse().unwrap()),
         };
         let wire = |all: &[PeerPolicy], peer: &str| wire_of(all, peer.parse().unwrap());
         assert_eq!(wire(&[], "10.1.2.3"), Some(Wire::Option));
         let all = [
-            spoken(None, None),
-            spoken(Some(Wire::Option2005), Some("10.0.0.0/8")),
-            spoken(None, Some("10.1.2.0/24")),
-            spoken(Some(Wire::Option), Some("2001:db8::/32")),
+            policy(None, None),
+            policy(Some(Wire::Option2005), Some("10.0.0.0/8")),
+            policy(None, Some("10.1.2.0/24")),
+            policy(Some(Wire::Option), Some("2001:db8::/32")),
         ];
         assert_eq!(wire(&all, "10.9.2.3"), Some(Wire::Option2005));
         assert_eq!(wire(&all, "10.1.2.3"), None);

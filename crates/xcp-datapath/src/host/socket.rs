@@ -107,7 +107,7 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
     let created = object::program(object, "xcp_socket_created")?;
     let kind = libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE;
     let created = link::attach_cgroup(created.as_fd(), group.fd(), kind)
-        .map_err(|e| cgroup::kept_off(group, kind).unwrap_or(e))?;
+        .map_err(|e| cgroup::explain_attach_failure(group, kind).unwrap_or(e))?;
     let protocol = object::program(object, "xcp_protocol")?;
     let protocol =
         link::attach_modify_return(protocol.as_fd()).map_err(|e| refused(&e.reason, number))?;

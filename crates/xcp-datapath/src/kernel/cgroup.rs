@@ -145,7 +145,7 @@ pub fn path_of(id: u64) -> Option<PathBuf> {
 
 /// Explains why a program could not be attached to a group: another program is attached to
 /// the group or a parent without permitting more.
-pub fn kept_off(group: &Cgroup, kind: libbpf_sys::bpf_attach_type) -> Option<Error> {
+pub fn explain_attach_failure(group: &Cgroup, kind: libbpf_sys::bpf_attach_type) -> Option<Error> {
     let mut path = group.path().to_path_buf();
     loop {
         let at = Cgroup::open(Some(&path)).ok()?;

@@ -27,30 +27,30 @@ pub struct LoadLog {
 }
 
 thread_local! {
-    static SAID: RefCell<Option<LoadLog>> = const { RefCell::new(None) };
+    static CAPTURED: RefCell<Option<LoadLog>> = const { RefCell::new(None) };
 }
 
 /// Runs `act`, which uses libbpf, and records libbpf's messages. libbpf calls its print
 /// callback on the calling thread.
-pub fn listen<T>(act: impl FnOnce() -> T) -> (T, LoadLog) {
-    SAID.set(Some(LoadLog::default()));
+pub fn capture_log<T>(act: impl FnOnce() -> T) -> (T, LoadLog) {
+    CAPTURED.set(Some(LoadLog::default()));
     let result = act();
-    (result, SAID.take().unwrap_or_default())
+    (result, CAPTURED.take().unwrap_or_default())
 }
 
 /// Handles a message from libbpf.
-pub fn hear(level: PrintLevel, text: &str) {
+pub fn record_message(level: PrintLevel, text: &str) {
     if level == PrintLevel::Warn {
-        SAID.with_borrow_mut(|said| {
-            if let Some(said) = said {
-                said.hear(text);
+        CAPTURED.with_borrow_mut(|log| {
+            if let Some(log) = log {
+                log.record_message(text);
             }
         });
     }
 }
 
 impl LoadLog {
-    fn hear(&mut self, text: &str) {
+    fn record_message(&mut self, text: &str) {
         let text = text.strip_prefix("libbpf: ").unwrap_or(text).trim_end();
         if let Some((program, error)) = text
             .strip_prefix("prog '")
@@ -135,9 +135,9 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    pub fn new(err: &libbpf_rs::Error, said: LoadLog, root: bool) -> Self {
+    pub fn new(err: &libbpf_rs::Error, log: LoadLog, root: bool) -> Self {
         let denied = err.kind() == ErrorKind::PermissionDenied;
-        match (said.failed, said.verifier) {
+        match (log.failed, log.verifier) {
             _ if denied && !root => Self::NotRoot,
             (_, Some(line)) if LACKS.iter().any(|words| line.contains(words)) => Self::Lacks(line),
             (Some((program, error)), Some(line)) => Self::Verifier {
@@ -146,7 +146,7 @@ impl LoadError {
                 line,
             },
             _ if denied => Self::Forbidden,
-            _ => Self::Lacks(said.warning.unwrap_or_else(|| err.to_string())),
+            _ => Self::Lacks(log.warning.unwrap_or_else(|| err.to_string())),
         }
     }
 
@@ -193,18 +193,18 @@ mod tests {
         "libbpf: failed to load object 'router'\n",
     ];
 
-    fn said(lines: &[&str]) -> LoadLog {
-        let ((), said) = listen(|| {
+    fn log(lines: &[&str]) -> LoadLog {
+        let ((), log) = capture_log(|| {
             for line in lines.iter().chain(&SUMMARY) {
-                hear(PrintLevel::Warn, line);
+                record_message(PrintLevel::Warn, line);
             }
         });
-        said
+        log
     }
 
     fn told(errno: i32, root: bool, lines: &[&str]) -> String {
         let err = libbpf_rs::Error::from_raw_os_error(errno);
-        let e = LoadError::new(&err, said(lines), root).describe("router");
+        let e = LoadError::new(&err, log(lines), root).describe("router");
         format!("{e}; {}", e.remedy)
     }
 

@@ -84,7 +84,7 @@ pub fn set_verbose(verbose: bool) {
 }
 
 fn print(level: PrintLevel, text: String) {
-    load_error::hear(level, &text);
+    load_error::record_message(level, &text);
     if VERBOSE.load(Ordering::Relaxed) {
         // a panic here would abort the process, because C code (libbpf) calls this
         let _ = io::stderr().write_all(text.as_bytes());
@@ -115,8 +115,8 @@ pub fn load(image: &Image, object: OpenObject) -> Result<Object> {
 
 /// Like [`load`], but returns the kind of failure.
 pub fn try_load(object: OpenObject) -> std::result::Result<Object, LoadError> {
-    let (loaded, said) = load_error::listen(|| object.load());
-    loaded.map_err(|e| LoadError::new(&e, said, is_root()))
+    let (loaded, log) = load_error::capture_log(|| object.load());
+    loaded.map_err(|e| LoadError::new(&e, log, is_root()))
 }
 
 /// Describes a failed BPF operation and its most likely remedy.

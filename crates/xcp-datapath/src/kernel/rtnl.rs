@@ -325,7 +325,7 @@ pub fn root_qdisc(index: u32) -> Option<Qdisc> {
 
 /// Fails if the root queue discipline was configured and is not of the kind `ours`. `leave`
 /// says with or without which option the router keeps it.
-pub fn refuse_chosen(device: &Device, ours: Option<&str>, leave: &str) -> Result<()> {
+pub fn refuse_configured_qdisc(device: &Device, ours: Option<&str>, leave: &str) -> Result<()> {
     let name = &device.name;
     match root_qdisc(device.index) {
         Some(root) if root.chosen && Some(root.kind.as_str()) != ours => Err(Error::new(

@@ -35,8 +35,8 @@ struct Lock {
 impl CommandLock {
     /// Waits until no other command holds the lock, and takes it.
     pub(crate) fn take() -> Result<Self> {
-        if let Some(turn) = Self::within() {
-            return Ok(turn);
+        if let Some(lock) = Self::held() {
+            return Ok(lock);
         }
         let failed = |e: io::Error| Error::io(PATH, &e);
         let file = open().map_err(failed)?;
@@ -54,9 +54,9 @@ impl CommandLock {
     }
 
     /// Takes the lock without waiting; None if another command holds it.
-    pub(crate) fn at_once() -> Result<Option<Self>> {
-        if let Some(turn) = Self::within() {
-            return Ok(Some(turn));
+    pub(crate) fn try_take() -> Result<Option<Self>> {
+        if let Some(lock) = Self::held() {
+            return Ok(Some(lock));
         }
         let failed = |e: io::Error| Error::io(PATH, &e);
         let file = open().map_err(failed)?;
@@ -65,7 +65,7 @@ impl CommandLock {
     }
 
     /// The lock that this thread already holds, if any.
-    fn within() -> Option<Self> {
+    fn held() -> Option<Self> {
         let lock = HELD.with_borrow(Weak::upgrade)?;
         Some(Self { _lock: lock })
     }

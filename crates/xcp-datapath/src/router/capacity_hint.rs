@@ -25,7 +25,7 @@ use xcp_abi::xcp_router_config;
 /// is to be measured, but the router or the device cannot measure it.
 pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
     bpffs::require("xcp router set", Access::Change)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     let map = object::pinned_map(&dir.join("config"))?;
@@ -46,7 +46,7 @@ pub fn set_capacity(dev: &str, bytes_per_s: u64) -> Result<Change> {
         ));
     }
     config.params.capacity_Bps = bytes_per_s;
-    config.params.most_Bps = match bytes_per_s {
+    config.params.peak_Bps = match bytes_per_s {
         0 => ethtool::speed(dev).unwrap_or(0),
         _ => 0,
     };
@@ -81,7 +81,7 @@ impl Feed {
     /// The device has no router, or one that does not measure.
     pub fn open(dev: &str) -> Result<Self> {
         bpffs::require("xcp router feed", Access::Change)?;
-        let _turn = CommandLock::take()?;
+        let _lock = CommandLock::take()?;
         let dir = readable(&Device::find(dev)?)?;
         let map = object::pinned_map(&dir.join("config"))?;
         refuse_unmeasured(dev, &object::read_record(&map, 0)?)?;
@@ -97,7 +97,7 @@ impl Feed {
     }
 
     fn write(&self, hint_Bps: u64, hint_until_ns: u64) -> Result<()> {
-        let _turn = CommandLock::take()?;
+        let _lock = CommandLock::take()?;
         let config: xcp_router_config = object::read_record(&self.map, 0)?;
         let config = xcp_router_config {
             hint_Bps,

@@ -24,7 +24,7 @@ use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result}
 
 /// Renames the folder of a device's router if the device has moved from another network
 /// namespace. An outdated router under the new name is deleted.
-fn settle(device: &Device) -> Result<()> {
+fn rename_moved_folder(device: &Device) -> Result<()> {
     let part = part(device.index)?;
     let named = bpffs::dir(&part);
     let found = find(device)?;
@@ -94,22 +94,22 @@ pub(crate) fn configure(
 /// Adds a router to a device, or changes the options of the present one.
 pub fn add(dev: &str, options: Options) -> Result<Change> {
     bpffs::require("xcp router add", Access::Change)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let device = Device::find(dev)?;
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     refuse_unmeasurable(&device, options)?;
-    settle(&device)?;
+    rename_moved_folder(&device)?;
     let options = options.over(&device);
     if object::exists(&dir.join(COMPLETE)) {
         return match object::exists(&dir.join(COMPLETE).join(object::ROUTER.build())) {
             true => change(&device, options, &dir),
-            false => renew(&device, options, &dir).map(|()| Change::Changed),
+            false => replace_programs(&device, options, &dir).map(|()| Change::Changed),
         };
     }
     if object::exists(&dir) {
         // remove what a killed command left incomplete
-        take_down(&device)?;
+        remove_all(&device)?;
     }
     bpffs::create(&part)?;
     install(&device, options, &dir).inspect_err(|_| {
@@ -125,7 +125,7 @@ pub fn add(dev: &str, options: Options) -> Result<Change> {
 ///
 /// # Errors
 /// The device does not exist.
-pub fn settled(dev: &str, asked: Options) -> Result<Options> {
+pub fn normalized_options(dev: &str, asked: Options) -> Result<Options> {
     let asked = asked.over(&Device::find(dev)?);
     let max_rtt_ticks = asked.record().params.max_rtt;
     Ok(Options {
@@ -226,7 +226,7 @@ fn change(device: &Device, options: Options, dir: &Path) -> Result<Change> {
             config.queue = installed.index + 1;
             queue_changed = installed.changed;
         }
-        _ => return renew(device, options, dir).map(|()| Change::Changed),
+        _ => return replace_programs(device, options, dir).map(|()| Change::Changed),
     }
     queue_changed |= match options.shape() {
         Some(shape) => shape::install(device, shape, dir)?,
@@ -287,7 +287,7 @@ fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
 /// Replaces the program by this build's, for example when it is of another build or uses
 /// other maps. This works while traffic flows: no packet passes without a program, and flows
 /// keep their rates. The old state and counters are lost, because the records may differ.
-fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
+fn replace_programs(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let (mut loaded, queue) = prepare(device, options)?;
     // no build is marked until everything is in place, so after a failure `add` repeats this
     let complete = dir.join(COMPLETE);
@@ -320,16 +320,16 @@ fn renew(device: &Device, options: Options, dir: &Path) -> Result<()> {
 /// Deletes the router of a device.
 pub fn del(dev: &str) -> Result<()> {
     bpffs::require("xcp router del", Access::Change)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let device = Device::find(dev)?;
-    settle(&device)?;
+    rename_moved_folder(&device)?;
     if !object::exists(&bpffs::dir(&part(device.index)?)) {
         return Err(no_router(dev));
     }
-    take_down(&device)
+    remove_all(&device)
 }
 
-fn take_down(device: &Device) -> Result<()> {
+fn remove_all(device: &Device) -> Result<()> {
     let part = part(device.index)?;
     let dir = bpffs::dir(&part);
     let taken = qdisc::remove(&device.name).and(shape::remove(device, &dir));
@@ -359,7 +359,7 @@ pub(crate) fn sweep() {
 /// # Errors
 /// The records of a router cannot be written.
 pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     for (_, dir) in of_here() {
         if !layout::is_ours(&dir, &object::ROUTER, &RECORDS)? {
             continue; // it is of another build
@@ -378,7 +378,7 @@ pub fn set_edge(address: Option<IpAddr>) -> Result<()> {
 /// reader.
 pub fn trace(dev: &str) -> Result<Trace> {
     bpffs::require("xcp router trace", Access::Read)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
     Trace::open(&device, dir)

@@ -18,7 +18,7 @@ pub use crate::pinned::change::Change;
 pub(crate) use counters::sum_counters;
 pub use counters::Counters;
 pub use framing::{Cells, Framing, Limits};
-pub use lifecycle::{add, del, devices, options, set_edge, settled, trace};
+pub use lifecycle::{add, del, devices, normalized_options, options, set_edge, trace};
 pub(crate) use lifecycle::{configure, constants, load, sweep};
 pub(crate) use options::TICKS_PER_SEC;
 pub use options::{

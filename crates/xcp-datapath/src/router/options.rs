@@ -191,7 +191,7 @@ impl Options {
         // a virtual device's speed is not reliable, so a configured capacity
         // takes precedence
         if self.capacity_bytes_per_s == 0 {
-            config.params.most_Bps = ethtool::speed(&device.name).unwrap_or(0);
+            config.params.peak_Bps = ethtool::speed(&device.name).unwrap_or(0);
         }
         config
     }
@@ -200,7 +200,7 @@ impl Options {
         xcp_router_config {
             params: xcp_router_params {
                 capacity_Bps: self.capacity_bytes_per_s,
-                most_Bps: 0,
+                peak_Bps: 0,
                 min_interval_ns: MIN_INTERVAL_NS,
                 without: self.without.0,
                 max_rtt: (self.max_rtt.as_secs_f64() * TICKS_PER_SEC) as u32,

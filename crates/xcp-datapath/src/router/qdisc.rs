@@ -64,7 +64,7 @@ pub struct Installed {
 /// # Errors
 /// The kernel does not support queue disciplines in BPF.
 pub fn register() -> Result<()> {
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     register_now()
 }
 
@@ -145,8 +145,8 @@ pub fn install(dev: &str, options: Options) -> Result<Installed> {
 /// Creates or updates a device's record, whether its queue discipline exists or not.
 pub(crate) fn prepare(dev: &str, options: Options) -> Result<Installed> {
     let device = Device::find(dev)?;
-    rtnl::refuse_chosen(&device, Some(KIND), "with --no-qdisc")?;
-    let _turn = CommandLock::take()?;
+    rtnl::refuse_configured_qdisc(&device, Some(KIND), "with --no-qdisc")?;
+    let _lock = CommandLock::take()?;
     register_now()?;
     configure(&device, options).inspect_err(|_| {
         let _ = unregister_unused();
@@ -176,7 +176,7 @@ fn configure(device: &Device, options: Options) -> Result<Installed> {
 /// whether this changed anything.
 pub(crate) fn place(dev: &str) -> Result<bool> {
     let device = Device::find(dev)?;
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     let ours = rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND);
     if ours && record(dev)?.is_some_and(|r| r.present > 0) {
         return Ok(false);
@@ -197,8 +197,8 @@ pub fn remove(dev: &str) -> Result<()> {
         return Ok(());
     }
     let device = &Device::find(dev)?;
-    let _turn = CommandLock::take()?;
-    take_away(device)
+    let _lock = CommandLock::take()?;
+    remove_qdisc(device)
 }
 
 /// Frees records without a queue discipline and a router. Unregisters the queue discipline if
@@ -207,11 +207,11 @@ pub(crate) fn tidy() -> Result<()> {
     if !object::exists(&bpffs::dir(PART)) {
         return Ok(());
     }
-    let _turn = CommandLock::take()?;
+    let _lock = CommandLock::take()?;
     unregister_unused()
 }
 
-fn take_away(device: &Device) -> Result<()> {
+fn remove_qdisc(device: &Device) -> Result<()> {
     if is_registered() && index_of(device)?.is_some() {
         if rtnl::root_qdisc(device.index).is_some_and(|q| q.kind == KIND) {
             rtnl::delete_root_qdisc(device.index)?;

@@ -163,7 +163,7 @@ pub(crate) fn install(device: &Device, shape: Shape, dir: &Path) -> Result<bool>
         return Ok(false);
     }
     if !there {
-        rtnl::refuse_chosen(device, None, "without --shape")?;
+        rtnl::refuse_configured_qdisc(device, None, "without --shape")?;
     }
     let mtu_bytes = rtnl::mtu(device.index)? + device.l2_len;
     let bucket = shape.bucket(mtu_bytes).setting(MAJOR);

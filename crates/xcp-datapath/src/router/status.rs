@@ -18,7 +18,7 @@ use crate::bpffs::Access;
 use crate::link::Direction;
 use crate::rtnl::{self, Device};
 use crate::trace::FLOW;
-use crate::warning::{Surroundings, Warning};
+use crate::warning::{BypassRisks, Warning};
 use crate::{bpffs, device, ethtool, link, monotonic_ns, object, LawTerm, Result};
 
 /// XCP and other traffic on one link, in the last control interval.
@@ -117,7 +117,7 @@ pub fn show(dev: &str) -> Result<Status> {
     bpffs::require("xcp router show", Access::Read)?;
     let device = Device::find(dev)?;
     let dir = readable(&device)?;
-    status(&device, &dir, &Surroundings::read()?)
+    status(&device, &dir, &BypassRisks::read()?)
 }
 
 /// The status of all routers of this network namespace.
@@ -131,7 +131,7 @@ pub fn list() -> Result<Vec<Status>> {
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let around = Surroundings::read()?;
+    let around = BypassRisks::read()?;
     let named = |(index, dir)| Some((rtnl::name_of(index)?, dir));
     found
         .into_iter()
@@ -144,7 +144,7 @@ pub fn list() -> Result<Vec<Status>> {
         .collect()
 }
 
-fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> {
+fn status(device: &Device, dir: &Path, around: &BypassRisks) -> Result<Status> {
     let index = device.index;
     let root = rtnl::root_qdisc(index);
     let config: xcp_router_config =
@@ -168,9 +168,9 @@ fn status(device: &Device, dir: &Path, around: &Surroundings) -> Result<Status> 
         device: device.name.clone(),
         capacity_bps: set(config.params.capacity_Bps * 8),
         hint_bps: set(config.hint_Bps * 8).filter(|_| monotonic_ns() < config.hint_until_ns),
-        speed_bps: set(config.params.most_Bps * 8),
+        speed_bps: set(config.params.peak_Bps * 8),
         new_speed_bps: ethtool::speed(&device.name)
-            .filter(|now_Bps| config.params.capacity_Bps == 0 && *now_Bps != config.params.most_Bps)
+            .filter(|now_Bps| config.params.capacity_Bps == 0 && *now_Bps != config.params.peak_Bps)
             .map(|now_Bps| now_Bps * 8),
         measure: config.measure != 0,
         capacity_in_use_bps: set(link.state.capacity_Bps * 8),

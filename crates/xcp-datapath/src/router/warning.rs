@@ -39,7 +39,7 @@ impl Warning {
 /// The devices of a network namespace that may let packets bypass its routers. Read once for
 /// all routers.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct BypassRisks {
     /// The indexes of the devices that are bridges.
     bridges: Vec<u32>,
     /// The names of the devices that have an XDP program.
@@ -48,7 +48,7 @@ pub(crate) struct Surroundings {
     offload: Vec<String>,
 }
 
-impl Surroundings {
+impl BypassRisks {
     /// Reads the devices of this thread's network namespace.
     pub fn read() -> Result<Self> {
         let links = rtnl::links()?;
@@ -114,8 +114,8 @@ mod tests {
             index: 7,
             l2_len: 14,
         };
-        assert_eq!(Surroundings::default().warnings(&device), []);
-        let around = Surroundings {
+        assert_eq!(BypassRisks::default().warnings(&device), []);
+        let around = BypassRisks {
             bridges: vec![7],
             xdp: vec!["eth1".into(), "eth2".into()],
             offload: vec!["eth3".into()],

@@ -23,7 +23,7 @@ fn in_a_host(addresses: &[&str], work: impl FnOnce(Ingress) + Send) {
             for address in addresses {
                 ip(&format!("addr add {address} dev lo"));
             }
-            let _turn = xcp_testbed::shared_test_lock().expect("the test lock is available");
+            let _lock = xcp_testbed::shared_test_lock().expect("the test lock is available");
             work(Ingress::new().expect("the program loads"));
         });
     });

@@ -5,7 +5,7 @@ use xcp_testbed::{can_run, load_refused, shared_test_lock};
 
 #[test]
 fn verifier_error_names_the_verifier_and_the_program() {
-    let _turn = shared_test_lock().expect("the test lock is available");
+    let _lock = shared_test_lock().expect("the test lock is available");
     if !can_run("verifier_error_names_the_verifier_and_the_program") {
         return;
     }

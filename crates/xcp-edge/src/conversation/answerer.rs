@@ -199,14 +199,14 @@ impl Answerer {
         bytes: &[u8],
     ) -> Result<Option<Vec<u8>>, Ignored> {
         self.expire(now_ns);
-        let heard = self.hear(now_ns, from, to, bytes);
-        if let Err(why) = heard {
+        let received = self.handle_message(now_ns, from, to, bytes);
+        if let Err(why) = received {
             self.counters.count(why);
         }
-        heard
+        received
     }
 
-    fn hear(
+    fn handle_message(
         &mut self,
         now_ns: u64,
         from: SocketAddr,

@@ -10,7 +10,8 @@
 //! ```
 
 use super::common::{
-    Counters, Heard, Ignored, Window, IDLE_NS, LIFETIME_NS, REFRESH_NS, TRIES, XCP_REQ_TIMEOUT_NS,
+    Counters, Ignored, Received, Window, IDLE_NS, LIFETIME_NS, REFRESH_NS, TRIES,
+    XCP_REQ_TIMEOUT_NS,
 };
 use crate::message::{
     Acknowledgement, Ask, Body, Cookie, Error, Grant, Key, Message, Path, Request, Role, Status,
@@ -208,15 +209,19 @@ impl Asker {
         &mut self,
         now_ns: u64,
         bytes: &[u8],
-    ) -> Result<(Heard, Option<Vec<u8>>), Ignored> {
-        let heard = self.hear(now_ns, bytes);
-        if let Err(why) = heard {
+    ) -> Result<(Received, Option<Vec<u8>>), Ignored> {
+        let received = self.handle_message(now_ns, bytes);
+        if let Err(why) = received {
             self.counters.count(why);
         }
-        heard
+        received
     }
 
-    fn hear(&mut self, now_ns: u64, bytes: &[u8]) -> Result<(Heard, Option<Vec<u8>>), Ignored> {
+    fn handle_message(
+        &mut self,
+        now_ns: u64,
+        bytes: &[u8],
+    ) -> Result<(Received, Option<Vec<u8>>), Ignored> {
         let message = Message::parse(bytes, &self.key)?;
         if message.stream != self.stream {
             return Err(Ignored::Unexpected);
@@ -224,19 +229,19 @@ impl Asker {
         match message.body {
             Body::Acknowledgement(answer) => {
                 let repeated = self.on_answer(now_ns, message.sequence, answer)?;
-                Ok((Heard::Answer, repeated))
+                Ok((Received::Answer, repeated))
             }
             Body::Probe(_) | Body::Report(_) => {
                 self.received.accept(message.sequence)?;
                 if self.grant(now_ns).is_none() {
                     return Err(Ignored::Unexpected);
                 }
-                Ok((Heard::Measurement(message), None))
+                Ok((Received::Measurement(message), None))
             }
             Body::Bye(Role::Answerer) => {
                 self.received.accept(message.sequence)?;
                 self.pause(now_ns);
-                Ok((Heard::Bye, None))
+                Ok((Received::Bye, None))
             }
             Body::Request(_) | Body::Bye(Role::Asker) => Err(Ignored::Unexpected),
         }

@@ -71,7 +71,7 @@ impl Counters {
 
 /// The result of a message that an asker received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// An answer to the last request. The asker's state is already updated.
     Answer,
     /// A probe or a report, for the estimate. They may arrive out of order.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::datagram::Arrived;
-use crate::conversation::{Asker, Counters, Heard, Ignored, REFRESH_NS};
+use crate::conversation::{Asker, Counters, Ignored, Received, REFRESH_NS};
 use crate::delay::Delay;
 use crate::estimate::{Estimate, Source};
 use crate::message::{
@@ -137,13 +137,13 @@ impl Cloud {
         self.delay.last_ns()
     }
 
-    /// The send and receive times to pass to [`super::Edge::recall`] after a restart.
+    /// The send and receive times to pass to [`super::Edge::restore_base_probe`] after a restart.
     #[must_use]
     pub fn base_probe(&self) -> Option<(u64, u64)> {
         self.delay.base_probe()
     }
 
-    pub(super) fn recall(&mut self, (sent_ns, received_ns): (u64, u64), routers: u8) {
+    pub(super) fn restore_base_probe(&mut self, (sent_ns, received_ns): (u64, u64), routers: u8) {
         self.delay.on_probe(sent_ns, received_ns);
         self.ttl = Some(FIRST_TTL - routers);
     }
@@ -197,7 +197,7 @@ impl Cloud {
             let least_ns = self.delay.take_least_ns();
             self.estimate.on_interval(least_ns);
             if self.asks_train != self.wants_train(now_ns) {
-                self.ask_anew(now_ns);
+                self.update_request(now_ns);
             }
         }
         self.asker.poll(now_ns)
@@ -209,7 +209,7 @@ impl Cloud {
         arrived: &Arrived<'_>,
     ) -> Result<Option<Vec<u8>>, Ignored> {
         let (heard, answer) = self.asker.receive(now_ns, arrived.bytes)?;
-        if let Heard::Measurement(Message { sequence, body, .. }) = heard {
+        if let Received::Measurement(Message { sequence, body, .. }) = heard {
             if self.ttl.is_some() && arrived.ttl.is_some() && self.ttl != arrived.ttl {
                 self.delay.reset(); // the route changed
             }
@@ -305,7 +305,7 @@ impl Cloud {
         let after_ns = self.estimate.next_train_after_ns(now_ns);
         let is_rare = self.estimate.is_lossy();
         self.train_ns = now_ns + if is_rare { after_ns } else { 0 };
-        if self.ask_anew(now_ns) && !is_rare {
+        if self.update_request(now_ns) && !is_rare {
             self.asker.refresh_at(now_ns + after_ns);
         }
     }
@@ -316,7 +316,7 @@ impl Cloud {
 
     /// Sets the next request. It has no train while there is a standing queue: no bandwidth is
     /// available then, and a train would add to the queue.
-    fn ask_anew(&mut self, now_ns: u64) -> bool {
+    fn update_request(&mut self, now_ns: u64) -> bool {
         let known_Bps = self.estimate.estimate_Bps(now_ns).unwrap_or(0.0);
         let mut train = self.estimate.next_train(now_ns);
         self.asks_train = self.wants_train(now_ns);

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use xcp_edge::conversation::{
-    Answerer, Asker, Heard, Ignored, IDLE_NS, LIFETIME_NS, MAX_PEERS, REFRESH_NS,
+    Answerer, Asker, Ignored, Received, IDLE_NS, LIFETIME_NS, MAX_PEERS, REFRESH_NS,
 };
 use xcp_edge::message::{
     Acknowledgement, Ask, Body, Grant, Key, Message, Path, Probe, Request, Role, Status, Train,
@@ -119,7 +119,7 @@ fn conversation_needs_a_cookie_and_is_refreshed() {
         assert_eq!(talk(&mut k, &mut up, now_ns).len(), refreshes, "{second}");
         let probe = probe(&mut up, now_ns).unwrap();
         let heard = k.receive(now_ns, &probe).unwrap();
-        assert!(matches!(heard, (Heard::Measurement(_), None)));
+        assert!(matches!(heard, (Received::Measurement(_), None)));
     }
     assert_eq!(k.counters(), Default::default());
     assert_eq!(up.counters(), Default::default());
@@ -336,7 +336,7 @@ fn asker_pauses_after_a_bye() {
     talk(&mut k, &mut up, 0);
     let byes = up.stop();
     assert_eq!((byes.len(), byes[0].0), (1, address(0)));
-    assert_eq!(k.receive(0, &byes[0].1).unwrap(), (Heard::Bye, None));
+    assert_eq!(k.receive(0, &byes[0].1).unwrap(), (Received::Bye, None));
     assert!(k.is_broken());
     k.packet_seen(REFRESH_NS - 1);
     assert!(k.is_broken());

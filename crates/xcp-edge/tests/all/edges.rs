@@ -405,7 +405,7 @@ fn base_delay_of_another_path_is_not_restored() {
         let probe_ns = set(0, ahead_s);
         // this probe was 3 s faster than probes are now
         net.down
-            .recall(UP, (probe_ns + 10 * SECOND, probe_ns), routers);
+            .restore_base_probe(UP, (probe_ns + 10 * SECOND, probe_ns), routers);
         net.run(15);
         net.cloud().queue_ns()
     };

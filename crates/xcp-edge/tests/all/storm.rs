@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use xcp_edge::conversation::{Answerer, Asker, Heard, Ignored, IDLE_NS, LIFETIME_NS, TRIES};
+use xcp_edge::conversation::{Answerer, Asker, Ignored, Received, IDLE_NS, LIFETIME_NS, TRIES};
 use xcp_edge::message::{Ask, Body, Message, Path, Probe, Report, Status, Train, PORT, SINGLE};
 
 use crate::key;
@@ -150,7 +150,7 @@ impl World {
                 let (heard, again) = k.receive(self.now_ns, bytes).ok()?;
                 assert_eq!(meant, Some((of, to)), "{heard:?}");
                 assert!(self.taken.insert(bytes.to_vec()), "twice: {heard:?}");
-                self.measurements += u32::from(matches!(heard, Heard::Measurement(_)));
+                self.measurements += u32::from(matches!(heard, Received::Measurement(_)));
                 Some(self.send(asker, End::Answerer(of), again?))
             }
             End::Answerer(of) => {

@@ -168,7 +168,7 @@ pub fn run(what: &Loop) -> Outcome {
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
     let mut lies_s = 0.0;
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
-    let mut seen = xcp_capacity_interval::default();
+    let mut seen = xcp_link_samples::default();
     let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
     let size_s = |at_s| sending_s(what.link_Bps, at_s);
     loop {
@@ -222,7 +222,7 @@ pub fn run(what: &Loop) -> Outcome {
             }
             Event::Sends(i) => {
                 let now_ns = (now_s * 1e9) as u64;
-                xcp_link_look(&mut seen, now_ns, sent * u64::from(PACKET_B), backlog_B);
+                xcp_link_sample(&mut seen, now_ns, sent * u64::from(PACKET_B), backlog_B);
                 router.backlog(backlog_B);
                 if router.queue_due(now_ns) {
                     router.queue_end(backlog_B, now_ns);

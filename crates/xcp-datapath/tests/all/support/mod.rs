@@ -34,7 +34,7 @@ const NEXT: i32 = -1;
 
 pub struct Router {
     bench: Bench,
-    _turn: TestLock,
+    _lock: TestLock,
 }
 
 impl Router {
@@ -63,7 +63,7 @@ impl Router {
             return None;
         }
         let bench = bench().expect("the router loads");
-        Some(Self { bench, _turn: turn })
+        Some(Self { bench, _lock: turn })
     }
 
     /// Writes the measurements of the cloud for a virtual router.
@@ -71,10 +71,10 @@ impl Router {
         self.write(".data.cloud", &cloud);
     }
 
-    /// Suspends a virtual router until `aside_ns`.
-    pub fn stand_aside(&self, aside_ns: u64) {
+    /// Suspends a virtual router until `suspended_until_ns`.
+    pub fn stand_aside(&self, suspended_until_ns: u64) {
         let backoff = xcp_cloud_backoff {
-            aside_ns,
+            suspended_until_ns,
             ..xcp_cloud_backoff::default()
         };
         self.write(".data.backoff", &backoff);

@@ -20,7 +20,7 @@
 #define XCP_LINK_MIN_B 12000
 
 /* Samples of an output link in a control interval. */
-struct xcp_capacity_interval {
+struct xcp_link_samples {
 	uint64_t now_ns; /* time of the last sample */
 	uint64_t sent_B; /* dequeued since start */
 	uint64_t backlog_B; /* at the last sample */
@@ -36,8 +36,8 @@ struct xcp_link_mark {
 };
 
 /* Adds the sample that an arriving packet takes. */
-XCP_INLINE void xcp_link_look(struct xcp_capacity_interval *i, uint64_t now_ns,
-			      uint64_t sent_B, uint64_t backlog_B)
+XCP_INLINE void xcp_link_sample(struct xcp_link_samples *i, uint64_t now_ns,
+				uint64_t sent_B, uint64_t backlog_B)
 {
 	i->now_ns = now_ns;
 	i->sent_B = sent_B;
@@ -53,7 +53,7 @@ XCP_INLINE void xcp_link_look(struct xcp_capacity_interval *i, uint64_t now_ns,
  * The rate of a link since `from`, or since the link was last free, if that
  * rate is far below L; else 0. Also 0 while there is no measurement.
  */
-XCP_INLINE uint64_t xcp_link_fell(const struct xcp_capacity_interval *i,
+XCP_INLINE uint64_t xcp_link_fell(const struct xcp_link_samples *i,
 				  const struct xcp_link_mark *from,
 				  uint64_t link_Bps, uint64_t d_ns)
 {
@@ -61,19 +61,19 @@ XCP_INLINE uint64_t xcp_link_fell(const struct xcp_capacity_interval *i,
 	uint64_t sent_B = i->sent_B - (rested ? i->free_sent_B : from->sent_B);
 	uint64_t busy_ns =
 		xcp_excess(i->now_ns, rested ? i->free_ns : from->ns);
-	uint64_t most_Bps;
+	uint64_t peak_Bps;
 
 	if (!i->backlog_B || busy_ns < d_ns / 4 || !busy_ns)
 		return 0;
-	most_Bps = xcp_rate(sent_B + XCP_LINK_TWO_PACKETS_B, busy_ns);
-	if (most_Bps >= link_Bps - link_Bps / 4)
+	peak_Bps = xcp_rate(sent_B + XCP_LINK_TWO_PACKETS_B, busy_ns);
+	if (peak_Bps >= link_Bps - link_Bps / 4)
 		return 0;
-	return sent_B < XCP_LINK_MIN_B ? most_Bps
+	return sent_B < XCP_LINK_MIN_B ? peak_Bps
 				       : xcp_max(xcp_rate(sent_B, busy_ns), 1);
 }
 
 /* Whether a link has carried far more than L. */
-XCP_INLINE bool xcp_link_rose(const struct xcp_capacity_interval *i,
+XCP_INLINE bool xcp_link_rose(const struct xcp_link_samples *i,
 			      const struct xcp_link_mark *from,
 			      uint64_t link_Bps, uint64_t d_ns)
 {
