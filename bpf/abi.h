@@ -164,7 +164,8 @@ struct xcp_queue {
 enum xcp_sender_feature {
 	XCP_FEATURE_LOSSES = 1, /* reacts to losses: core/xcp_loss.h */
 	XCP_FEATURE_IDLE = 2, /* halves the window per timeout of idle time */
-	XCP_FEATURE_USE = 4, /* window and requests follow the data to send */
+	XCP_FEATURE_APP_LIMIT =
+		4, /* window and requests follow the data to send */
 	XCP_FEATURE_TOTALS = 8, /* `option` returns running totals */
 };
 
@@ -269,9 +270,9 @@ struct xcp_host_counters {
 	uint64_t forward_received;
 	uint64_t return_sent;
 	uint64_t return_received;
-	uint64_t return_crowded; /* ACKs without room for the option */
+	uint64_t return_no_room; /* ACKs without room for the option */
 	uint64_t sacks_trimmed; /* SACK blocks left out to make room */
-	uint64_t header_left_out; /* packets too long, or with IP options */
+	uint64_t header_omitted; /* packets too long, or with IP options */
 	uint64_t malformed;
 	uint64_t implausible; /* headers on packets outside TCP's windows */
 	struct xcp_host_sums sums; /* B/s */

@@ -80,7 +80,7 @@ static __always_inline bool limit(const struct tcp_sock *tp,
 	__u64 cwnd_B = sender->cwnd_B, payload, most_B, left;
 
 	sender->ends = 0;
-	if (!feature_enabled(XCP_FEATURE_USE)) {
+	if (!feature_enabled(XCP_FEATURE_APP_LIMIT)) {
 		sender->limit_B = xcp_loss_limit(&s->loss, XCP_CWND_MAX_B);
 		return true;
 	}
@@ -104,7 +104,7 @@ static __always_inline void ask(struct bpf_sock *sk, struct xcp_socket *s)
 	struct tcp_sock *tp;
 
 	if (s->sender.arrived >= XCP_START_PACKETS || s->sender.request_Bps ||
-	    s->fell_back || !feature_enabled(XCP_FEATURE_USE))
+	    s->fell_back || !feature_enabled(XCP_FEATURE_APP_LIMIT))
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)

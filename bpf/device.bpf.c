@@ -72,7 +72,7 @@ static __always_inline bool open_packet(struct __sk_buff *skb,
 {
 	if (bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_NET,
 				BPF_F_ADJ_ROOM_NO_CSUM_RESET)) {
-		COUNT(header_left_out, 1);
+		COUNT(header_omitted, 1);
 		return false;
 	}
 	set_ip_protocol(skb, p->l3, is_v4(p), (__u8)options.ip_proto);
@@ -187,7 +187,7 @@ int xcp_egress(struct __sk_buff *skb)
 		return XCP_TC_NEXT;
 	if (is_header(s->wire)) {
 		if (!read_sent(skb, &p)) {
-			COUNT(header_left_out, 1);
+			COUNT(header_omitted, 1);
 			return XCP_TC_NEXT;
 		}
 		if (s->uses_xcp ||

@@ -101,7 +101,7 @@ static __always_inline void reserve(struct bpf_sock_ops *skops)
 		if (!bpf_reserve_hdr_opt(skops, back, 0))
 			s->header_kind = XCP_RETURN;
 		else
-			COUNT(return_crowded, 1);
+			COUNT(return_no_room, 1);
 	} else if (!tells) {
 		return;
 	} else if (owes && !bpf_reserve_hdr_opt(

@@ -93,7 +93,7 @@ static __noinline int make_room(struct __sk_buff *skb, struct xcp_socket *s,
 			     OPTIONS_MAX, 0);
 	bpf_l4_csum_replace(skb, p->l4 + TCP_CHECK, 0, diff, 0);
 	if (length == OPTIONS_MAX) {
-		COUNT(return_crowded, 1);
+		COUNT(return_no_room, 1);
 		COUNT(sacks_trimmed, 1);
 	}
 	return 0;

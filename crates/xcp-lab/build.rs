@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Lists the files in experiments/ and traces/ for `catalog.rs`, so that a new
-//! file is built in without any other change.
+//! Lists the files in experiments/ and traces/ for `catalog.rs`, so that new files are
+//! built in automatically.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The papers by the names of their experiments, in the order of the results.
+/// The prefixes of the papers' experiments, in the order of the results.
 const PAPERS: [&str; 4] = ["thesis-", "zh-", "isi-", "xcpi-"];
 
 fn main() {
@@ -37,7 +37,7 @@ fn main() {
     fs::write(out, text).expect("cargo has made the folder");
 }
 
-/// The files of a folder with this extension, in the order of their names.
+/// The files of a folder with this extension, sorted by name.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     println!("cargo:rerun-if-changed={}", folder.display());
     let all = fs::read_dir(folder).expect("the folder is in the repository");
@@ -52,7 +52,7 @@ fn name(path: &Path) -> String {
     name.to_str().expect("names are ASCII").to_owned()
 }
 
-/// A constant: names, and what the files contain.
+/// Writes a constant with the names and contents of files.
 fn list(
     text: &mut String,
     declaration: &str,

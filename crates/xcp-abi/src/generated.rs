@@ -771,8 +771,7 @@ pub struct xcp_queue {
 pub const XCP_FEATURE_LOSSES: xcp_sender_feature = 1;
 /// halves the window per timeout of idle time
 pub const XCP_FEATURE_IDLE: xcp_sender_feature = 2;
-/// window and requests follow the data to send
-pub const XCP_FEATURE_USE: xcp_sender_feature = 4;
+pub const XCP_FEATURE_APP_LIMIT: xcp_sender_feature = 4;
 /// `option` returns running totals
 pub const XCP_FEATURE_TOTALS: xcp_sender_feature = 8;
 /// Features of a sender that the drafts do not have; each can be disabled.
@@ -916,11 +915,11 @@ pub struct xcp_host_counters {
     pub return_sent: u64,
     pub return_received: u64,
     /// ACKs without room for the option
-    pub return_crowded: u64,
+    pub return_no_room: u64,
     /// SACK blocks left out to make room
     pub sacks_trimmed: u64,
     /// packets too long, or with IP options
-    pub header_left_out: u64,
+    pub header_omitted: u64,
     pub malformed: u64,
     /// headers on packets outside TCP's windows
     pub implausible: u64,

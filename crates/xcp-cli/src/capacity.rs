@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A link's capacity as it is written: a number and a unit of bits per second.
+//! Parses and prints link capacities: a number and a unit of bits per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,16 +16,16 @@ const UNITS: [(&str, f64); 5] = [
     ("tbit", 1e12),
 ];
 
-/// What `--capacity` takes: a rate or `auto`.
+/// The value of `--capacity`: a rate or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// As the link is found to carry.
+    /// The capacity is measured.
     Auto,
     Rate(Rate),
 }
 
 impl Capacity {
-    /// 0 if only measuring tells.
+    /// Returns 0 for `auto`.
     pub fn bytes_per_s(self) -> u64 {
         match self {
             Self::Auto => 0,
@@ -60,7 +60,8 @@ pub struct Rate {
     pub bytes_per_s: u64,
 }
 
-/// In the largest unit of which it is a whole number: exact, and parsed to the same.
+/// Prints the rate in the largest unit that gives a whole number, so that parsing returns
+/// the same rate.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bps = self.bytes_per_s * 8;
@@ -83,16 +84,13 @@ impl FromStr for Rate {
             return Err(BadValue::new("negative", EXAMPLE));
         }
         if number == 0.0 {
-            return Err(BadValue::new(
-                "a link with no capacity sends nothing",
-                EXAMPLE,
-            ));
+            return Err(BadValue::new("a link needs a capacity above 0", EXAMPLE));
         }
         in_range(number * factor / 8.0)
     }
 }
 
-const EXAMPLE: &str = "give what the link can send, e.g. 10mbit";
+const EXAMPLE: &str = "give the link's rate, e.g. 10mbit";
 
 fn not_a_number() -> BadValue {
     BadValue::new("not a number with a unit", EXAMPLE)
@@ -108,7 +106,7 @@ fn factor(digits: &str, unit: &str) -> Result<f64, BadValue> {
         };
         return Err(BadValue::new(
             "without a unit",
-            format!("give one, e.g. {digits}mbit"),
+            format!("add one, e.g. {digits}mbit"),
         ));
     }
     let lower = unit.to_ascii_lowercase();
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_units() {
+    fn numbers_with_units_parse() {
         for (text, bytes_per_s) in [
             ("10mbit", 1_250_000),
             ("10Mbit", 1_250_000),
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_written_as_they_are_parsed() {
+    fn printed_rates_parse_to_the_same_rate() {
         for (bytes_per_s, text) in [
             (1_250_000, "10mbit"),
             (312_500_000, "2500mbit"),
@@ -178,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_may_be_left_to_the_link() {
+    fn capacity_can_be_auto() {
         assert_eq!("auto".parse(), Ok(Capacity::Auto));
         let rate = Rate { bytes_per_s: 1000 };
         assert_eq!("8kbit".parse(), Ok(Capacity::Rate(rate)));
     }
 
     #[test]
-    fn bad_ones_say_why() {
+    fn bad_rates_have_a_reason() {
         for (text, reason) in [
             ("", "not a number with a unit"),
             ("mbit", "not a number with a unit"),
@@ -199,8 +197,8 @@ mod tests {
             ("-5", "without a unit"),
             ("0", "without a unit"),
             ("-5mbit", "negative"),
-            ("0mbit", "a link with no capacity sends nothing"),
-            ("-0mbit", "a link with no capacity sends nothing"),
+            ("0mbit", "a link needs a capacity above 0"),
+            ("-0mbit", "a link needs a capacity above 0"),
             ("7kbit", "too small"),
             ("1bit", "too small"),
             ("1.1tbit", "too large"),
@@ -213,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_unit_is_suggested() {
+    fn remedy_suggests_the_missing_unit() {
         let remedy = |text: &str| text.parse::<Rate>().expect_err(text).remedy;
-        assert_eq!(remedy("10"), "give one, e.g. 10mbit");
-        assert_eq!(remedy("-2.5"), "give one, e.g. 2.5mbit");
-        assert_eq!(remedy("0"), "give one, e.g. 10mbit");
+        assert_eq!(remedy("10"), "add one, e.g. 10mbit");
+        assert_eq!(remedy("-2.5"), "add one, e.g. 2.5mbit");
+        assert_eq!(remedy("0"), "add one, e.g. 10mbit");
     }
 }

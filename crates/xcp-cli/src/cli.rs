@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What can be said on the command line.
+//! The definition of the command line.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -37,13 +37,13 @@ pub struct Cli {
     pub action: Action,
 }
 
-/// How all commands say what they have to say.
+/// Output options of all commands.
 #[derive(Args)]
 pub struct Output {
-    /// Print JSON, for programs; errors too
+    /// Print JSON, including errors
     #[arg(long, global = true)]
     pub json: bool,
-    /// Show what libbpf and the kernel's verifier say
+    /// Show messages of libbpf and of the kernel's verifier
     #[arg(long, global = true)]
     pub verbose: bool,
 }
@@ -65,14 +65,14 @@ pub struct Lab {
 
 #[derive(Subcommand)]
 pub enum Action {
-    /// Make this host speak XCP
+    /// Use XCP on this host
     #[command(subcommand)]
     Host(HostAction),
     /// Run a program with XCP on its sockets
     ///
-    /// Takes everything down again when the program ends. Needs root, which
-    /// the program gets too; give it up with, say, `xcp run -- setpriv
-    /// --reuid=1000 --clear-groups curl ...`.
+    /// Removes everything again when the program ends. Needs root, and the program
+    /// runs as root, too; to drop privileges: `xcp run -- setpriv --reuid=1000
+    /// --clear-groups curl ...`.
     Run {
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
@@ -83,65 +83,70 @@ pub enum Action {
     Router(RouterAction),
     /// Join XCP routers across networks without XCP (XCP-i)
     ///
-    /// It measures what they carry, and stands for them with virtual routers, which
-    /// `xcp router show` lists.
+    /// Measures the available bandwidth of these networks and represents each of them
+    /// by a virtual router, which `xcp router show` lists.
     #[command(subcommand)]
     Edged(EdgedAction),
-    /// Bring hosts and routers to the state in a file, xcp.toml(5)
+    /// Apply a configuration file, xcp.toml(5), to the host and its routers
     ///
     /// Adds what is missing, changes what differs and removes what is not in the
     /// file. A device is changed completely or not at all. If the file has an error,
     /// nothing is changed.
     Apply(Apply),
-    /// Print the configuration that is in force, or what a file of it can contain
+    /// Print the running configuration, or the schema of the configuration file
     #[command(subcommand)]
     Config(ConfigAction),
-    /// Export counters and gauges for Prometheus, in OpenMetrics
+    /// Export counters and gauges for Prometheus, in OpenMetrics format
     ///
-    /// For the network namespace that it runs in. Serves http://ADDR/metrics until
-    /// Ctrl-C, or writes a file once, for node_exporter's textfile collector.
+    /// Covers the network namespace that the command runs in. Serves
+    /// http://ADDR/metrics until Ctrl-C, or writes a file once, for node_exporter's
+    /// textfile collector.
     Metrics(Metrics),
-    /// Show links and connections live, on a terminal
+    /// Show links and connections live on a terminal
     ///
-    /// Links are those of this network namespace's routers: capacity, how much of it
-    /// is used, queueing delay, XCP flows and XCP's share, each with its last seconds
-    /// as bars. Connections are those that use XCP, look for a router (probing) or fell
-    /// back, and why. A long list of connections is read less often.
+    /// The first table has the links of this network namespace's routers: capacity,
+    /// utilisation, queueing delay, XCP flows and XCP's share, each with bars for the
+    /// last seconds. The second table has the connections that use XCP, that look for a
+    /// router (probing) or that fell back, with the reason. A long list of connections
+    /// is refreshed less often.
     ///
-    /// Keys: Tab to the other table; s sort by the next column, r in the other order;
-    /// / show only rows that contain a text, Esc all again; arrows, Page Up and Down,
+    /// Keys: Tab other table; s sort by the next column; r reverse the order; / show
+    /// only rows that contain a text; Esc show all rows; arrows, Page Up, Page Down,
     /// Home and End scroll; p pause; q quit.
     Top(Top),
-    /// Tell why connections to a host do not use XCP, and what to do about it
+    /// Explain why connections to a host do not use XCP, and what to do
     ///
-    /// Looks at the connections that there are from this network namespace. If there
-    /// is none, it opens one with XCP and, if the peer speaks XCP, sends an empty line on
-    /// it to look for routers. If the peer does not answer with XCP, SYNs with few hops
-    /// to live find out whether the path removes the option.
+    /// Examines the existing connections of this network namespace. If there is none, it
+    /// opens one with XCP and, if the peer supports XCP, sends an empty line on it to look
+    /// for routers. If the peer does not answer with XCP, SYNs with a small TTL find out
+    /// whether the path removes the option.
     ///
     /// Exit status: 0 if XCP is used, 1 if not.
     Why {
-        /// Address or name, with a port to look at, or to open a connection to
+        /// Address or name of the peer; with a port, examine only that port
         #[arg(value_name = "HOST[:PORT]")]
         host: String,
     },
-    /// Show hosts, routers and edges on one screen
+    /// Show the state of host, routers and edges on one screen
     Status,
-    /// Tell what this kernel can do, what it cannot, and what that costs
+    /// Check kernel support
     Doctor {
-        /// Whether this system's limits let TCP fill a path of this rate and
-        /// round-trip time, such as 10mbit,500ms
+        /// Also check whether this system's limits let TCP fill a path of this rate
+        /// and round-trip time, such as 10mbit,500ms
         #[arg(long, value_name = "RATE,RTT", allow_hyphen_values = true)]
         path: Option<NetworkPath>,
     },
-    /// Run experiments, by the program xcp-lab
+    /// Run experiments, with the program xcp-lab
     #[command(subcommand)]
     Lab(LabAction),
     /// Print completions for a shell
-    Completions { shell: Shell },
+    Completions {
+        /// Shell that the completions are for
+        shell: Shell,
+    },
     /// Print the man page
     Man {
-        /// Write the pages of all subcommands into this folder instead
+        /// Write the pages of all subcommands to this folder instead
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -152,15 +157,16 @@ pub const CONFIG_PATH: &str = "/etc/xcp/xcp.toml";
 
 #[derive(Args)]
 pub struct Apply {
+    /// Configuration file, or - for standard input
     #[arg(value_name = "FILE", default_value = CONFIG_PATH)]
     pub file: PathBuf,
     /// Only check the file; change nothing
     #[arg(long)]
     pub check: bool,
-    /// Print each setting that differs, before and after
+    /// Print the old and new value of each setting that differs
     #[arg(long)]
     pub diff: bool,
-    /// Leave out devices that are not there (yet)
+    /// Ignore devices that do not exist (yet)
     #[arg(long)]
     pub ignore_missing: bool,
 }
@@ -176,14 +182,14 @@ pub struct Metrics {
         default_missing_value = "127.0.0.1:9920"
     )]
     pub listen: Option<SocketAddr>,
-    /// Write them to this file, which is replaced at once
+    /// Write the metrics to this file, which is replaced atomically
     #[arg(long, value_name = "PATH")]
     pub textfile: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct Top {
-    /// Time between two refreshes
+    /// Time between two refreshes, seconds
     #[arg(
         long,
         value_name = "S",
@@ -199,10 +205,10 @@ pub struct Top {
 
 #[derive(Subcommand)]
 pub enum ConfigAction {
-    /// Print the configuration in force in this network namespace, as `xcp apply`
-    /// reads it
+    /// Print the running configuration of this network namespace, in the format that
+    /// `xcp apply` reads
     Show,
-    /// Print the JSON schema of the file
+    /// Print the JSON schema of the configuration file
     Schema,
 }
 
@@ -210,24 +216,25 @@ pub enum ConfigAction {
 pub enum HostAction {
     /// Make `xcp` selectable as a congestion control
     ///
-    /// It stays when this command ends. Once more changes only what differs.
-    /// Wire format, devices and peers are those of this network namespace.
-    /// Beside a network without XCP, a host may be an edge too: xcp edged run.
+    /// The setting remains after this command ends, until `xcp host off`. Running it
+    /// again changes only what differs. Wire format, devices and peers apply to this
+    /// network namespace. A host next to a network without XCP can be an edge, too:
+    /// xcp edged run.
     On(HostOn),
-    /// Take everything down
+    /// Remove XCP from this host
     ///
     /// Sockets that use XCP keep it until they close.
     Off,
-    /// Show what is set and what has happened so far
+    /// Show settings and counters
     Show {
-        /// List the connections of this network namespace that use XCP, and
-        /// those that fell back, with the reason
+        /// List the connections of this network namespace that use XCP or fell back,
+        /// with the reason
         #[arg(long)]
         connections: bool,
     },
 }
 
-/// What hosts and routers must agree on.
+/// The option on which hosts and routers must agree.
 #[derive(Args)]
 pub struct Header {
     /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
@@ -243,14 +250,14 @@ pub struct Header {
 
 #[derive(Args)]
 pub struct HostOn {
-    /// Only for sockets of this control group and those below
+    /// Restrict XCP to sockets of this control group and of the groups below it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// Only for sockets of this network namespace; else also for those of
-    /// containers that are in the group
+    /// Restrict XCP to sockets of this network namespace [default: also those of
+    /// containers in the control group]
     #[arg(long)]
     pub netns: bool,
-    /// Make it the default for new sockets
+    /// Make XCP the default congestion control of new sockets
     #[arg(long)]
     pub default: bool,
     /// Protocol number that opens a TCP socket with XCP, or off
@@ -262,24 +269,23 @@ pub struct HostOn {
         allow_hyphen_values = true
     )]
     pub socket_protocol: Option<Wanted>,
-    /// Wire format of connections from here: option, option-2005, header or
+    /// Wire format of outgoing connections: option, option-2005, header or
     /// header-2004; incoming ones use the peer's format
     #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option, value_parser = value::wire)]
     pub wire: Wire,
-    /// Device that headers pass, or whose ACKs full of SACK blocks make room
-    /// for feedback; may be given several times
+    /// Device on which XCP headers are added and read, and on which SACK blocks make
+    /// room for feedback in full ACKs; may be given several times
     #[arg(long = "dev", value_name = "DEV")]
     pub devices: Vec<String>,
-    /// Speak this format with these addresses, such as 10.0.0.0/8, and XCP with
-    /// no others; may be given several times
+    /// Use XCP only with these addresses, such as 10.0.0.0/8; may be given several
+    /// times
     #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
     pub peers: Vec<Prefix>,
-    /// Do not let senders do what the drafts do not ask for, to see what then
-    /// goes wrong: losses (losses and marks that XCP's own queues do not
-    /// explain are taken for congestion), idle (a window is halved for each
-    /// timeout of a pause), use (windows, and what is asked for, follow what
-    /// there is to send), totals (lost ACKs lose no feedback, which is a
-    /// running total)
+    /// Switch off sender features that go beyond the drafts, for tests: losses (treat
+    /// losses and marks that XCP's own queues do not explain as congestion), idle
+    /// (halve the window for each timeout without sending), use (limit windows and
+    /// requested deltas to what the application sends), totals (send feedback as a
+    /// running total, so that lost ACKs lose none)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::sender_feature)]
     pub without: Vec<SenderFeature>,
     #[command(flatten)]
@@ -288,44 +294,48 @@ pub struct HostOn {
 
 #[derive(Subcommand)]
 pub enum RouterAction {
-    /// Hand out a device's capacity to the XCP traffic that leaves by it
+    /// Make a device an XCP router for the traffic that it sends
     ///
-    /// It stays when this command ends. Once more changes only what differs.
+    /// The router remains after this command ends, until `xcp router del`. Running it
+    /// again changes only what differs.
     Add(RouterAdd),
-    /// Give a router another capacity at once, and change nothing else
+    /// Change only the capacity of a router
     ///
-    /// Cheap enough for ten calls a second; a program that has a value again and
-    /// again gives it to `xcp router feed`.
+    /// Takes effect at once and is cheap enough for ten calls a second. Programs that
+    /// have new values all the time should write them to `xcp router feed`.
     Set(RouterSet),
-    /// Give a router hints of its capacity, from a modem or a satellite terminal
+    /// Send a router capacity hints from a modem or a satellite terminal
     ///
     /// Reads one rate from each line: bits per second, or a number with a unit
-    /// such as 10mbit. What the link is found to carry follows each change at
-    /// once, and goes on being measured: values that are late or wrong by a
-    /// constant factor do little harm. Ends with the source, or with Ctrl-C.
+    /// such as 10mbit. The measured capacity follows each change of the rate at
+    /// once, and measuring continues: values that are late, or wrong by a constant
+    /// factor, do little harm. Ends at the end of the input, or with Ctrl-C.
     Feed(RouterFeed),
-    /// Take the router off a device
+    /// Remove the router from a device
     Del {
+        /// Network device
         #[arg(value_name = "DEV")]
         device: String,
     },
-    /// Show one router, or a line for each
+    /// Show one router in detail, or all routers with a line each
     Show {
+        /// Network device
         #[arg(value_name = "DEV")]
         device: Option<String>,
-        /// A line for each router, 5 times a second, until Ctrl-C
+        /// Print a line for each router 5 times a second, until Ctrl-C
         #[arg(long)]
         watch: bool,
     },
-    /// Print each control interval in which XCP packets came, until Ctrl-C
+    /// Print each control interval with XCP packets, until Ctrl-C
     ///
-    /// Rates are in bits per second, times in seconds; a value that is not
-    /// known is empty, or null in JSON.
+    /// Rates are in bits per second, times in seconds. Unknown values are empty, or
+    /// null in JSON.
     Trace(RouterTrace),
 }
 
 #[derive(Args)]
 pub struct RouterSet {
+    /// Network device
     #[arg(value_name = "DEV")]
     pub device: String,
     /// Capacity of the link, as for `xcp router add`
@@ -335,12 +345,13 @@ pub struct RouterSet {
 
 #[derive(Args)]
 pub struct RouterFeed {
+    /// Network device
     #[arg(value_name = "DEV")]
     pub device: String,
-    /// A pipe or file, or a Unix socket to connect to [default: standard input]
+    /// Pipe, file or Unix socket to read from [default: standard input]
     #[arg(value_name = "FROM")]
     pub from: Option<PathBuf>,
-    /// After that a value does not count any more
+    /// Lifetime of a value, seconds
     #[arg(
         long,
         value_name = "S",
@@ -353,15 +364,16 @@ pub struct RouterFeed {
 
 #[derive(Args)]
 pub struct RouterTrace {
+    /// Network device
     #[arg(value_name = "DEV")]
     pub device: String,
-    /// Comma-separated values, with a header
+    /// Print comma-separated values with a header line
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// End after that many intervals
+    /// End after this number of control intervals
     #[arg(long, value_name = "N", value_parser = value::count, allow_hyphen_values = true)]
     pub count: Option<u64>,
-    /// End after that many seconds
+    /// End after this number of seconds
     #[arg(
         long,
         value_name = "S",
@@ -373,25 +385,26 @@ pub struct RouterTrace {
 
 #[derive(Args)]
 pub struct RouterAdd {
+    /// Network device
     #[arg(value_name = "DEV")]
     pub device: String,
-    /// Capacity of the link, such as 10mbit or 2.5gbit; auto on a device that
-    /// holds packets back when its link is busy
+    /// Capacity of the link, such as 10mbit or 2.5gbit; auto to measure it, if the
+    /// device driver holds packets back while the link is busy
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub capacity: Capacity,
-    /// Believe the capacity, even where the link is found to carry less
+    /// Do not measure the capacity: use the given one even if the link carries less
     #[arg(long)]
     pub no_measure: bool,
-    /// Hand out by the law as it was published: what was granted and is not
-    /// seen yet does not count, and a tenth of the traffic is always shuffled
+    /// Use the published control law: do not count granted rates that have not arrived
+    /// yet as load, and always shuffle a tenth of the traffic
     #[arg(long)]
     pub no_anticipate: bool,
-    /// RTTs in headers count at most this, so that a false one cannot slow the
-    /// router down; more than the longest RTT there is on your paths
+    /// Limit for RTTs in headers, so that a false one cannot slow the router down; set
+    /// it above the longest RTT of your paths
     #[arg(long, value_name = "TIME", default_value = value::MAX_RTT.as_str(), value_parser = value::max_rtt)]
     pub max_rtt: Duration,
-    /// Percent of the link for XCP when other traffic wants it too
-    /// [default: in proportion to the flows]
+    /// Percent of the link for XCP when it competes with other traffic
+    /// [default: in proportion to the numbers of flows]
     #[arg(
         long,
         value_name = "PERCENT",
@@ -399,12 +412,12 @@ pub struct RouterAdd {
         allow_hyphen_values = true
     )]
     pub xcp_share: Option<u8>,
-    /// Leave the device the queue discipline that it has; else `xcp` takes
-    /// its place, where the kernel can have that, and shapes to the capacity
+    /// Keep the device's queue discipline [default: replace it by `xcp`, which shapes
+    /// to the capacity, if the kernel supports BPF queue disciplines]
     #[arg(long)]
     pub no_qdisc: bool,
-    /// Hold the device to this rate [default: the capacity], by the queue
-    /// discipline xcp or, where the kernel cannot have that, a token bucket
+    /// Shape the device to this rate [default: the capacity], with the queue
+    /// discipline xcp or, if the kernel does not support it, a token bucket
     #[arg(
         long,
         value_name = "RATE",
@@ -412,8 +425,8 @@ pub struct RouterAdd {
         conflicts_with = "no_qdisc"
     )]
     pub shape: Option<Option<Rate>>,
-    /// Packets that may wait for --shape
-    /// [default: twice what 100 ms at its rate hold, at least 100]
+    /// Queue limit for --shape, packets
+    /// [default: 200 ms at its rate, at least 100 packets]
     #[arg(
         long,
         value_name = "PACKETS",
@@ -428,10 +441,10 @@ pub struct RouterAdd {
     pub header: Header,
 }
 
-/// What the link adds to packets, as tc-cake names it.
+/// The link's framing, with the names of tc-cake.
 #[derive(Args)]
 pub struct RouterFraming {
-    /// Bytes that the link adds to every packet, or, if negative, leaves out
+    /// Bytes that the link adds to every packet; negative if it removes some
     #[arg(
         long,
         value_name = "BYTES",
@@ -440,7 +453,7 @@ pub struct RouterFraming {
         allow_hyphen_values = true
     )]
     pub overhead: i32,
-    /// Fewest bytes of a packet on the link; shorter ones are filled up
+    /// Minimum bytes of a packet on the link; shorter ones are padded
     #[arg(
         long,
         value_name = "BYTES",
@@ -449,32 +462,33 @@ pub struct RouterFraming {
         allow_hyphen_values = true
     )]
     pub mpu: u32,
-    /// The link sends ATM cells: 53 bytes for 48 (ADSL)
+    /// Account for ATM cells: 53 bytes for 48 (ADSL)
     #[arg(long, conflicts_with = "ptm")]
     pub atm: bool,
-    /// The link sends PTM: 65 bytes for 64 (VDSL2)
+    /// Account for PTM: 65 bytes for 64 (VDSL2)
     #[arg(long)]
     pub ptm: bool,
 }
 
 #[derive(Subcommand)]
 pub enum EdgedAction {
-    /// Ask upstream edges, and answer downstream ones, until Ctrl-C
+    /// Run the daemon: request probes from upstream edges, send them to downstream ones
     ///
-    /// One for each network namespace. Ended by Ctrl-C or a signal, it tells the
-    /// other edges, and its exit status is 0.
+    /// At most one can run in each network namespace. When Ctrl-C or a signal ends it,
+    /// it notifies the other edges and exits with status 0.
     Run(EdgedRun),
-    /// Show what the daemon knows
+    /// Show the state of the daemon
     Show {
-        /// The daemon's --socket
+        /// Socket of the daemon: its option --socket
         #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
         socket: PathBuf,
-        /// A line for each upstream edge, 5 times a second, until Ctrl-C
+        /// Print a line for each upstream edge 5 times a second, until Ctrl-C
         #[arg(long)]
         watch: bool,
     },
-    /// Make a key in a new file; all edges need the same
+    /// Generate a key in a new file; all edges need the same key
     Key {
+        /// File to create; only its owner can read it
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -485,11 +499,11 @@ pub struct EdgedRun {
     /// File with the key that all edges share; only its owner may read it
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
     pub key: Option<PathBuf>,
-    /// Ask the edge with this address; may be given several times. Others are
-    /// answered with and without it
+    /// Request probes from the upstream edge with this address; may be given several
+    /// times. Requests from downstream edges are answered in any case
     #[arg(long, value_name = "ADDRESS", value_parser = value::router)]
     pub upstream: Vec<IpAddr>,
-    /// Take key and addresses from the table edge of a configuration file
+    /// Take key and addresses from the table `edge` of a configuration file
     #[arg(
         long,
         value_name = "FILE",
@@ -498,49 +512,48 @@ pub struct EdgedRun {
         conflicts_with_all = ["key", "upstream"]
     )]
     pub config: Option<PathBuf>,
-    /// Where `xcp edged show` asks
+    /// Unix socket for `xcp edged show`
     #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
     pub socket: PathBuf,
 }
 
 #[derive(Subcommand)]
 pub enum LabAction {
-    /// Tell whether experiments can be run here, and what is missing
+    /// Check whether experiments can run here
     Doctor,
     /// List the experiments
     List,
-    /// Run an experiment and check what it must show
+    /// Run an experiment and check its expected results
     Run(LabRun),
-    /// Run all experiments, each variant on each kernel that it is shown on
+    /// Run all experiments, each variant on each of its kernels
     ///
-    /// What is kept from earlier runs is not run again, so that it goes on
-    /// where it was interrupted. A run that fails does not stop the others.
+    /// Variants with a result from an earlier run are skipped, so that an interrupted
+    /// run can be continued. A run that fails does not stop the others.
     All(LabAll),
-    /// Run some rows of the document of all results again, to see that it is
-    /// honest
+    /// Verify published results: run some rows of the results document again
     Verify(LabVerify),
     /// List the results kept from earlier runs, which are not run again
-    Kept(LabKept),
+    Cache(LabCache),
     /// Plot the trace of a link, for the field rates_file of experiments
     Trace(LabTrace),
-    /// Check the programs, or the queue discipline xcp, in a virtual machine
+    /// Check the BPF programs or the queue discipline xcp in a virtual machine
     Check(LabCheck),
-    /// Count the instructions that the data path costs, in a virtual machine
+    /// Count the instructions per packet of the data path in a virtual machine
     Bench(LabBench),
-    /// Run a program of this computer in a virtual machine, as root
+    /// Run a program of this computer as root in a virtual machine
     ///
-    /// Its output appears as it is written, and `xcp` exits as the program does. The
-    /// machine has nothing else of this computer but what is given with --file, and
-    /// tools such as ip, tc, nsenter, ethtool and sh, as far as they are installed.
+    /// Its output is printed as it is written, and `xcp` exits with its status. From this
+    /// computer, the machine has only the files given with --file, and tools such as ip,
+    /// tc, nsenter, ethtool and sh if they are installed.
     Exec(LabExec),
 }
 
 #[derive(Args)]
 pub struct LabRun {
-    /// An experiment from the list, or a TOML file
+    /// Name of an experiment, or path of a TOML file
     #[arg(value_name = "NAME")]
     pub experiment: String,
-    /// The same seed gives the same result
+    /// Seed of the random numbers; the same seed gives the same result
     #[arg(
         long,
         value_name = "N",
@@ -549,7 +562,7 @@ pub struct LabRun {
         allow_hyphen_values = true
     )]
     pub seed: u64,
-    /// Only this variant; may be given several times
+    /// Run only this variant; may be given several times
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
     /// Wire format of all XCP flows: option, option-2005, header or header-2004
@@ -558,83 +571,83 @@ pub struct LabRun {
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]
     pub ip: Option<u8>,
-    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long, conflicts_with = "native")]
     pub kernel: Option<String>,
-    /// In namespaces of this host, in real time; needs root
+    /// Run in network namespaces of this host, in real time; needs root
     #[arg(long)]
     pub native: bool,
-    /// Run also the variants whose results are kept from an earlier run
+    /// Run variants again that have a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
-    /// Write what node R sends towards D to a pcap file; may be given several
-    /// times
+    /// Write the packets that node R sends to node D to a pcap file; may be given
+    /// several times
     #[arg(long = "pcap", value_name = "R-D")]
     pub points: Vec<String>,
-    /// Folder for the report, the CSV and pcap files [default: report/NAME]
+    /// Folder for the report and the CSV and pcap files [default: report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct LabAll {
-    /// Run only the quick variants, on one kernel; check the others if their
-    /// results are kept
+    /// Run only the quick variants, on one kernel; check the others only if they have
+    /// a result from an earlier run
     #[arg(long)]
     pub quick: bool,
-    /// Run also what is kept from an earlier run
+    /// Run variants again that have a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
-    /// Write a table of all results to this document, and update the figures that
-    /// documents beside it and README.md above it quote
+    /// Write a table of all results to this document, and update the figures quoted in
+    /// the other documents of its folder and in README.md of the folder above
     #[arg(long, value_name = "FILE")]
     pub results: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct LabVerify {
-    /// The document
+    /// The results document
     #[arg(value_name = "FILE", default_value = "docs/results.md")]
     pub document: PathBuf,
-    /// How many rows
+    /// Number of rows to run again
     #[arg(long, value_name = "N", default_value = "3")]
     pub rows: usize,
-    /// Text that decides which rows are drawn, such as the hash of a commit
+    /// Text that selects the rows pseudo-randomly, such as the hash of a commit
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub draw: String,
 }
 
 #[derive(Args)]
-pub struct LabKept {
-    /// Remove them all
+pub struct LabCache {
+    /// Remove all of them
     #[arg(long)]
     pub clear: bool,
 }
 
 #[derive(Args)]
 pub struct LabTrace {
-    /// In mahimahi's format, also gzip: in each line, the time (ms) at which the
-    /// link can send a packet of 1500 bytes
+    /// Trace in mahimahi's format, plain or gzip: each line has the time (ms) at which
+    /// the link can send a packet of 1500 bytes
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Mean rates of so long, as the field rates_step_ms has it
+    /// Averaging period of the rates, milliseconds: the field rates_step_ms
     #[arg(long, value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub step_ms: u32,
-    /// Write the plot into this file (SVG) too
+    /// Write the plot also to this file (SVG)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct LabCheck {
-    /// programs: all load, for 1 to 1024 processors, and carry traffic in every
-    /// wire format; qdisc: it keeps its promises under load
+    /// programs: check that all load, for 1 to 1024 processors, and carry traffic in
+    /// every wire format; qdisc: check that it holds under stress
     #[arg(value_name = "WHAT", value_parser = ["programs", "qdisc"])]
     pub what: String,
-    /// How often the queue discipline is replaced, changed and deleted
+    /// Times to replace, change and delete the queue discipline (qdisc)
     #[arg(long, value_name = "N", default_value = "1000")]
     pub cycles: u32,
-    /// Processors of the virtual machine, for programs
+    /// Processors of the virtual machine (programs)
     #[arg(
         long,
         value_name = "N",
@@ -642,30 +655,30 @@ pub struct LabCheck {
         value_parser = clap::value_parser!(u32).range(1..=255)
     )]
     pub processors: u32,
-    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
-    /// Run it even if the result of an earlier run is kept
+    /// Run again even if there is a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
 }
 
 #[derive(Args)]
 pub struct LabBench {
-    /// What is counted [default: all of them]
+    /// Part of the data path to measure [default: all of them]
     #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts", "connections"])]
     pub what: Vec<String>,
-    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
-    /// Run it even if the result of an earlier run is kept
+    /// Run again even if there is a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
 }
 
 #[derive(Args)]
 pub struct LabExec {
-    /// 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,
     /// Copy a file into the machine, to the same absolute path, with the libraries
@@ -680,65 +693,10 @@ pub struct LabExec {
 #[cfg(test)]
 mod tests {
     use super::Cli;
-    use clap::{CommandFactory, Parser};
+    use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_documents_commands_are_understood() {
-        let documents = concat!(
-            include_str!("../../../README.md"),
-            include_str!("../../../docs/use.md"),
-            include_str!("../../../docs/sockets.md"),
-            include_str!("../../../docs/lab.md"),
-            include_str!("../../../docs/costs.md"),
-            include_str!("../../../docs/xcp-i.md"),
-        );
-        let blocks = documents.split("```").skip(1).step_by(2);
-        let lines = blocks
-            .filter_map(|b| b.strip_prefix("sh\n"))
-            .flat_map(str::lines);
-        let mut seen = 0;
-        let commands = lines
-            .filter_map(|line| line.split('#').next())
-            .flat_map(|line| line.split([';', '|']));
-        for line in commands {
-            let line = line.trim();
-            let line = line.strip_prefix("sudo ").unwrap_or(line);
-            if !line.starts_with("xcp ") {
-                continue;
-            }
-            seen += 1;
-            if let Err(e) = Cli::try_parse_from(line.split_whitespace()) {
-                panic!("{line}: {e}");
-            }
-        }
-        assert!(seen >= 15, "{seen}");
-    }
-
-    fn long_options(command: &clap::Command) -> Vec<String> {
-        let own = command.get_opts().filter_map(|o| o.get_long());
-        own.map(str::to_owned)
-            .chain(command.get_subcommands().flat_map(long_options))
-            .collect()
-    }
-
-    /// An option is a word in backquotes that begins with `--`.
-    #[test]
-    fn conformance_names_only_options_that_exist() {
-        let options = long_options(&Cli::command());
-        let document = include_str!("../../../docs/conformance.md");
-        let quoted = document.split('`').skip(1).step_by(2);
-        let named: Vec<_> = quoted
-            .flat_map(str::split_whitespace)
-            .filter_map(|word| word.strip_prefix("--"))
-            .collect();
-        for name in &named {
-            assert!(options.iter().any(|o| o == name), "--{name}");
-        }
-        assert!(named.len() >= 10, "{named:?}");
     }
 }

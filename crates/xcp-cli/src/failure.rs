@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! How the command fails: what it tells on standard error, and its status.
+//! Failures: messages on standard error and exit statuses.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -19,7 +19,7 @@ const NOT_EXECUTABLE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 pub const INTERRUPTED: u8 = 130;
 
-/// The end of a command that did not do what it was asked to.
+/// Why a command failed, with the remedy and the exit status.
 #[derive(Debug, Serialize)]
 pub struct Failure {
     thing: String,
@@ -29,7 +29,7 @@ pub struct Failure {
     status: u8,
 }
 
-/// A failure as programs get it.
+/// The JSON form of a failure.
 #[derive(Serialize)]
 struct Report<'a> {
     error: &'a Failure,
@@ -75,7 +75,7 @@ impl Failure {
         xcp_datapath::Error::new(thing, reason, remedy).into()
     }
 
-    /// An operating system error on a thing.
+    /// An operating system error with the thing that it concerns.
     pub fn io(thing: impl Into<String>, e: &io::Error) -> Self {
         xcp_datapath::Error::io(thing, e).into()
     }
@@ -97,19 +97,19 @@ impl Failure {
             )
             .with_status(NOT_FOUND),
             io::ErrorKind::PermissionDenied => {
-                Self::new(name, "not executable", "name a program, or chmod +x it")
+                Self::new(name, "not executable", "give a program, or chmod +x it")
                     .with_status(NOT_EXECUTABLE)
             }
             _ => Self::io(name, e).with_status(NOT_EXECUTABLE),
         }
     }
 
-    /// Standard output took nothing more.
+    /// Writing to standard output failed.
     pub fn output(e: &io::Error) -> Self {
         Self::new(
             "standard output",
             e.to_string(),
-            "see where it goes: is the disk full?",
+            "check where it is redirected to: is the disk full?",
         )
     }
 
@@ -117,12 +117,12 @@ impl Failure {
         &self.remedy
     }
 
-    /// The user asked for the end.
+    /// The user interrupted the command.
     pub fn interrupted(self) -> Self {
         self.with_status(INTERRUPTED)
     }
 
-    /// The command line makes no sense.
+    /// The command line is wrong.
     pub fn bad_usage(self) -> Self {
         self.with_status(USAGE)
     }
@@ -131,7 +131,7 @@ impl Failure {
         Self { status, ..self }
     }
 
-    /// Tells the user; returns the exit status.
+    /// Prints the failure; returns the exit status.
     pub fn report(self, json: bool) -> ExitCode {
         let status = self.status;
         let text = if json {
@@ -146,12 +146,12 @@ impl Failure {
     }
 }
 
-/// Writes to standard error, whether or not anyone reads it.
+/// Prints to standard error; ignores write errors.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "{}", text.trim_end());
 }
 
-/// Tells what is wrong with the command line (or the help that it asks for).
+/// Prints an error of the command line, or the help or version that was requested.
 pub fn usage(e: &clap::Error) -> ExitCode {
     let json = std::env::args_os()
         .take_while(|arg| arg != "--")
@@ -175,7 +175,7 @@ pub fn usage(e: &clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// A value that one of our own parsers turned down.
+/// The failure for a value that one of our own parsers rejected.
 fn bad_value(e: &clap::Error) -> Option<Failure> {
     let bad = std::error::Error::source(e)?.downcast_ref::<BadValue>()?;
     let context = |kind| match e.get(kind) {
@@ -189,7 +189,7 @@ fn bad_value(e: &clap::Error) -> Option<Failure> {
     Some(Failure::new(thing.trim_end(), &bad.reason, &bad.remedy).with_status(USAGE))
 }
 
-/// Any other error of the command line, from clap's first paragraph.
+/// The failure for any other command line error: clap's first paragraph.
 fn bad_line(e: &clap::Error) -> Failure {
     let text = e.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What `xcp doctor` and `xcp lab doctor` found: what is here, what is missing, and
-//! what that costs.
+//! Findings of `xcp doctor` and `xcp lab doctor`: present and missing features, and
+//! the consequences.
 
 use serde::Serialize;
 
 use crate::out::Style;
 use crate::table;
 
-/// One thing looked for.
+/// One feature that was checked.
 #[derive(Serialize)]
 pub struct Finding {
     pub name: String,
     pub present: bool,
     pub required: bool,
     pub detail: String,
-    /// What it costs to be without.
+    /// What does not work if it is missing.
     pub cost: String,
 }
 
-/// A line for each, and one with the cost of what is missing.
+/// Prints a line for each finding, and a second one with the cost if it is missing.
 pub fn describe(findings: &[Finding], style: &Style) -> String {
     let rows: Vec<Vec<String>> = findings
         .iter()

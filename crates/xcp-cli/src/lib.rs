@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the commands `xcp` and `xcp-lab` share: the definition of the command
+//! Code shared by the commands `xcp` and `xcp-lab`: the definition of the command
 //! line, values and units, output, failures and exit statuses.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails

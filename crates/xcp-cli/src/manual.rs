@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What `x install` puts beside the command: completions and man pages.
+//! Shell completions and man pages, which `x install` installs with the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ pub fn completions(shell: Shell, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page of a file's format, with its name.
+/// A man page of a file format, with its file name.
 pub type Page = (&'static str, Vec<u8>);
 
-/// Prints the command's page, or writes those of all subcommands and a further one
-/// to a folder.
+/// Prints the command's page, or writes the pages of all subcommands and `further` to
+/// a folder.
 pub fn man(dir: Option<&Path>, further: &Page, out: &Out) -> Result<ExitCode, Failure> {
     match dir {
         None => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Standard output: text for people or JSON for programs.
+//! Standard output: text or JSON.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::terminal::wants_colour;
 
-/// Where results go, and in which form.
+/// Writes results to standard output as text or JSON.
 pub struct Out {
     json: bool,
     colour: bool,
@@ -22,7 +22,7 @@ impl Out {
         }
     }
 
-    /// Prints `value` as JSON, or what `text` makes of it.
+    /// Prints `value` as JSON, or the text that `text` returns.
     pub fn print<T: Serialize>(
         &self,
         value: &T,
@@ -39,8 +39,8 @@ impl Out {
         self.raw(page.as_bytes())
     }
 
-    /// Prints one of many: `value` as a line of JSON, or what `text` makes of
-    /// it. False once the reader has gone.
+    /// Prints one of many values: `value` as a line of JSON, or the text that `text`
+    /// returns. Returns false once the reader has closed the pipe.
     pub fn next<T: Serialize>(
         &self,
         value: &T,
@@ -57,7 +57,7 @@ impl Out {
         write(page.as_bytes())
     }
 
-    /// Prints bytes as they are. A reader that has gone is no failure.
+    /// Prints bytes unchanged. A closed pipe is not a failure.
     pub fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
         write(bytes).map(|_| ())
     }
@@ -71,7 +71,7 @@ impl Out {
     }
 }
 
-/// False if the reader has gone.
+/// Writes to standard output. Returns false if the reader has closed the pipe.
 pub fn write(bytes: &[u8]) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -81,7 +81,7 @@ pub fn write(bytes: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Paints, where colours are wanted.
+/// Adds colours to text, if they are enabled.
 pub struct Style(pub bool);
 
 impl Style {

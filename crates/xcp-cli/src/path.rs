@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a network path asks of this system's TCP buffers: `xcp doctor --path`.
+//! The TCP buffers that a network path needs: `xcp doctor --path`.
 
 use std::fs;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use crate::capacity::Rate;
 use crate::units;
 use crate::value::{self, BadValue};
 
-/// A path as it is written: `10mbit,500ms`.
+/// A network path, written as `10mbit,500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkPath {
-    /// Of its narrowest link.
+    /// Rate of its slowest link.
     pub rate: Rate,
-    /// Its round trip.
+    /// Its round-trip time.
     pub rtt: Duration,
 }
 
@@ -36,15 +36,15 @@ impl FromStr for NetworkPath {
     }
 }
 
-/// TCP counts what packets take in memory, and receivers do not merge packets
-/// whose headers differ: with two windows of buffer `path-buffers` has 0.87 of
-/// its link, with three all of it.
+/// Buffer size in windows. TCP counts the memory of packets, and receivers do not merge
+/// packets whose headers differ: with two windows of buffer the experiment
+/// `path-buffers` uses 0.87 of its link, with three all of it.
 const BUFFER_WINDOWS: u64 = 3;
-/// What a window can be without scaling, and with (RFC 7323).
+/// The largest window without and with scaling (RFC 7323).
 const UNSCALED_BYTES: u64 = 65_535;
 const WINDOW_MOST_BYTES: u64 = UNSCALED_BYTES << 14;
 
-/// A limit of this system, and what the path needs.
+/// A limit of this system, and the value that the path needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
     pub name: &'static str,
@@ -52,22 +52,22 @@ pub struct Need {
     pub allows: u64,
     pub needs: u64,
     pub ok: bool,
-    /// What happens if it is not.
+    /// What happens if the limit is too low, with the remedy.
     pub cost: String,
 }
 
-/// What is set here, as the files in /proc/sys say.
+/// The TCP settings of this system, from /proc/sys.
 pub struct Settings {
-    /// Least, first and largest buffer.
+    /// Minimum, default and maximum buffer, bytes.
     receive: [u64; 3],
     send: [u64; 3],
     scaling: bool,
-    /// Receive buffers grow by themselves.
+    /// Receive buffers grow automatically.
     grows: bool,
 }
 
 impl Settings {
-    /// Those of this network namespace; what cannot be read counts as 0.
+    /// Reads the settings of this network namespace; unreadable ones are 0.
     pub fn here() -> Self {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
@@ -85,13 +85,13 @@ impl Settings {
 }
 
 impl NetworkPath {
-    /// What is under way on it, bytes: its bandwidth-delay product.
+    /// The bandwidth-delay product, bytes.
     pub fn window_bytes(&self) -> u64 {
         let bytes = u128::from(self.rate.bytes_per_s) * self.rtt.as_nanos();
         u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// What it needs, each against what is set.
+    /// Compares each limit with the value that the path needs.
     pub fn needs(&self, here: &Settings) -> Vec<Need> {
         let window = self.window_bytes();
         let buffer = BUFFER_WINDOWS * window;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_a_rate_and_a_time() {
+    fn path_is_a_rate_and_a_round_trip_time() {
         assert_eq!(path("10mbit,500ms").window_bytes(), 625_000);
         assert_eq!(path("1gbit, 0.5s").window_bytes(), 62_500_000);
         assert_eq!(path("100gbit,10us").window_bytes(), 125_000);
@@ -185,16 +185,16 @@ mod tests {
         }
     }
 
-    /// The experiment has what is asked for here, and no more.
+    /// The experiment `path-buffers` uses exactly the computed buffer.
     #[test]
-    fn path_buffers_has_what_its_path_needs() {
+    fn path_buffers_experiment_uses_the_computed_buffer() {
         let text = include_str!("../../../experiments/path-buffers.toml");
         let need = &path("20mbit,200ms").needs(&settings())[0];
         assert!(text.contains(&format!("\nbuffer_bytes = {}\n", need.needs)));
     }
 
     #[test]
-    fn what_is_too_low_is_told_with_its_cost_and_remedy() {
+    fn low_limits_are_reported_with_cost_and_remedy() {
         assert_eq!(missed("10mbit,500ms", &settings()), []);
         let costs = missed("67mbit,250ms", &settings());
         assert_eq!(

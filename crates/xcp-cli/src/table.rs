@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Text in columns.
+//! Formats text in columns.
 
-/// Rows whose columns are padded to the same width, two spaces apart.
-/// Columns from `first_number` on are flush right.
+/// Pads the columns of all rows to the same width, two spaces apart. Columns from
+/// `first_number` on are right-aligned.
 pub fn columns(rows: &[Vec<String>], first_number: usize) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
@@ -29,7 +29,7 @@ pub fn columns(rows: &[Vec<String>], first_number: usize) -> String {
     text
 }
 
-/// Keys and values, indented.
+/// Prints keys and values, indented.
 pub fn pairs(rows: &[(&str, String)]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_align() {
+    fn columns_are_aligned() {
         let rows = [["a", "1"], ["long", "1000"]].map(|r| r.map(String::from).to_vec());
         assert_eq!(columns(&rows, 1), "a        1\nlong  1000\n");
         assert_eq!(columns(&rows, 2), "a     1\nlong  1000\n");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a terminal can show.
+//! Capabilities of a terminal.
 
 use std::io::IsTerminal;
 
-/// Whether a stream is a terminal whose user has nothing against colours.
+/// Whether a stream is a terminal that should show colours.
 pub fn wants_colour(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     stream.is_terminal() && !set("NO_COLOR") && !is_dumb()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Numbers as people read them.
+//! Formats numbers with units for people.
 
 const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
 
@@ -21,13 +21,13 @@ fn parts(value: f64) -> (String, &'static str) {
     (format!("{scaled:.digits$}"), PREFIXES[prefix])
 }
 
-/// A number in a column whose head has the unit, such as `10.0M`.
+/// A number without a unit, such as `10.0M`: the column's head has the unit.
 pub fn short(value: f64) -> String {
     let (number, prefix) = parts(value);
     number + prefix
 }
 
-/// The same of a change, with its sign.
+/// A change with its sign and without a unit, such as `+120.0k`.
 pub fn signed_short(value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", short(value))
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates() {
+    fn rates_have_a_prefix() {
         assert_eq!(rate(0.0), "0 b/s");
         assert_eq!(rate(999.0), "999 b/s");
         assert_eq!(rate(1e3), "1.0 kb/s");
@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn signs() {
+    fn changes_have_a_sign() {
         assert_eq!(signed_rate(120_000.0), "+120.0 kb/s");
         assert_eq!(signed_rate(-120_000.0), "-120.0 kb/s");
         assert_eq!(signed_rate(0.0), "0 b/s");
     }
 
     #[test]
-    fn amounts() {
+    fn bytes_and_times_have_units() {
         assert_eq!(bytes(0), "0 B");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(15_000), "15.0 kB");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Values on the command line: bad ones with their reason and remedy, and
-//! the whole numbers.
+//! Parsers of values on the command line. A bad value has a reason and a remedy.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -13,7 +12,7 @@ use xcp_datapath::socket::Wanted;
 use xcp_datapath::wire::IP_PROTO_RANGE;
 use xcp_datapath::{Prefix, SenderFeature, Wire};
 
-/// Why a value will not do, and what would.
+/// Why a value is rejected, and which values are accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {remedy}")]
 pub struct BadValue {
@@ -30,12 +29,12 @@ impl BadValue {
     }
 }
 
-/// No packet is filled up to more.
+/// The largest minimum packet size, bytes.
 const MPU_MOST_B: u32 = 4096;
 const PACKETS_MOST: u32 = 1_000_000;
 const RTT_MOST_S: f64 = 60.0;
 const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-/// Ten years.
+/// The maximum of a duration: 10 years.
 const DURATION_MOST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Bytes that a link adds to every packet.
@@ -57,37 +56,37 @@ pub fn overhead(text: &str) -> Result<i32, BadValue> {
     })
 }
 
-/// The fewest bytes of a packet.
+/// Minimum bytes of a packet on the link.
 pub fn mpu(text: &str) -> Result<u32, BadValue> {
     whole(text, "whole bytes", 0..=MPU_MOST_B.into()).map(|n| n as u32)
 }
 
-/// A part of the link that leaves some to others.
+/// Percent of the link: from 1 to 99.
 pub fn percent(text: &str) -> Result<u8, BadValue> {
     whole(text, "whole percent", 1..=99).map(|n| n as u8)
 }
 
-/// Packets that fit into a queue.
+/// Queue limit in packets.
 pub fn packets(text: &str) -> Result<u32, BadValue> {
     whole(text, "whole packets", 1..=PACKETS_MOST.into()).map(|n| n as u32)
 }
 
-/// How many there are to be.
+/// A number of items, at least 1.
 pub fn count(text: &str) -> Result<u64, BadValue> {
     whole(text, "a whole number", 1..=u64::MAX)
 }
 
-/// Some seconds.
+/// A duration in seconds.
 pub fn duration(text: &str) -> Result<Duration, BadValue> {
     let bad = |reason: &str| BadValue::new(reason, "give seconds, such as 10 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| bad("not a number"))?;
     if seconds <= 0.0 {
-        return Err(bad("no time at all"));
+        return Err(bad("not more than 0"));
     }
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|duration| *duration <= DURATION_MOST)
-        .ok_or_else(|| bad("not a time that anyone waits for"))
+        .ok_or_else(|| bad("longer than 10 years"))
 }
 
 /// A round-trip time, such as `500ms`.
@@ -107,7 +106,7 @@ pub fn rtt(text: &str) -> Result<Duration, BadValue> {
     Ok(Duration::from_secs_f64(rtt_s))
 }
 
-/// What `--max-rtt` is if it is not given.
+/// The default of `--max-rtt`.
 pub static MAX_RTT: LazyLock<String> = LazyLock::new(|| {
     let rtt = Options::default().max_rtt;
     match rtt.subsec_millis() {
@@ -116,20 +115,20 @@ pub static MAX_RTT: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
-/// The longest round-trip time that a router believes.
+/// The limit of a router for round-trip times in headers.
 pub fn max_rtt(text: &str) -> Result<Duration, BadValue> {
     let (low, high) = (*MAX_RTT_RANGE.start(), *MAX_RTT_RANGE.end());
     rtt(text).and_then(|rtt| match rtt {
         _ if rtt < low => Err(BadValue::new("too short", "give 1ms or more")),
         _ if rtt > high => Err(BadValue::new(
-            "longer than headers can say",
+            "longer than headers can express",
             "give 15s or less",
         )),
         _ => Ok(rtt),
     })
 }
 
-/// The IP protocol of XCP's header: one that nobody else has.
+/// The IP protocol of XCP's header: an unassigned one.
 pub fn ip_proto(text: &str) -> Result<u8, BadValue> {
     let (low, high) = (*IP_PROTO_RANGE.start(), *IP_PROTO_RANGE.end());
     whole(text, "an IP protocol", low.into()..=high.into()).map(|n| n as u8)
@@ -148,13 +147,13 @@ pub fn sender_feature(text: &str) -> Result<SenderFeature, BadValue> {
     named(text, "no such behaviour", SenderFeature::names)
 }
 
-/// One of the things that have these names.
+/// Parses a name; the remedy lists all names.
 fn named<T: FromStr>(text: &str, reason: &str, names: fn() -> String) -> Result<T, BadValue> {
     text.parse()
         .map_err(|_| BadValue::new(reason, format!("give some of {}", names())))
 }
 
-/// Addresses that begin with the same bits.
+/// An address prefix.
 pub fn prefix(text: &str) -> Result<Prefix, BadValue> {
     text.parse().map_err(|reason: String| {
         let remedy = "give an address or a prefix, such as 10.0.0.0/8 or 2001:db8::/32";
@@ -184,8 +183,8 @@ pub fn socket_protocol(text: &str) -> Result<Wanted, BadValue> {
     }
     let number = whole(text, "off or a protocol number", 1..=255)?;
     Wanted::number(number as u8).ok_or_else(|| {
-        let reason = "it means another protocol";
-        BadValue::new(reason, "give a number that is free, such as 200")
+        let reason = "assigned to another protocol";
+        BadValue::new(reason, "give an unassigned number, such as 200")
     })
 }
 
@@ -213,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_in_range() {
+    fn whole_numbers_in_range_are_accepted() {
         assert_eq!(overhead("0"), Ok(0));
         assert_eq!(overhead("+18"), Ok(18));
         assert_eq!(overhead("4096"), Ok(4096));
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn durations_are_positive_seconds() {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         for text in ["", "x", "0", "-1", "inf", "NaN", "1e300"] {
             duration(text).expect_err(text);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_that_others_have_are_refused() {
+    fn assigned_ip_protocols_are_rejected() {
         assert_eq!(ip_proto("200"), Ok(200));
         let bad = ip_proto("6").expect_err("TCP");
         assert_eq!(
@@ -242,22 +241,22 @@ mod tests {
     }
 
     #[test]
-    fn protocol_numbers() {
+    fn socket_protocol_is_off_or_an_unassigned_number() {
         assert_eq!(socket_protocol("off"), Ok(Wanted::Off));
         assert_eq!(socket_protocol("201"), Ok(Wanted::Number(201)));
         for (text, reason) in [
             ("on", "not a whole number"),
             ("0", "too small"),
             ("256", "too large"),
-            ("6", "it means another protocol"),
-            ("132", "it means another protocol"),
+            ("6", "assigned to another protocol"),
+            ("132", "assigned to another protocol"),
         ] {
             assert_eq!(socket_protocol(text).expect_err(text).reason, reason);
         }
     }
 
     #[test]
-    fn a_router_has_one_address() {
+    fn router_address_is_unicast() {
         let four: IpAddr = [192, 0, 2, 1].into();
         assert_eq!(router("192.0.2.1"), Ok(four));
         assert_eq!(router("::ffff:192.0.2.1"), Ok(four));
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_differ() {
+    fn overhead_errors_have_a_reason() {
         for (text, reason) in [
             ("", "not a whole number"),
             ("-", "not a whole number"),

@@ -261,7 +261,7 @@ pub enum State {
     /// There is no recent probe of the cloud: packets pass unchanged.
     Unknown,
     /// It is suspended, because other traffic fills the cloud's queue.
-    Crowded,
+    Suspended,
 }
 
 /// The state and counters of a virtual router.
@@ -278,7 +278,7 @@ pub struct Status {
     /// The time since the last probe, ms.
     pub age_ms: Option<f64>,
     /// How long the last probe waited in the cloud's queues, ms.
-    pub wait_ms: f64,
+    pub queue_delay_ms: f64,
     /// The free capacity measured by trains, bits per second.
     pub free_bps: u64,
     /// The standard error of the free capacity.
@@ -377,11 +377,11 @@ fn status(dir: &Path) -> Result<Status> {
         routers: cloud.routers,
         state: match known && age_ns <= patience_ns {
             false => State::Unknown,
-            true if now_ns < backoff.suspended_until_ns => State::Crowded,
+            true if now_ns < backoff.suspended_until_ns => State::Suspended,
             true => State::Granting,
         },
         age_ms: known.then_some(age_ns as f64 / 1e6),
-        wait_ms: cloud.wait_ns as f64 / 1e6,
+        queue_delay_ms: cloud.wait_ns as f64 / 1e6,
         free_bps: cloud.free_Bps * 8,
         error_bps: cloud.error_Bps * 8,
         free_age_ms: (cloud.free_Bps > 0).then_some(free_age_ns as f64 / 1e6),

@@ -74,7 +74,7 @@ named_bits! {
         /// The window is halved for each timeout in which nothing was sent.
         Idle = XCP_FEATURE_IDLE "idle",
         /// Windows and requested deltas follow the amount of data to send.
-        Use = XCP_FEATURE_USE "use",
+        AppLimit = XCP_FEATURE_APP_LIMIT "app-limit",
         /// The format `option` returns feedback as a running total, so lost ACKs lose
         /// no feedback.
         Totals = XCP_FEATURE_TOTALS "totals",

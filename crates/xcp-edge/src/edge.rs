@@ -30,7 +30,7 @@ pub struct Edge {
     answerer: Answerer,
     probing: BTreeMap<SocketAddr, Probing>,
     clouds: BTreeMap<IpAddr, Cloud>,
-    unasked: u64,
+    unrequested: u64,
     /// The initial estimate of a new cloud.
     estimate: Estimate,
     /// The wall clock minus the monotonic clock.
@@ -52,7 +52,7 @@ impl Edge {
             asked: 0,
             probing: BTreeMap::new(),
             clouds: BTreeMap::new(),
-            unasked: 0,
+            unrequested: 0,
             estimate: Estimate::default(),
             offset_ns: None,
         }
@@ -127,8 +127,8 @@ impl Edge {
 
     /// The number of answers from addresses that were not asked.
     #[must_use]
-    pub fn unasked(&self) -> u64 {
-        self.unasked
+    pub fn unrequested(&self) -> u64 {
+        self.unrequested
     }
 
     /// The next message to send now. Call it until it returns None.
@@ -188,7 +188,7 @@ impl Edge {
             let cloud = self.clouds.get_mut(&from.ip());
             let Some(cloud) = cloud.filter(|cloud| cloud.local() == to && from.port() == PORT)
             else {
-                self.unasked += 1;
+                self.unrequested += 1;
                 return Err(Ignored::Unexpected);
             };
             cloud.receive(now_ns, arrived)?

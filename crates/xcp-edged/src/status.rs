@@ -22,11 +22,11 @@ pub struct Status {
     pub askers: Vec<SocketAddr>,
     /// The local addresses that they send requests to. This system's routers write the
     /// first one into last_xcp_router.
-    pub known_as: Vec<IpAddr>,
+    pub local_addresses: Vec<IpAddr>,
     /// The number of ignored messages from askers.
     pub ignored: IgnoredCounts,
     /// The number of answers from addresses that were not asked.
-    pub unasked: u64,
+    pub unrequested: u64,
     /// The number of messages that the kernel did not accept.
     pub unsent: u64,
     /// Why virtual routers or router addresses in the data path could not be updated, if
@@ -66,7 +66,7 @@ pub struct CloudStatus {
     /// The age of the last train, ms.
     pub age_ms: Option<f64>,
     /// The queueing delay of the last probe, ms.
-    pub queue_ms: Option<f64>,
+    pub queue_delay_ms: Option<f64>,
     /// The number of trains that the estimate used.
     pub trains: u64,
     /// The number of received probes.
@@ -122,9 +122,9 @@ impl Status {
                 .collect(),
             unreachable: Vec::new(),
             askers: edge.askers(now_ns).collect(),
-            known_as: edge.local_addresses().into_iter().collect(),
+            local_addresses: edge.local_addresses().into_iter().collect(),
             ignored: edge.ignored().into(),
-            unasked: edge.unasked(),
+            unrequested: edge.unrequested(),
             unsent: 0,
             failure: None,
             key_file: PathBuf::new(),
@@ -152,7 +152,7 @@ impl CloudStatus {
             free_bps: free_Bps.map(|rate| rate * 8.0),
             error_bps: free_Bps.map(|_| estimate.error_Bps() * 8.0),
             age_ms: estimate.age_ns(now_ns).map(ms),
-            queue_ms: cloud.queue_ns().map(ms),
+            queue_delay_ms: cloud.queue_ns().map(ms),
             trains: cloud.trains(),
             probes: cloud.probes(),
             ignored: cloud.ignored().into(),

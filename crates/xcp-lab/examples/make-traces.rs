@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Writes the made-up traces of radio and satellite links into `traces/`.
+//! Writes the synthetic traces of radio and satellite links to `traces/`.
 
 use std::fs;
 use std::io::{self, Write};

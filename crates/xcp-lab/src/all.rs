@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! All built-in experiments: each variant on each kernel that it is shown
-//! on is a case. What is kept is not run again, the longest runs come first,
-//! and one that fails does not stop the others.
+//! Runs all built-in experiments. Each variant on each of its kernels is a case. Cases with
+//! a result from an earlier run are skipped, the longest run first, and a failing case does
+//! not stop the others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,40 +21,40 @@ use crate::options::{Progress, Tell};
 use crate::test_machine::TestMachine;
 use crate::{cache, catalog, figures, interrupt, metrics, results, Error, Result};
 
-/// All runs of the lab that are compared with each other.
+/// The seed of all runs, so that they can be compared.
 const SEED: u64 = 1;
 
-/// What to do with all experiments.
+/// Options of `xcp lab all`.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Runs only the variants that are quick, and checks those of the others
-    /// whose results are kept.
+    /// Run only quick variants; check the others only if they have a result from an earlier
+    /// run.
     pub quick: bool,
-    /// Runs also what is kept.
+    /// Run cases again that have a result from an earlier run.
     pub fresh: bool,
-    /// The document to write the figures to. Documents beside it, and README.md
-    /// in the folder above, are filled in from it.
+    /// The document to write the figures to. Figures quoted in the other documents of its
+    /// folder, and in README.md of the folder above, are updated from it.
     pub results: Option<PathBuf>,
 }
 
-/// What came of all experiments.
+/// The results of all experiments.
 #[derive(Clone, Debug, Serialize)]
 pub struct All {
     pub rows: Vec<Row>,
-    /// Every row that was judged passes.
+    /// No row has failed.
     pub ok: bool,
 }
 
-/// A case that can be played.
+/// A case that can be run.
 pub(crate) struct Planned {
     pub case: Case,
     pub quick: bool,
-    /// With the one variant.
+    /// The experiment with only this variant.
     experiment: Experiment,
 }
 
 impl Planned {
-    /// Virtual seconds that it takes.
+    /// Duration in virtual seconds.
     pub fn duration_s(&self) -> f64 {
         self.experiment.duration_s
     }
@@ -63,13 +63,13 @@ impl Planned {
         Request::new(&self.experiment, &self.case.variant, SEED, &[])
     }
 
-    /// Runs it, and compares its figures with the checks of the experiment.
+    /// Runs the case and compares its figures with the experiment's checks.
     pub fn play(&self, rig: &TestMachine, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
         let played = rig.play(&self.request()?, work, tell)?;
         Ok(self.judge(self.key(rig)?, false, played))
     }
 
-    /// Of its row: of the result and of the checks that it is compared with.
+    /// The key of the case's row: a hash of the key of its result and of its checks.
     pub fn key(&self, rig: &TestMachine) -> Result<String> {
         let broken = |e: serde_json::Error| Error::new("checks", e.to_string(), "report this");
         let checks = serde_json::to_string(&self.experiment.checks).map_err(broken)?;
@@ -77,7 +77,7 @@ impl Planned {
         Ok(cache::digest(format!("{result}\n{checks}").as_bytes()).to_string())
     }
 
-    /// The same of an earlier run, if it is kept.
+    /// Returns the result of an earlier run, if there is one.
     fn find(&self, rig: &TestMachine) -> Result<Option<Judged>> {
         let Some(played) = rig.find(&self.request()?)? else {
             return Ok(None);
@@ -98,7 +98,7 @@ impl Planned {
     }
 }
 
-/// All cases, in the order of the catalog.
+/// Lists all cases in the order of the catalog.
 pub(crate) fn plan() -> Result<Vec<Planned>> {
     let mut all = Vec::new();
     for experiment in catalog::all() {
@@ -116,7 +116,7 @@ pub(crate) fn plan() -> Result<Vec<Planned>> {
                         variant: name(),
                         kernel,
                     },
-                    // its mechanism is shown once
+                    // quick runs use only the first kernel
                     quick: variant.quick && turn == 0,
                     experiment: experiment.keep(&[name()])?,
                 });
@@ -126,7 +126,7 @@ pub(crate) fn plan() -> Result<Vec<Planned>> {
     Ok(all)
 }
 
-/// A rig for each kernel that these cases want, or why there is none.
+/// Prepares a test machine for each kernel of these cases, or returns the error.
 pub(crate) fn rigs<'a>(
     cases: impl Iterator<Item = &'a Planned>,
     fresh: bool,
@@ -141,19 +141,19 @@ pub(crate) fn rigs<'a>(
     rigs
 }
 
-/// A case to be run.
+/// A case to run.
 struct Job<'a> {
     planned: &'a Planned,
     rig: &'a TestMachine<'a>,
     state: &'a mut State,
 }
 
-/// Runs or looks up all of them. If a document is named, writes it and the
-/// figures of other documents that quote it.
+/// Runs all cases or looks up their results. If `options` names a document, writes it and
+/// updates the figures in other documents that quote it.
 ///
 /// # Errors
-/// An experiment is broken, a document cannot be written, a figure does not
-/// exist, the user has interrupted it. The row of a case shows its failure.
+/// An experiment is invalid, a document cannot be written, a quoted figure does not exist,
+/// or the user interrupts the command. Failures of cases are in their rows.
 pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
@@ -217,7 +217,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     })
 }
 
-/// Runs jobs, the longest first.
+/// Runs jobs, starting with the longest.
 fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
     let length_s = |job: &Job| job.planned.duration_s();
     jobs.sort_by(|a, b| length_s(b).total_cmp(&length_s(a)));
@@ -248,11 +248,11 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
     Ok(())
 }
 
-/// How much is left to do, counted in virtual seconds.
+/// The remaining work, in virtual seconds.
 struct Left {
     began: Instant,
     lengths_s: Vec<f64>,
-    /// 0 to 1.
+    /// Progress of each job, 0 to 1.
     done: Vec<f64>,
 }
 
@@ -266,7 +266,7 @@ impl Left {
         }
     }
 
-    /// A job has got this far. What to say of all of them.
+    /// Records the progress of a job; returns a summary of all jobs.
     fn note(&mut self, job: usize, done: f64) -> String {
         self.done[job] = done;
         self.described(self.began.elapsed())
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_there_once_on_a_kernel_that_there_is() {
+    fn cases_are_unique_and_use_known_kernels() {
         let planned = plan().expect("all are valid");
         let mut cases: Vec<Case> = planned.iter().map(|p| p.case.clone()).collect();
         assert!(cases.iter().all(|c| crate::kernel::is_series(&c.kernel)));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_by_virtual_time() {
+    fn remaining_time_is_estimated_from_virtual_time() {
         let mut left = Left::new([100.0, 50.0, 50.0].into_iter());
         let after = |left: &Left, seconds| left.described(Duration::from_secs(seconds));
         assert_eq!(after(&left, 0), "0 of 3");

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a machine is made of that depends on its processor's architecture.
+//! The properties of a machine that depend on the processor architecture.
 
 use std::env::consts::ARCH;
 
-/// An architecture that the machine can have.
+/// A processor architecture of the machine.
 #[derive(Debug)]
 pub struct Architecture {
-    /// As Rust calls it.
+    /// Rust's name.
     pub name: &'static str,
-    /// As Debian calls it.
+    /// Debian's name.
     pub debian: &'static str,
     pub qemu: &'static str,
-    /// Debian's package of that.
+    /// Debian's package of QEMU.
     pub package: &'static str,
-    /// The files that the machine loads, as `info roms` of QEMU's monitor lists
-    /// them. They may come from packages with versions of their own (SeaBIOS).
+    /// The firmware files that the machine loads, as listed by `info roms` of QEMU's
+    /// monitor. They may come from packages with other versions (SeaBIOS).
     pub firmware: &'static [&'static str],
     pub cpu: &'static str,
-    /// QEMU's arguments for the way out of the machine, which leads to its
-    /// character device `voice`: what the player's `guest.rs` writes to.
+    /// QEMU's arguments for the output channel of the machine, the character device
+    /// `voice`, to which the player's `guest.rs` writes.
     pub voice: &'static [&'static str],
-    /// The kernel's parameters that others do not have, and those from 7.0 on.
+    /// Kernel parameters for this architecture; the second ones from Linux 7.0 on.
     pub parameters: &'static str,
     pub parameters_7: &'static str,
-    /// What the kernel must be configured with besides what all need.
+    /// Kernel options that this architecture needs in addition to the common ones.
     pub configuration: &'static str,
 }
 
@@ -33,18 +33,18 @@ pub static X86_64: Architecture = Architecture {
     qemu: "qemu-system-x86_64",
     package: "qemu-system-x86",
     firmware: &["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin"],
-    // Without true randomness. And without CMPXCHG16B: where a timer's interrupt
-    // met it, QEMU 7.2 left an address in the flags (seen: the direction flag set,
-    // memory cleared backwards, and a panic at boot for one archive in many).
-    // And without fast strings, with which kernels copy byte by byte: QEMU counts
-    // an instruction for each.
+    // Without true random numbers. Without CMPXCHG16B: if a timer interrupt hit it,
+    // QEMU 7.2 left an address in the flags (seen: the direction flag set, memory
+    // cleared backwards, and a panic at boot for one archive in many). Without fast
+    // strings, with which kernels copy byte by byte, and QEMU counts an instruction
+    // for each byte.
     cpu: "max,rdrand=off,rdseed=off,cx16=off,erms=off,fsrm=off",
     voice: &["-device", "isa-debugcon,iobase=0xe9,chardev=voice"],
-    // The timer of an APIC is measured at boot by reading the time for 0.1 s. QEMU goes
-    // round all processors after each reading, which takes seconds: with 40, over a minute.
+    // At boot, the kernel calibrates the APIC timer by reading the time for 0.1 s. QEMU
+    // visits all processors after each reading, which takes seconds: with 40, over a minute.
     parameters: "console=ttyS0 earlyprintk=ttyS0 nolapic_timer",
-    // Without CMPXCHG16B these kernels take what BPF stores with sockets from
-    // checked caches only.
+    // Without CMPXCHG16B these kernels allocate BPF socket storage only from slab
+    // caches with debugging.
     parameters_7: " slab_debug=F,kmalloc-*",
     configuration: "CONFIG_SERIAL_8250_CONSOLE and CONFIG_X86_IOPL_IOPERM",
 };
@@ -55,7 +55,7 @@ pub static AARCH64: Architecture = Architecture {
     qemu: "qemu-system-aarch64",
     package: "qemu-system-arm",
     firmware: &[],
-    // has atomic instructions, and no true randomness
+    // has atomic instructions, and no true random numbers
     cpu: "cortex-a76",
     voice: &[
         "-machine",
@@ -69,7 +69,7 @@ pub static AARCH64: Architecture = Architecture {
 };
 
 impl Architecture {
-    /// That of this program.
+    /// The architecture of this program.
     pub fn native() -> &'static Self {
         Self::find(|a| a.name == ARCH).unwrap_or(&X86_64)
     }

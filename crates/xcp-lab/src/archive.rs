@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Kernel packages from Debian's archive, by a private apt configuration.
-//! Nothing of the system's is touched.
+//! Fetches kernel packages from Debian's archive with a private apt configuration. The
+//! system is not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use crate::architecture::Architecture;
 use crate::{Error, Result};
 
-/// Debian's own address, for machines that have no Debian mirror configured.
+/// The default mirror, for machines without a configured Debian mirror.
 const DEBIAN: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const IMAGE: &str = "linux-image-";
 
-/// The packages of one suite for one architecture, as the archive lists them now.
+/// The current packages of one suite for one architecture.
 pub struct Archive {
     suite: &'static str,
     architecture: &'static Architecture,
@@ -24,8 +24,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Fetches the list; what is unpacked goes to the same file system as
-    /// `near`.
+    /// Fetches the list of packages. Packages are unpacked on the file system of `near`.
     pub fn open(
         suite: &'static str,
         architecture: &'static Architecture,
@@ -50,7 +49,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The newest version of a series such as `6.18`, or of all.
+    /// The newest version of a series such as `6.18`, or of all series.
     pub fn newest(&self, series: Option<&str>) -> Result<String> {
         let flavour = self.flavour();
         let pattern = format!("^{IMAGE}.*{flavour}$");
@@ -58,13 +57,13 @@ impl Archive {
         newest_of(&found, &flavour, series).ok_or_else(|| {
             Error::new(
                 format!("kernel {}", series.unwrap_or("image")),
-                format!("Debian's {} has none any more", self.suite),
-                "name an image instead: --kernel IMAGE:MODULES",
+                format!("Debian's {} no longer has it", self.suite),
+                "give an image instead: --kernel IMAGE:MODULES",
             )
         })
     }
 
-    /// Downloads a version and unpacks it; the folder is gone with this.
+    /// Downloads and unpacks a version. The folder is removed when `self` is dropped.
     pub fn fetch(&self, version: &str) -> Result<PathBuf> {
         let version = format!("{version}{}", self.flavour());
         let package = format!("{IMAGE}{version}");
@@ -83,10 +82,10 @@ impl Archive {
         self.unpack(self.work.path())
     }
 
-    /// Downloads a package and all that it needs, and unpacks them.
+    /// Downloads and unpacks a package with its dependencies.
     pub fn fetch_program(&self, package: &str) -> Result<PathBuf> {
         let quietly = ["-q", "-y", "--no-install-recommends", "--download-only"];
-        // of what is installed nothing is changed, so others need not wait
+        // no lock is needed, since no installed package is changed
         let unlocked = ["-o", "Debug::NoLocking=true", "install", package];
         self.apt("apt-get", &[&quietly[..], &unlocked].concat())?;
         self.unpack(&self.at("cache/archives"))
@@ -105,7 +104,7 @@ impl Archive {
         Ok(self.at("unpacked"))
     }
 
-    /// The kernels for virtual machines: few drivers, so small.
+    /// The flavour for virtual machines, which is small since it has few drivers.
     fn flavour(&self) -> String {
         format!("-cloud-{}", self.architecture.debian)
     }
@@ -123,25 +122,25 @@ impl Archive {
             .args(["-o", &set("Dir::Etc::sourcelist", self.at("sources.list"))])
             .args(["-o", "Dir::Etc::sourceparts=/dev/null"])
             .args(["-o", &set("Dir::State::lists", self.at("lists"))])
-            // what is installed here is no part of the suite
+            // ignore the packages that are installed on this machine
             .args(["-o", "Dir::State::status=/dev/null"])
             .args(["-o", &set("Dir::Cache", self.at("cache"))])
             .args(["-o", &format!("APT::Architecture={debian}")])
             .args(["-o", &format!("APT::Architectures::={debian}")])
             .args(["-o", "APT::Sandbox::User=root"])
-            // without a network, update is content with no list
+            // otherwise update succeeds without a network
             .args(["-o", "APT::Update::Error-Mode=any"])
             .args(args))
     }
 }
 
-/// The newest version of a series, or of all, in what apt-cache found.
+/// The newest version of a series, or of all series, in the output of apt-cache.
 fn newest_of(found: &str, flavour: &str, series: Option<&str>) -> Option<String> {
     let is_wanted = |version: &&str| match series {
         Some(series) => version
             .strip_prefix(series)
             .is_some_and(|rest| rest.starts_with('.')),
-        // neither `unsigned-7.2.3` nor the package that depends on the newest
+        // excludes `unsigned-7.2.3` and the package that depends on the newest version
         None => version.starts_with(|c: char| c.is_ascii_digit()),
     };
     found
@@ -153,11 +152,11 @@ fn newest_of(found: &str, flavour: &str, series: Option<&str>) -> Option<String>
         .map(str::to_owned)
 }
 
-/// The packages that a kernel's image package needs of the same version and
-/// flavour, by `apt-cache show`: 7.2 has its files in linux-binary-*,
-/// linux-modules-* and linux-base-*, 6.18 has all in linux-image-*. Only those
-/// that are `there`, as apt-cache found them: in trixie-backports 6.18 asks for
-/// a linux-base-* that the suite does not have, and nothing here needs.
+/// The dependencies of a kernel's image package with the same version and flavour, from
+/// `apt-cache show`: 7.2 has its files in linux-binary-*, linux-modules-* and linux-base-*,
+/// 6.18 has all in linux-image-*. Returns only packages that are in `there`, the list of
+/// apt-cache: in trixie-backports, 6.18 depends on a linux-base-* that is not in the suite
+/// and not needed here.
 fn parts_of(about: &str, version: &str, there: &str) -> Vec<String> {
     let is_there = |name: &&str| {
         let mut names = there
@@ -177,7 +176,7 @@ fn parts_of(about: &str, version: &str, there: &str) -> Vec<String> {
         .collect()
 }
 
-/// The numbers in a version, so that 6.12.107 comes after 6.12.94.
+/// The numbers in a version, so that 6.12.107 sorts after 6.12.94.
 pub fn version_key(version: &str) -> Vec<u64> {
     version
         .split(|c: char| !c.is_ascii_digit())
@@ -211,7 +210,7 @@ fn run(command: &mut Command) -> Result<String> {
         Error::new(
             &name,
             e.to_string(),
-            "kernels are fetched with apt; elsewhere name one: --kernel IMAGE:MODULES",
+            "kernels are fetched with apt; without apt, give one: --kernel IMAGE:MODULES",
         )
     })?;
     if out.status.success() {
@@ -221,7 +220,8 @@ fn run(command: &mut Command) -> Result<String> {
     Err(Error::new(
         format!("fetching a kernel ({name})"),
         said.trim().to_owned(),
-        "check the network and that debian-archive-keyring is installed, or name one: --kernel IMAGE:MODULES",
+        "check the network and that debian-archive-keyring is installed, or give a kernel: \
+         --kernel IMAGE:MODULES",
     ))
 }
 
@@ -241,7 +241,7 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
 ";
 
     #[test]
-    fn the_newest_image_of_a_series_or_of_all_is_chosen() {
+    fn newest_image_of_a_series_or_of_all_is_chosen() {
         let newest = |series| newest_of(FOUND, "-cloud-amd64", series);
         assert_eq!(newest(None).as_deref(), Some("7.2.13+deb14"));
         assert_eq!(newest(Some("6.12")).as_deref(), Some("6.12.107+deb13"));
@@ -249,7 +249,7 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
     }
 
     #[test]
-    fn a_kernel_in_several_packages_is_put_together() {
+    fn all_packages_of_a_split_kernel_are_found() {
         let about = "Package: linux-image-7.2.13+deb14-cloud-amd64\n\
             Depends: dracut | initramfs-tools (>= 0.120), \
             linux-binary-7.2.13+deb14-cloud-amd64 (= 7.2.13-1), \

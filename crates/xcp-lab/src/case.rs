@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A case, one variant of an experiment on one kernel, and what is known of it.
+//! A case, which is one variant of an experiment on one kernel, and its state.
 
 use serde::Serialize;
 
 use crate::result::{CheckResult, VariantResult, Verdict};
 use crate::{Error, Result};
 
-/// What a row is of.
+/// One variant of an experiment on one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Case {
     pub experiment: String,
     pub variant: String,
-    /// A series, such as 6.18.
+    /// A kernel series, such as 6.18.
     pub kernel: String,
 }
 
-/// One case, and what came of it.
+/// A case and its state.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]
@@ -24,20 +24,20 @@ pub struct Row {
     pub state: State,
 }
 
-/// What is known of a case.
+/// The state of a case.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum State {
-    /// Its figures are here.
+    /// It was run, now or earlier, and its figures were checked.
     Judged(Box<Judged>),
     /// It could not be run.
     Failed { reason: String },
-    /// It is not kept, but the document has the row that it would give.
+    /// It has no result from an earlier run, but its row in the document is up to date.
     Written {
-        /// Of the kernel.
+        /// Release of the kernel.
         release: String,
     },
-    /// It is neither kept nor quick, and only quick ones were asked for.
+    /// It has no result from an earlier run, and was skipped because it is not quick.
     Unchecked,
 }
 
@@ -46,9 +46,9 @@ pub enum State {
 pub struct Judged {
     /// Release of the kernel.
     pub release: String,
-    /// Names the row: SHA-256 of all that can change it.
+    /// Key of the row: SHA-256 of everything that can change it.
     pub key: String,
-    /// Not run this time.
+    /// The result is from an earlier run.
     pub kept: bool,
     /// The rate of the bottleneck changes.
     #[serde(skip)]
@@ -90,13 +90,13 @@ impl From<Result<Judged>> for State {
 }
 
 impl Row {
-    /// Whether nothing is wrong with it, as far as is known.
+    /// Whether the case has not failed.
     #[must_use]
     pub fn ok(&self) -> bool {
         self.state.ok()
     }
 
-    /// The checks that are not simply met.
+    /// The checks whose verdict is not `Ok`.
     pub fn remarks(&self) -> impl Iterator<Item = &CheckResult> {
         let checks = match &self.state {
             State::Judged(judged) => &judged.result.checks[..],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The experiments that are built in, by their names.
+//! The built-in experiments, by name.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::link_trace;
 use crate::{Error, Result};
 
-// EXPERIMENTS and TRACES, which build.rs makes of the files in experiments/ and traces/
+// EXPERIMENTS and TRACES, which build.rs generates from the files in experiments/ and traces/
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
 fn parse(name: &str, text: &str) -> Result<Experiment> {
@@ -17,12 +17,12 @@ fn parse(name: &str, text: &str) -> Result<Experiment> {
         text,
         &|file| match TRACES.iter().find(|(n, _)| *n == file) {
             Some((_, bytes)) => link_trace::text(file, bytes),
-            None => Err(Error::new(file, "is not built in", "put it into traces/")),
+            None => Err(Error::new(file, "is not built in", "add it to traces/")),
         },
     )
 }
 
-/// The experiment with this name, or in this file.
+/// Finds a built-in experiment by name, or reads one from a file.
 pub fn find(name: &str) -> Result<Experiment> {
     if let Some((_, text)) = EXPERIMENTS.iter().find(|(n, _)| *n == name) {
         return parse(name, text);
@@ -31,7 +31,7 @@ pub fn find(name: &str) -> Result<Experiment> {
         return Err(Error::new(
             name,
             "no such experiment",
-            "list them with `xcp lab list`, or name a .toml file",
+            "list them with `xcp lab list`, or give a .toml file",
         ));
     }
     let text = fs::read_to_string(Path::new(name)).map_err(|e| Error::io(name, &e))?;
@@ -39,7 +39,7 @@ pub fn find(name: &str) -> Result<Experiment> {
     Experiment::parse_with(name, &text, &|file| link_trace::read(&folder.join(file)))
 }
 
-/// All of them: those of the papers first, by paper, then the others by name.
+/// All experiments: first those of the papers, by paper, then the others by name.
 pub fn all() -> impl Iterator<Item = Result<Experiment>> {
     EXPERIMENTS.iter().map(|(name, text)| parse(name, text))
 }
@@ -63,7 +63,7 @@ mod tests {
         assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
     }
 
-    /// Runs and docs/results.md show the figure beside the text.
+    /// Runs and docs/results.md print the figure next to the text.
     #[test]
     fn known_gaps_state_the_cause_without_a_figure() {
         for experiment in all() {

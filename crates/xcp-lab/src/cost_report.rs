@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What the data path costs, held against its limits.
+//! Compares the costs of the data path with their limits.
 
 use serde::Serialize;
 use xcp_checks::cost::{Cost, Subject};
@@ -7,21 +7,21 @@ use xcp_checks::cost::{Cost, Subject};
 use crate::limits::{Limit, Limits};
 use crate::Result;
 
-/// Everything that was counted of a subject.
+/// All costs of a subject.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostReport {
     pub what: Subject,
     pub kernel: String,
-    /// What the instructions are counted for: a packet, a MB.
+    /// The unit of work that the instructions are counted for, such as a packet or a MB.
     pub per: &'static str,
-    /// What the ratios are to.
+    /// The baseline of the ratios.
     pub baseline: &'static str,
-    /// All limits are kept.
+    /// All limits are met.
     pub ok: bool,
     pub costs: Vec<Row>,
 }
 
-/// A cost, and its limit in `bpf/limits.toml` if it has one.
+/// A cost, with its limit in `bpf/limits.toml` if it has one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     #[serde(flatten)]
@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 impl CostReport {
-    /// Holds what was counted against the limits.
+    /// Compares the costs with the limits.
     pub(crate) fn new(what: Subject, kernel: String, costs: Vec<Cost>) -> Result<Self> {
         let limits = Limits::load()?;
         let row = |cost| Row {

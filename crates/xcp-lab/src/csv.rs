@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The samples of a variant as a table, one row a moment; and what its router
-//! decided, one row a control interval.
+//! Writes CSV files: the samples of a variant, one row per sample, and the decisions of
+//! its router, one row per control interval.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use xcp_datapath::trace::Interval;
 
 use crate::result::Series;
 
-/// Writes the samples; `flow_names` are those of the experiment, in order.
+/// Writes the samples. `flow_names` has the names of the experiment's flows, in order.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -52,7 +52,7 @@ fn text(flow_names: &[String], series: &Series) -> String {
     out
 }
 
-/// Writes what a router decided.
+/// Writes the control intervals of a router.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -71,7 +71,7 @@ mod tests {
     use crate::result::{FlowSample, Sample};
 
     #[test]
-    fn one_row_a_moment() {
+    fn csv_has_one_row_per_sample() {
         let series = Series {
             samples: vec![Sample {
                 time_s: 0.1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! modules.dep: which modules a kernel has, and which others each of them
-//! needs. Installing a kernel writes it; unpacking or building one does not.
+//! Generates modules.dep, the list of a kernel's modules and their dependencies.
+//! Installing a kernel writes it; unpacking or building one does not.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,7 @@ use crate::{Error, Result};
 pub const LIST: &str = "modules.dep";
 const DEPMOD: &str = "depmod";
 
-/// The text of modules.dep for a folder of modules that has none. The folder
-/// stays as it is.
+/// Generates the text of modules.dep for a folder of modules without changing the folder.
 pub fn list(modules: &Path, release: &str) -> Result<String> {
     list_by(DEPMOD, modules, release)
 }
@@ -22,27 +21,27 @@ pub fn list(modules: &Path, release: &str) -> Result<String> {
 fn list_by(depmod: &str, modules: &Path, release: &str) -> Result<String> {
     let name = modules.display().to_string();
     let describe = |e| Error::io(&name, &e);
-    // depmod knows folders only as lib/modules/RELEASE below a root
+    // depmod accepts only folders named lib/modules/RELEASE below a root
     let root = tempfile::tempdir().map_err(|e| Error::io("temporary folder", &e))?;
     let place = root.path().join("usr/lib/modules");
     fs::create_dir_all(&place).map_err(describe)?;
     let modules = fs::canonicalize(modules).map_err(describe)?;
     symlink(modules, place.join(release)).map_err(describe)?;
     let text = run(depmod, root.path(), &["-n"], release)?;
-    // behind modules.dep come the other lists, each with a comment on top
+    // modules.dep is followed by other lists, each starting with a comment
     let lines = text.lines().take_while(|line| !line.starts_with('#'));
     let list: String = lines.flat_map(|line| [line, "\n"]).collect();
     if list.is_empty() {
         return Err(Error::new(
             name,
             "no kernel modules in it",
-            format!("name the folder that the kernel's modules are in: .../lib/modules/{release}"),
+            format!("give the folder of the kernel's modules: .../lib/modules/{release}"),
         ));
     }
     Ok(list)
 }
 
-/// Writes modules.dep and the like into an unpacked package.
+/// Writes modules.dep and the other lists to an unpacked package.
 pub fn write(root: &Path, release: &str) -> Result<()> {
     run(DEPMOD, root, &[], release).map(drop)
 }
@@ -62,9 +61,7 @@ fn run(depmod: &str, root: &Path, options: &[&str], release: &str) -> Result<Str
         .map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::new(
                 format!("modules of Linux {release}"),
-                format!(
-                    "they come without {LIST}, and the program {depmod} that makes it is missing"
-                ),
+                format!("without {LIST}, and the program {depmod} that generates it is missing"),
                 "install it: apt-get install kmod",
             ),
             _ => Error::io(depmod, &e),
@@ -75,7 +72,7 @@ fn run(depmod: &str, root: &Path, options: &[&str], release: &str) -> Result<Str
     Err(Error::new(
         format!("modules of Linux {release} ({depmod})"),
         String::from_utf8_lossy(&out.stderr).trim().to_owned(),
-        "see that the folder has the kernel's modules and that they can be read",
+        "check that the folder has the kernel's modules and that they are readable",
     ))
 }
 
@@ -84,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_depmod_is_told_with_its_package() {
+    fn missing_depmod_is_reported_with_its_package() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let e = list_by("no-such-depmod", dir.path(), "6.18.5").expect_err("nothing to run");
         assert!(e.reason.contains("without modules.dep"), "{e}");
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_modules_is_named() {
+    fn folder_without_modules_is_reported() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let e = list(dir.path(), "6.18.5").expect_err("it is empty");
         assert_eq!(e.thing, dir.path().display().to_string());

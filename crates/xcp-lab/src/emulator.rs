@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Which QEMU this is: its version and its firmware. Both count into a
-//! result, since the clock counts the firmware's instructions too.
+//! Version and firmware of QEMU. Both can change a result, since the clock also counts the
+//! firmware's instructions.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::architecture::Architecture;
 use crate::machine::missing;
 use crate::Result;
 
-/// QEMU as it is installed.
+/// The installed QEMU.
 #[derive(Clone, Debug, Default)]
 pub struct Emulator {
     /// The first line of `--version`.
@@ -19,10 +19,10 @@ pub struct Emulator {
     pub firmware: Vec<Vec<u8>>,
 }
 
-/// Asks the QEMU of an architecture.
+/// Queries the QEMU of an architecture.
 ///
 /// # Errors
-/// There is no QEMU.
+/// QEMU is not installed.
 pub fn installed(architecture: &Architecture) -> Result<Emulator> {
     let version = ask(architecture, &["--version"])?;
     let folders = ask(architecture, &["-L", "help"])?;
@@ -41,7 +41,7 @@ fn ask(architecture: &Architecture, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Each file from the first folder that has it, as QEMU searches them.
+/// Reads each file from the first folder that has it, in QEMU's search order.
 fn firmware(names: &[&str], folders: &str) -> Vec<Vec<u8>> {
     let find = |name: &&str| {
         let mut paths = folders.lines().map(|folder| Path::new(folder).join(name));

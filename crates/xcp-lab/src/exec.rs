@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A program of this computer's in the machine. What it does is not kept.
+//! Runs a program of this computer in the virtual machine. Its results are not kept.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::machines::workplace;
 use crate::options::{Progress, Tell};
 use crate::{interrupt, Error, Result};
 
-/// Beside those that all machines have: what programs may want to try.
+/// Kernel modules that programs may use, in addition to those of all machines.
 const MODULES: &[&str] = &[
     "bridge",
     "8021q",
@@ -36,7 +36,7 @@ const MODULES: &[&str] = &[
     "mptcp_diag",
 ];
 
-/// In the machine if this computer has them.
+/// Tools that are copied to the machine if this computer has them.
 const TOOLS: &[&str] = &[
     "sbin/bridge",
     "sbin/ethtool",
@@ -52,25 +52,25 @@ const TOOLS: &[&str] = &[
     "bin/unshare",
 ];
 
-/// What to run.
+/// The program to run.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
     /// `6.12`, `6.18`, `newest`, or the path of a kernel image.
     pub kernel: Option<String>,
-    /// A program of this computer's, which has the same absolute path in the machine.
+    /// A program of this computer, which gets the same absolute path in the machine.
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// Further files, which have the same absolute paths there.
+    /// Further files, which get the same absolute paths in the machine.
     pub files: Vec<PathBuf>,
 }
 
 /// Runs a program in the machine, and returns its exit status, or 128 + the number
-/// of the signal that ended it. `write` gets what it writes; None if it says that
-/// no more is wanted.
+/// of the signal that ended it. `write` receives its output. If `write` returns false, the
+/// program is ended and the result is None.
 ///
 /// # Errors
-/// A file that cannot be read, no kernel, a machine that will not boot or stops, a
-/// program that does not start in it, an interrupt: see [`crate::interrupted`].
+/// A file cannot be read, there is no kernel, the machine does not boot or stops, the
+/// program does not start in it, or an interrupt: see [`crate::interrupted`].
 pub fn exec(
     options: &ExecOptions,
     write: &mut dyn FnMut(Stream, &[u8]) -> bool,
@@ -97,7 +97,7 @@ pub fn exec(
         path: search_path(),
         directory,
     });
-    // the archive, and what it is unpacked to
+    // memory for the archive and its unpacked files
     let mut setup = Setup::default();
     setup.memory_mb += ((2 * base.len()) >> 20) as u32;
     say(&format!("booting Linux {}", kernel.release));
@@ -112,7 +112,7 @@ pub fn exec(
     machine::converse(&kernel, &base, &task, setup, work.path(), &mut hear)
 }
 
-/// A path as the machine's requests have it: text.
+/// Returns an absolute path as text, which requests to the machine need.
 fn absolute(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     let absolute = std::path::absolute(path).map_err(|e| Error::io(&name, &e))?;
@@ -120,8 +120,8 @@ fn absolute(path: &Path) -> Result<String> {
     text.map_err(|_| Error::new(name, "its path is not UTF-8", "give it another name"))
 }
 
-/// Adds a file, and the libraries it needs if it is a program, at its absolute
-/// path, which it returns.
+/// Adds a file at its absolute path, with its libraries if it is a program. Returns the
+/// path.
 fn add(archive: &mut Archive, kernel: &Kernel, file: &Path) -> Result<String> {
     let failed = |e| Error::io(file.display().to_string(), &e);
     let path = absolute(file)?;
@@ -135,7 +135,7 @@ fn add(archive: &mut Archive, kernel: &Kernel, file: &Path) -> Result<String> {
     Ok(path)
 }
 
-/// Tools for another architecture than this computer's are not here.
+/// Adds the tools, unless the machine has another architecture than this computer.
 fn add_tools(archive: &mut Archive, kernel: &Kernel) -> Result<()> {
     for name in TOOLS.iter().filter(|_| kernel.tools.is_none()) {
         let tool = name.rsplit('/').next().unwrap_or(name);
@@ -146,7 +146,7 @@ fn add_tools(archive: &mut Archive, kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
-/// The folders of the tools, and those where this computer has programs.
+/// The PATH of the machine: the folders of the tools, and the PATH of this computer.
 fn search_path() -> String {
     let here = std::env::var("PATH").unwrap_or_default();
     format!("/sbin:/bin:{here}")

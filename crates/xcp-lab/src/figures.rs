@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Figures that documents quote from the document of all results. A marker, an
-//! HTML comment, names a row and its figures; the text behind it, up to
-//! `<!-- -->`, is generated:
+//! Updates figures that documents quote from the results document. A marker, which is an
+//! HTML comment, names a row and its figures; the text after it, up to `<!-- -->`, is
+//! generated:
 //!
 //! ```text
 //! a queue of <!-- figure varying/xcp queue_mean -->6.6<!-- --> packets
 //! <!-- figure policer/xcp/6.12 link_utilisation; drops -->0.900; 353<!-- -->
 //! ```
-//! The kernel is 6.18 if it is absent. A table of all variants of an experiment
-//! is between two lines:
+//! The default kernel is 6.18. A table of all variants of an experiment is between two
+//! lines:
 //!
 //! ```text
 //! <!-- table zh-validation -->
 //! <!-- -->
 //! ```
-//! Code blocks have no markers.
+//! Markers in code blocks are ignored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,16 +28,16 @@ use crate::{Error, Result};
 
 const FIGURE: &str = "<!-- figure ";
 const TABLE: &str = "<!-- table ";
-/// What ends a marker that begins generated text.
+/// End of a marker; generated text follows.
 const CLOSE: &str = " -->";
-/// What ends generated text.
+/// End of generated text.
 const END: &str = "<!-- -->";
 const FENCE: &str = "```";
 
-/// What is between the figures of one marker.
+/// Separator between the figures of one marker.
 const SEPARATOR: &str = "; ";
 
-/// The columns of a table, if they have something.
+/// The columns of a table; empty ones are omitted.
 const TABLE_COLUMNS: [&str; 7] = [
     results::UTILISATION,
     results::GOODPUT,
@@ -48,9 +48,9 @@ const TABLE_COLUMNS: [&str; 7] = [
     results::DROPS,
 ];
 
-/// Fills in the documents beside the document of results and README.md in the
-/// folder above. Returns those that have changed. Nothing is written if one of
-/// them has an error.
+/// Updates the figures in the other documents of the folder of the results document, and in
+/// README.md of the folder above. Returns the changed documents. Nothing is written if one
+/// of them has an error.
 pub(crate) fn fill(results: &Path, text: &str) -> Result<Vec<PathBuf>> {
     let mut changed = Vec::new();
     for path in documents(results)? {
@@ -67,7 +67,7 @@ pub(crate) fn fill(results: &Path, text: &str) -> Result<Vec<PathBuf>> {
     Ok(changed.into_iter().map(|(path, _)| path).collect())
 }
 
-/// The documents that may quote the document of results, sorted.
+/// The documents that may quote the results document, sorted.
 fn documents(results: &Path) -> Result<Vec<PathBuf>> {
     let io = |e| Error::io(results.display().to_string(), &e);
     let results = results.canonicalize().map_err(io)?;
@@ -88,7 +88,7 @@ fn documents(results: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A document with its figures from the document of results.
+/// Returns a document with its figures updated from the results document.
 fn filled(name: &str, document: &str, results: &str) -> Result<String> {
     let mut text = String::new();
     let mut in_code = false;
@@ -118,7 +118,7 @@ fn filled(name: &str, document: &str, results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A line of prose with its figures, or what is wrong with it.
+/// Returns a line of prose with its figures updated, or an error.
 fn quoted(line: &str, results: &str) -> std::result::Result<String, String> {
     if line.trim_start().starts_with(FIGURE) {
         return Err("a marker begins the line, which Markdown would take as HTML".into());
@@ -139,7 +139,7 @@ fn quoted(line: &str, results: &str) -> std::result::Result<String, String> {
     Ok(text + rest)
 }
 
-/// An end without a begin is what a misspelt marker leaves.
+/// Fails on an end without a start, which is a sign of a misspelt marker.
 fn no_end(text: &str) -> std::result::Result<(), String> {
     match text.contains(END) {
         true => Err(format!("{END} without a marker before it")),
@@ -147,7 +147,7 @@ fn no_end(text: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// The figures that a marker asks for: `EXPERIMENT/VARIANT[/KERNEL] FIGURE; ...`.
+/// Returns the figures that a marker requests: `EXPERIMENT/VARIANT[/KERNEL] FIGURE; ...`.
 fn figures(asked: &str, results: &str) -> std::result::Result<String, String> {
     let (row, names) = asked
         .split_once(' ')
@@ -176,7 +176,7 @@ fn figures(asked: &str, results: &str) -> std::result::Result<String, String> {
     Ok(each.join(SEPARATOR))
 }
 
-/// A figure of a row, by the name that checks have for it.
+/// A figure of a row, by the name that checks use.
 fn figure<'a>(row: &'a Written, name: &str) -> Option<&'a str> {
     let queue = |turn| row.cell(results::QUEUE)?.split(" / ").nth(turn);
     let delay = |turn| row.cell(results::QUEUE_DELAY)?.split(" / ").nth(turn);
@@ -197,7 +197,7 @@ fn figure<'a>(row: &'a Written, name: &str) -> Option<&'a str> {
     }
 }
 
-/// A figure of one of several: flows, kinds of flows, sizes of files.
+/// A figure of one of several flows, kinds of flows or file sizes.
 fn part<'a>(row: &'a Written, name: &str) -> Option<&'a str> {
     let (figure, of) = name.split_once('.')?;
     match figure {
@@ -226,8 +226,8 @@ fn goodputs(row: &Written) -> Option<&str> {
     (!cell.starts_with(results::PER_FILE)).then_some(cell)
 }
 
-/// The table that a marker asks for by `EXPERIMENT[/KERNEL]`: what `xcp lab run`
-/// prints, as far as the results have it.
+/// Returns the table that a marker requests by `EXPERIMENT[/KERNEL]`: the output of
+/// `xcp lab run`, as far as the results contain it.
 fn variants(asked: &str, results: &str) -> std::result::Result<String, String> {
     let (experiment, kernel) = asked.split_once('/').unwrap_or((asked, DEFAULT_SERIES));
     let is_asked = |case: &Case| case.experiment == experiment && case.kernel == kernel;
@@ -238,7 +238,7 @@ fn variants(asked: &str, results: &str) -> std::result::Result<String, String> {
         return Err(format!("no row {experiment} on {kernel} in the results"));
     }
     let release = results::release(results, kernel)
-        .ok_or_else(|| format!("the results do not name the release of Linux {kernel}"))?;
+        .ok_or_else(|| format!("the results do not contain the release of Linux {kernel}"))?;
     let columns = TABLE_COLUMNS.into_iter();
     let columns = columns.filter(|column| rows.iter().any(|(_, w)| w.cell(column).is_some()));
     let columns: Vec<&str> = columns.collect();
@@ -282,9 +282,8 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
         super::filled("a.md", document, RESULTS)
     }
 
-    /// What a document quotes is what the results have.
     #[test]
-    fn documents_quote_the_results_as_committed() {
+    fn quoted_figures_match_the_committed_results() {
         let results = root().join("docs/results.md");
         let text = fs::read_to_string(&results).expect("the results are there");
         let mut wrong = Vec::new();
@@ -300,7 +299,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
                 }
             }
             if before.lines().count() != after.lines().count() {
-                wrong.push(format!("{name}: a table has another number of rows"));
+                wrong.push(format!("{name}: a table has a different number of rows"));
             }
         }
         let remedy = "`xcp lab all --results docs/results.md` fills them in";
@@ -309,7 +308,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
     }
 
     #[test]
-    fn figures_are_found_by_the_names_that_checks_have() {
+    fn figures_have_the_names_that_checks_use() {
         for (asked, expected) in [
             ("a/xcp link_utilisation; jain; drops", "0.909; 0.9961; 3"),
             ("a/xcp/6.12 drops", "353"),
@@ -330,7 +329,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
     }
 
     #[test]
-    fn text_between_a_marker_and_its_end_is_replaced() {
+    fn text_between_marker_and_end_is_replaced() {
         let marked = "| x | <!-- figure a/xcp drops -->";
         let second = "<!-- --> and <!-- figure a/cubic jain -->";
         let old = format!("{marked}old{second}<!-- --> |\nno figure\n");
@@ -340,7 +339,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
     }
 
     #[test]
-    fn code_blocks_have_no_markers() {
+    fn markers_in_code_blocks_are_ignored() {
         let code = "```text\n<!-- figure x/y drops -->1<!-- -->\n```\n";
         assert_eq!(filled(code).expect("it is right"), code);
         let after = format!("{code}a <!-- figure x/y drops -->1<!-- -->\n");
@@ -348,7 +347,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
     }
 
     #[test]
-    fn a_table_has_all_variants_of_a_kernel() {
+    fn table_has_all_variants_of_a_kernel() {
         let old = "before\n<!-- table a -->\n```\nold\n```\n<!-- -->\nafter\n";
         let new = "before
 <!-- table a -->
@@ -423,7 +422,7 @@ after
     }
 
     #[test]
-    fn documents_beside_and_the_readme_above_are_filled() {
+    fn documents_in_the_folder_and_readme_above_are_updated() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("docs")).expect("a folder");
@@ -453,7 +452,7 @@ after
             fill(&results, RESULTS).expect("all are right"),
             [] as [PathBuf; 0]
         );
-        // an error in one document leaves the others as they are
+        // after an error in one document, the others are not changed
         fs::write(at("docs/b.md"), text.replace("drops", "dops")).expect("written");
         fs::write(at("README.md"), text).expect("written");
         let e = fill(&results, RESULTS).expect_err("there is no such figure");

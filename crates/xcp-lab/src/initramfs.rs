@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The machine's file system: the player as init, the libraries it needs, ip and tc, the kernel's modules, and the request. A cpio archive
-//! (newc), not compressed: unpacking costs virtual time.
+//! The machine's file system: the guest program as init, its libraries, ip and tc, the
+//! kernel's modules, and the request. It is a cpio archive (newc) without compression, since
+//! decompression costs virtual time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +13,8 @@ use crate::guest::MODULE_DIR;
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 
-/// Loaded in this order, those they need before them; built-in ones are not
-/// in modules.dep and are left out.
+/// Modules that are loaded in this order, after their dependencies. Built-in ones are not in
+/// modules.dep and are skipped.
 const MODULES: &[&str] = &[
     "af_packet",
     "veth",
@@ -35,15 +36,14 @@ const MODULES: &[&str] = &[
 /// The program that is the machine's init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guest {
-    /// Plays experiments.
+    /// Runs experiments.
     Player,
-    /// Does other tasks.
+    /// Runs other tasks.
     Checks,
 }
 
 impl Guest {
-    /// Its file; `-ARCHITECTURE` is behind the name of one for another than this
-    /// program's.
+    /// The name of its file; `-ARCHITECTURE` is appended for a foreign architecture.
     fn name(self) -> &'static str {
         match self {
             Self::Player => "xcp-guest",
@@ -52,14 +52,14 @@ impl Guest {
     }
 }
 
-/// Where it is, from the folder of the command: as built, and as installed.
+/// Folders of the guest program, relative to that of the command: as built, and as installed.
 const GUEST_FOLDERS: &[&str] = &[".", "../libexec/xcp"];
 const TOOLS: &[&str] = &["ip", "tc"];
 const MODE_DIR: u32 = 0o040_755;
 const MODE_PROGRAM: u32 = 0o100_755;
 const MODE_FILE: u32 = 0o100_644;
 
-/// An archive that grows file by file.
+/// A cpio archive to which files are added one by one.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -95,7 +95,7 @@ impl Archive {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Adds a file and the folders above it, unless there is one with this name.
+    /// Adds a file and its parent folders, unless the name exists.
     pub fn file(&mut self, name: &str, program: bool, content: &[u8]) {
         if let Some((folder, _)) = name.rsplit_once('/') {
             self.dir(folder);
@@ -104,7 +104,7 @@ impl Archive {
         self.add(name, mode, content);
     }
 
-    /// Adds a folder and those above it.
+    /// Adds a folder and its parent folders.
     pub fn dir(&mut self, name: &str) {
         let mut folders: Vec<&Path> = Path::new(name).ancestors().collect();
         folders.reverse();
@@ -115,15 +115,15 @@ impl Archive {
         }
     }
 
-    /// The finished archive.
+    /// Returns the complete archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
     }
 }
 
-/// Everything but the request. `more_modules` are loaded after those that all
-/// machines have.
+/// Creates the archive without the request. `more_modules` are loaded after the modules of
+/// all machines.
 pub fn base(kernel: &Kernel, guest: Guest, more_modules: &[&str]) -> Result<Archive> {
     let mut archive = Archive::default();
     for dir in ["dev", "proc", "sys", "run", "tmp", "etc"] {
@@ -159,8 +159,8 @@ fn find_guest(guest: Guest, architecture: &Architecture) -> Result<PathBuf> {
     places.find(|path| path.exists()).ok_or_else(|| {
         Error::new(
             &name,
-            format!("not beside {}", me.display()),
-            "build or install all of it: ./x build, ./x install",
+            format!("not in the folder of {}", me.display()),
+            "build or install all programs: ./x build, ./x install",
         )
     })
 }
@@ -169,7 +169,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| Error::io(path.display().to_string(), &e))
 }
 
-/// The path of a program in the usual places.
+/// Finds a program in the usual folders.
 pub fn which(name: &str) -> Option<PathBuf> {
     ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/bin"]
         .iter()
@@ -177,7 +177,7 @@ pub fn which(name: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Adds a program and the shared libraries that it needs.
+/// Adds a program and its shared libraries.
 pub fn program(archive: &mut Archive, kernel: &Kernel, path: &Path, name: &str) -> Result<()> {
     archive.file(name, true, &read(path)?);
     let libraries = match &kernel.tools {
@@ -193,12 +193,12 @@ pub fn program(archive: &mut Archive, kernel: &Kernel, path: &Path, name: &str) 
     Ok(())
 }
 
-/// The libraries that ldd lists, and their places in the archive. It knows
-/// programs of this machine's architecture only.
+/// The libraries that ldd lists, with their paths in the archive. ldd works only for
+/// programs of this computer's architecture.
 fn listed(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let out = Command::new("ldd")
         .arg(program)
-        .env_remove("LD_LIBRARY_PATH") // the machine has none
+        .env_remove("LD_LIBRARY_PATH") // it is not set in the machine
         .output()
         .map_err(|e| Error::io("ldd", &e))?;
     let text = String::from_utf8_lossy(&out.stdout);
@@ -208,8 +208,8 @@ fn listed(program: &Path) -> Result<Vec<(String, PathBuf)>> {
         .collect())
 }
 
-/// The libraries in a folder whose names are strings in a program's file, and
-/// those that they name in turn, with their places in the archive.
+/// The libraries in a folder whose names are strings in a program's file, and those that
+/// these name in turn, with their paths in the archive.
 fn named(program: &Path, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut others: Vec<String> = fs::read_dir(folder)
         .map_err(|e| Error::io(folder.display().to_string(), &e))?
@@ -235,7 +235,7 @@ fn named(program: &Path, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// The files of [`MODULES`], of `more`, and of what they need, in loading order.
+/// The files of [`MODULES`], of `more` and of their dependencies, in loading order.
 pub fn modules(kernel: &Kernel, more: &[&str]) -> Result<Vec<PathBuf>> {
     let lines: Vec<(&str, Vec<&str>)> = kernel
         .dependencies
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_is_found_by_its_name_in_a_program_or_another_library() {
+    fn libraries_are_found_by_their_names_in_programs_and_libraries() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn cpio_lists_what_was_added() {
+    fn cpio_lists_all_added_files() {
         let mut archive = Archive::default();
         archive.file("a/b/c", true, b"hello");
         archive.file("a/d", false, b"");

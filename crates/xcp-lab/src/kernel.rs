@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Kernel images for the machine: Debian's packages, unpacked into a cache,
-//! or an image that the user names.
+//! Kernel images for the machine: Debian's packages, unpacked to a cache, or an image given
+//! by the user.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,23 +13,23 @@ use crate::archive::Archive;
 use crate::newest::Source;
 use crate::{depmod, newest, Error, Result};
 
-/// The kernel that runs if none is named.
+/// The default kernel.
 pub const DEFAULT_SERIES: &str = "6.18";
 
-/// Whatever is the newest kernel that Debian has.
+/// The newest kernel that Debian has.
 const NEWEST: &str = "newest";
 
-/// The suite that has ip and tc for another architecture than this program's.
+/// The suite from which ip and tc are fetched for a foreign architecture.
 const TOOLS_SUITE: &str = "trixie";
 
-/// The suites that have Debian's kernel series.
+/// Debian's kernel series and their suites.
 const SERIES: &[(&str, &str)] = &[
     ("6.12", "trixie"),
     ("6.18", "trixie-backports"),
     (NEWEST, "sid"),
 ];
 
-/// Whether this names a series of Debian's.
+/// Whether this is the name of one of Debian's kernel series.
 #[cfg(test)]
 pub fn is_series(name: &str) -> bool {
     SERIES.iter().any(|(series, _)| *series == name)
@@ -40,19 +40,18 @@ pub fn is_series(name: &str) -> bool {
 pub struct Kernel {
     pub image: PathBuf,
     pub architecture: &'static Architecture,
-    /// The folder that `sbin/ip`, `sbin/tc` and their libraries are below, if
-    /// it is not `/`, whose are of another architecture.
+    /// The folder with `sbin/ip`, `sbin/tc` and their libraries for a foreign architecture.
     pub tools: Option<PathBuf>,
-    /// Such as `6.18.15+deb13-cloud-amd64`.
+    /// The release, such as `6.18.15+deb13-cloud-amd64`.
     pub release: String,
-    /// The folder that the paths in modules.dep start from.
+    /// The folder to which the paths in modules.dep are relative.
     pub modules: PathBuf,
     /// The text of modules.dep.
     pub dependencies: String,
 }
 
-/// Finds or fetches a kernel: a series, with `-arm64` or `-amd64` behind it if
-/// it is not for this program's architecture, or `IMAGE` or `IMAGE:MODULES`.
+/// Finds or fetches a kernel: a series, followed by `-arm64` or `-amd64` for a foreign
+/// architecture, or `IMAGE` or `IMAGE:MODULES`.
 pub fn find(wanted: Option<&str>, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel> {
     let wanted = wanted.unwrap_or(DEFAULT_SERIES);
     let (name, architecture) = wanted
@@ -100,7 +99,7 @@ fn with_modules(
         return Err(Error::new(
             name,
             "no such kernel",
-            format!("name {}, or the path of an image", series.join(", ")),
+            format!("give {}, or the path of an image", series.join(", ")),
         ));
     }
     let (architecture, release) = kind_of(&image)?;
@@ -109,15 +108,15 @@ fn with_modules(
             return Err(Error::new(
                 folder.display().to_string(),
                 "no such folder",
-                format!("name the folder that the modules of {release} are in"),
+                format!("give the folder of the modules of {release}"),
             ))
         }
         Some(folder) => folder,
         None => beside(&image, &release).ok_or_else(|| {
             Error::new(
                 &name,
-                format!("the modules of {release} are not beside it"),
-                format!("name their folder too: --kernel {name}:FOLDER"),
+                format!("the modules of {release} are not next to it"),
+                format!("give their folder, too: --kernel {name}:FOLDER"),
             )
         })?,
     };
@@ -138,7 +137,7 @@ fn with_modules(
     })
 }
 
-/// The folder of a kernel's modules, by where its image is; rather one with
+/// Finds the folder of a kernel's modules from the path of its image. Prefers a folder with
 /// modules.dep.
 fn beside(image: &Path, release: &str) -> Option<PathBuf> {
     let root = image.parent()?.parent().unwrap_or(Path::new("/"));
@@ -158,7 +157,7 @@ fn beside(image: &Path, release: &str) -> Option<PathBuf> {
     has(depmod::LIST).or_else(|| has("kernel"))
 }
 
-/// The architecture and the release of an image, as it says itself.
+/// Reads the architecture and the release from an image.
 fn kind_of(image: &Path) -> Result<(&'static Architecture, String)> {
     let name = image.display().to_string();
     let bytes = fs::read(image).map_err(|e| Error::io(&name, &e))?;
@@ -173,20 +172,20 @@ fn kind_of(image: &Path) -> Result<(&'static Architecture, String)> {
         Error::new(
             &name,
             "not a Linux kernel image for x86-64 (bzImage) or arm64 (Image, not compressed)",
-            "name a vmlinuz file",
+            "give a vmlinuz file",
         )
     })
 }
 
-/// By Linux' boot protocol for x86: "HdrS" at 0x202, offset of the version
-/// string at 0x20e, less 0x200.
+/// Reads the release from the header of the x86 boot protocol: "HdrS" at 0x202, offset of
+/// the version string minus 0x200 at 0x20e.
 fn release_of_bzimage(bytes: &[u8]) -> Option<String> {
     let offset = bytes.get(0x20e..0x210)?;
     let at = usize::from(u16::from_le_bytes([offset[0], offset[1]])) + 0x200;
     first_word(bytes.get(at..at + 200)?)
 }
 
-/// From the banner that the kernel prints at boot: arm64's header has no release.
+/// Reads the release from the banner that the kernel prints at boot: arm64's header has none.
 fn release_of_arm64(bytes: &[u8]) -> Option<String> {
     const BANNER: &[u8] = b"Linux version ";
     let at = bytes.windows(BANNER.len()).position(|w| w == BANNER)? + BANNER.len();
@@ -200,7 +199,7 @@ fn first_word(text: &[u8]) -> Option<String> {
         .filter(|word| !word.is_empty())
 }
 
-/// The folder of ip and tc for another architecture, fetched once.
+/// Returns the folder of ip and tc for a foreign architecture; fetches them once.
 fn tools(
     architecture: &'static Architecture,
     step: &(dyn Fn(&str) + Sync),
@@ -250,11 +249,11 @@ fn cached(
     with_modules(image_in(&place)?, None, step)
 }
 
-/// The kernels of one of Debian's suites; asked for when it is first needed.
+/// The kernels of one of Debian's suites. The list is fetched when it is first needed.
 struct Debian<'a> {
     suite: &'static str,
     architecture: &'static Architecture,
-    /// Where there is room to unpack.
+    /// A folder on the file system for unpacking.
     near: &'a Path,
     archive: Option<Archive>,
 }
@@ -290,8 +289,8 @@ impl Source for Debian<'_> {
     }
 }
 
-/// The image in an unpacked kernel: in /boot or beside the modules (seen: the
-/// latter in Debian's 7.2).
+/// The image in an unpacked kernel: in /boot or next to the modules (seen: the latter in
+/// Debian's 7.2).
 fn image_in(unpacked: &Path) -> Result<PathBuf> {
     let boot = first_file(&unpacked.join("boot"), "vmlinuz-");
     boot.or_else(|_| {
@@ -300,7 +299,7 @@ fn image_in(unpacked: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Holds others off until dropped.
+/// Locks a file until it is dropped.
 fn lock(path: &Path) -> Result<File> {
     let describe = |e| Error::io(path.display().to_string(), &e);
     let file = File::create(path).map_err(describe)?;
@@ -324,7 +323,7 @@ fn first_file(dir: &Path, prefix: &str) -> Result<PathBuf> {
             Error::new(
                 dir.display().to_string(),
                 format!("no {prefix}* in it"),
-                "remove the folder: it will be fetched again",
+                "remove the folder, so that it is fetched again",
             )
         })
 }
@@ -336,16 +335,16 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn what_is_no_kernel_is_said_so() {
+    fn files_that_are_not_kernels_are_reported() {
         let file = tempfile::NamedTempFile::new().expect("temporary file");
         let name = file.path().display().to_string();
-        let error = named(&name, &|_| ()).expect_err("an empty file is no kernel");
+        let error = named(&name, &|_| ()).expect_err("an empty file is not a kernel");
         assert!(error.reason.contains("not a Linux kernel image"), "{error}");
         assert!(named("/no/such/vmlinuz", &|_| ()).is_err());
     }
 
     #[test]
-    fn modules_without_a_list_are_listed_and_left_alone() {
+    fn modules_without_modules_dep_are_listed_and_not_changed() {
         let fetched = find(Some("6.18"), &|_| ()).expect("a kernel of Debian's");
         let folder = tempfile::tempdir().expect("temporary folder");
         for below in ["kernel/net", "kernel/drivers/net"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The laboratory: kernels, the virtual-time machine, kept results, reports,
-//! and the document of all results. What is played in the machine is xcp-player.
+//! The lab: kernels, the virtual-time machine, results of earlier runs, reports, and the
+//! document of all results. The program that runs inside the machine is xcp-player.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 

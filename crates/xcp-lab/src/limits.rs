@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The most that the data path may cost: `bpf/limits.toml`. What is counted is
-//! the same on every machine, but a compiler moves it a little.
+//! Limits for the costs of the data path: `bpf/limits.toml`. The counts are the same on
+//! every machine, but differ a little between compilers.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::{Error, Result};
 
 const TEXT: &str = include_str!("../../../bpf/limits.toml");
 
-/// The file.
+/// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// By subject and row: the most instructions.
+    /// Maximum number of instructions, by subject and row.
     instructions: BTreeMap<String, BTreeMap<String, f64>>,
-    /// By subject and row: the most, to the baseline's instructions.
+    /// Maximum ratio to the instructions of the baseline, by subject and row.
     ratio: BTreeMap<String, BTreeMap<String, f64>>,
-    /// By program: the most instructions that a verifier may look at.
+    /// Maximum number of instructions that the verifier processes, by program.
     verified: BTreeMap<String, u64>,
 }
 
-/// A limit, and whether it is kept.
+/// A limit, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     pub max: f64,
-    /// Of what: `instructions` or `ratio`.
+    /// The limited value: `instructions` or `ratio`.
     pub of: String,
     pub ok: bool,
 }
 
 impl Limits {
-    /// Those of `bpf/limits.toml`.
+    /// Loads the limits of `bpf/limits.toml`.
     pub fn load() -> Result<Self> {
         toml::from_str(TEXT)
             .map_err(|e| Error::new("bpf/limits.toml", e.to_string(), "correct the file"))
@@ -53,8 +53,8 @@ impl Limits {
             .or_else(|| of(&self.ratio, "ratio", cost.ratio))
     }
 
-    /// The most instructions that a verifier may look at in a program: none in
-    /// one that the file does not name, so that it is noticed.
+    /// The maximum number of instructions that the verifier may process for a program. It
+    /// is 0 for a program that is not in the file, so that its check fails.
     pub fn of_program(&self, name: &str) -> u64 {
         self.verified.get(name).copied().unwrap_or(0)
     }
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_keeps_or_exceeds_its_limit() {
+    fn rows_are_compared_with_their_limit() {
         let limits: Limits = toml::from_str(
             "[instructions.router]\nforward = 300\n[ratio.hosts]\noption = 1.1\n[verified]\n",
         )
-        .expect("is well");
+        .expect("valid limits");
         let ok = |what, name: &str, instructions| {
             let limit = limits.of_cost(what, &Cost::new(name, instructions, 100.0));
             limit.map(|l| (l.of, l.ok))
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_well() {
+    fn limits_file_is_valid() {
         Limits::load().expect("bpf/limits.toml");
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Files with what a link offers over time, as they are or compressed by gzip:
-//! reading one, and what it is like.
+//! Reads and summarizes trace files of links, plain or compressed with gzip.
 
 mod made;
 
@@ -17,29 +16,29 @@ pub use made::all as made;
 use crate::report::{Chart, Line};
 use crate::{Error, Result};
 
-/// A link that carries less than that part of its mean has stopped.
+/// A link that carries less than this part of its mean rate counts as stopped.
 const STOPPED_PART: f64 = 0.02;
 
-/// No trace of a day is larger.
+/// Maximum size of a trace; a trace of a day is smaller.
 const MAX_BYTES: u64 = 1 << 28;
 
-/// The text of a file.
+/// Reads the text of a file.
 ///
 /// # Errors
-/// It is not there, is damaged, is no text, or has more than 256 MB.
+/// The file does not exist, is damaged, is not text, or has more than 256 MB.
 pub fn read(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     text(&name, &fs::read(path).map_err(|e| Error::io(&name, &e))?)
 }
 
-/// The text in these bytes of a file; see [`read`].
+/// Returns the text of a file with these bytes; see [`read`].
 pub fn text(name: &str, bytes: &[u8]) -> Result<String> {
     let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
         true => unpack(name, bytes)?,
         false => bytes.to_vec(),
     };
     String::from_utf8(bytes)
-        .map_err(|_| Error::new(name, "is no text", "a trace has a number in each line"))
+        .map_err(|_| Error::new(name, "is not text", "a trace has a number in each line"))
 }
 
 fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
@@ -49,12 +48,12 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         .read_to_end(&mut text)
         .map_err(|e| Error::io(name, &e))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Error::new(name, "is larger than 256 MB", "cut it"));
+        return Err(Error::new(name, "is larger than 256 MB", "shorten it"));
     }
     Ok(text)
 }
 
-/// Each step with its end, which is the next one's begin.
+/// Returns each step with its end, which is the start of the next one.
 fn spans(steps: &[[f64; 2]], end_s: f64) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
     let ends = steps.iter().skip(1).map(|[from, _]| *from);
     ends.chain([end_s])
@@ -62,24 +61,24 @@ fn spans(steps: &[[f64; 2]], end_s: f64) -> impl Iterator<Item = (f64, f64, f64)
         .map(|(to, [from, value])| (*from, to, *value))
 }
 
-/// What a trace in mahimahi's format is like.
+/// Summary of a trace in mahimahi's format.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub duration_s: f64,
     pub mean_mbit: f64,
-    /// Mean rates of so long each.
+    /// Averaging period of the rates.
     pub step_ms: f64,
     pub least_mbit: f64,
     pub median_mbit: f64,
     pub most_mbit: f64,
-    /// Times in which it carries less than a fiftieth of its mean: `[from, to]`.
+    /// Periods in which the link carries less than 1/50 of its mean rate: `[from, to]`.
     pub stops_s: Vec<[f64; 2]>,
-    /// `[s, Mb/s]`: from that second on that rate.
+    /// Steps of the rate: start (s) and rate (Mb/s).
     pub rates: Vec<[f64; 2]>,
 }
 
 impl Summary {
-    /// Of a file; see [`read`] for the errors.
+    /// Summarizes a file; see [`read`] for the errors.
     pub fn of(path: &Path, step_ms: f64) -> Result<Self> {
         let file = path.display().to_string();
         let trace = trace_file::rates(&file, &read(path)?, step_ms / 1e3)?;
@@ -116,12 +115,12 @@ impl Summary {
         })
     }
 
-    /// From when to when (s) it has which rate (Mb/s).
+    /// Start (s), end (s) and rate (Mb/s) of each step.
     pub fn spans(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
         spans(&self.rates, self.duration_s)
     }
 
-    /// Its rate over time as SVG, for a page of its own.
+    /// Plots the rate over time as an SVG file.
     pub fn svg(&self) -> Result<String> {
         let points = self
             .spans()
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_is_found() {
+    fn stops_are_found() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("t.gz");
         let times = (10..=1000).step_by(10).chain((4000..=6000).step_by(10));
@@ -168,6 +167,6 @@ mod tests {
         fs::write(&path, [0x1f, 0x8b, 0, 1, 2]).expect("writes");
         assert!(Summary::of(&path, 100.0).is_err(), "damaged");
         fs::write(&path, [0xff, 0xfe]).expect("writes");
-        assert!(Summary::of(&path, 100.0).is_err(), "no text");
+        assert!(Summary::of(&path, 100.0).is_err(), "not text");
     }
 }

@@ -23,31 +23,30 @@ use crate::kernel::Kernel;
 use crate::result::{Series, VariantResult};
 use crate::{interrupt, Error, Result};
 
-/// A machine that has said nothing after so much of a processor's time will not
-/// boot, nor one that has done nothing with it for ten times as long.
+/// Boot timeout, in processor time of QEMU; in real time it is ten times as long.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
-/// A kernel that says this on its console has given up.
+/// Console messages after which the kernel has stopped.
 const LAST_WORDS: &[&str] = &["Kernel panic", "System halted"];
 const MEMORY_MB: u32 = 768;
-/// Captures are kept in memory until the run is over.
+/// Additional memory for captures, which are kept in memory until the end of the run.
 const MEMORY_FOR_CAPTURES_MB: u32 = (2 * (ROOM_BYTES >> 20)) as u32;
-/// A clock that counts instructions and skips idle time. Recording (to
-/// nowhere) runs one QEMU thread at a time. Without it they race: the thread
-/// that skips idle time may look at a processor that has just halted, and
-/// skip from where its clock was before its last instructions were counted.
-/// Seen without: about once in 100 s of pacing timers, two runs parted.
+/// A clock that counts instructions and skips idle time. Recording (to /dev/null) makes
+/// QEMU run one thread at a time. Otherwise its threads race: the thread that skips idle
+/// time may read the clock of a processor that has just halted before its last
+/// instructions are counted. (Seen without recording: two runs differed about once in 100 s
+/// of pacing timers.)
 const CLOCK: &str = "shift=0,sleep=off,rr=record,rrfile=/dev/null";
-/// QEMU records one processor only. With more, runs may part.
+/// QEMU can record only one processor. With more, runs may differ.
 const CLOCK_OF_MANY: &str = "shift=0,sleep=off";
 
-/// The kernel's on every architecture. With DAMON (from Linux 6.17 on) runs differ: it samples
-/// whether pages were accessed. QEMU marks one when it refills its TLB, and the size of
-/// that follows the host's clock. The kernel's tests of its cryptography, and the zeros it writes
-/// to all memory it hands out, take instructions and show nothing.
+/// Kernel parameters on every architecture. With DAMON (from Linux 6.17 on) runs differ: it
+/// samples whether pages were accessed. QEMU marks a page as accessed when it refills its TLB,
+/// whose size depends on the host's clock. The kernel's self-tests of its cryptography, and
+/// zeroing all allocated memory, only cost instructions.
 const PARAMETERS: &str = " loglevel=4 panic=-1 norandmaps random.trust_cpu=off mitigations=off \
                           damon_stat.enabled=0 cryptomgr.notests init_on_alloc=0";
 
-/// What a machine gave: its kernel's release, the figures and the samples.
+/// The output of a machine: its kernel's release, the figures and the samples.
 pub struct Played {
     pub kernel: String,
     pub result: VariantResult,
@@ -55,8 +54,8 @@ pub struct Played {
     pub recordings: Vec<Recording>,
 }
 
-/// Boots a machine that plays one variant, and waits for it. `work` is a
-/// folder of this machine's own.
+/// Boots a machine that runs one variant, and waits for it. `work` is a separate folder for
+/// this machine.
 pub fn play(
     kernel: &Kernel,
     base: &[u8],
@@ -79,7 +78,7 @@ pub fn play(
                 Ok(None)
             }
             Message::Answer(guest::Played::CaptureChunk(parcel)) if !unpacker.add(&parcel) => {
-                Err(Error::new("capture", "garbled on its way", "report this"))
+                Err(Error::new("capture", "damaged in transfer", "report this"))
             }
             Message::Done(done) => {
                 progress(done);
@@ -98,7 +97,7 @@ pub fn play(
     })
 }
 
-/// What a machine is besides its kernel.
+/// The parameters of a machine, apart from its kernel.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub seed: u64,
@@ -158,8 +157,8 @@ impl Default for Setup {
     }
 }
 
-/// Boots a machine, gives it its request and listens until `hear` has what it
-/// wants.
+/// Boots a machine with a request, and passes its messages to `hear` until that returns a
+/// value.
 pub fn converse<A: DeserializeOwned + Send + 'static, T>(
     kernel: &Kernel,
     base: &[u8],
@@ -208,9 +207,9 @@ pub fn converse<A: DeserializeOwned + Send + 'static, T>(
     }
 }
 
-/// What a process has had of the processors.
+/// The processor time of a process.
 fn processor_time(child: &Child) -> Duration {
-    // behind the name, which may hold anything: fields 14 and 15 are user's and system's
+    // the name may contain any character; after it, fields 14 and 15 are user and system time
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let ticks = fields.split_whitespace().skip(11).take(2);
@@ -245,7 +244,7 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
         .arg(initrd)
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
-        .process_group(0) // Ctrl-C is for us, who end it
+        .process_group(0) // Ctrl-C ends xcp-lab, which ends QEMU
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -261,7 +260,7 @@ fn start(kernel: &Kernel, initrd: &Path, console: &Path, setup: Setup) -> Result
         .map_err(|e| missing(kernel.architecture, &e))
 }
 
-/// The error if QEMU cannot be started.
+/// The error for a QEMU that cannot be started.
 pub fn missing(architecture: &Architecture, e: &std::io::Error) -> Error {
     Error::new(
         architecture.qemu,
@@ -270,7 +269,7 @@ pub fn missing(architecture: &Architecture, e: &std::io::Error) -> Error {
     )
 }
 
-/// The kernel's.
+/// The kernel's command line.
 fn parameters(architecture: &Architecture, release: &str) -> String {
     let major = release.split('.').next().and_then(|n| n.parse().ok());
     let mut parameters = architecture.parameters.to_owned() + PARAMETERS;
@@ -280,7 +279,7 @@ fn parameters(architecture: &Architecture, release: &str) -> String {
     parameters
 }
 
-/// Reads the machine's messages in a thread of its own.
+/// Reads the machine's messages in a separate thread.
 fn listen<A: DeserializeOwned + Send + 'static>(child: &mut Child) -> mpsc::Receiver<Message<A>> {
     let (to, messages) = mpsc::channel();
     if let Some(out) = child.stdout.take() {
@@ -323,7 +322,7 @@ fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> E
     };
     Error::new(
         kernel.image.display().to_string(),
-        format!("{reason}; its last words:\n{}", tail.join("\n")),
+        format!("{reason}; end of its console:\n{}", tail.join("\n")),
         remedy,
     )
 }

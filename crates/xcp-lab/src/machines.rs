@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! All variants of a run, each in a machine of its own, as many at a time as
-//! there are processors. Those kept from an earlier run are not run again.
+//! Runs all variants of an experiment, each in a separate virtual machine, as many at a
+//! time as there are processors. Variants with a result from an earlier run are skipped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
@@ -15,14 +15,14 @@ use crate::options::{Options, Progress, Tell};
 use crate::test_machine::TestMachine;
 use crate::{Error, Result};
 
-/// A variant, and what came of it so far.
+/// A variant and its outcome, if it has ended.
 struct Play<'a> {
     name: &'a str,
     request: Request,
     outcome: Option<Result<Played>>,
 }
 
-/// Plays all variants, until one fails.
+/// Runs all variants until one fails.
 pub(crate) fn play_all(
     experiment: &Experiment,
     options: &Options,
@@ -70,7 +70,7 @@ pub(crate) fn play_all(
     plays.into_iter().filter_map(|p| p.outcome).collect()
 }
 
-/// A folder for what machines boot from, gone when dropped.
+/// Creates a temporary folder for the boot files of machines.
 pub(crate) fn workplace() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("xcp-lab-")
@@ -78,7 +78,7 @@ pub(crate) fn workplace() -> Result<TempDir> {
         .map_err(|e| Error::io("temporary folder", &e))
 }
 
-/// Does jobs in their order, as many at a time as there are processors.
+/// Runs jobs in order, as many at a time as there are processors.
 pub(crate) fn side_by_side<T>(jobs: impl Iterator<Item = T> + Send, each: impl Fn(T) + Sync) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let left = Mutex::new(jobs);

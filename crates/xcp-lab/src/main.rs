@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The command `xcp-lab`, which `xcp lab` runs: experiments in the virtual-time
+//! The command `xcp-lab`, which `xcp lab` executes: runs experiments in the virtual-time
 //! machine.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails

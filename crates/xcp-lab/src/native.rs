@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Playing natively: in namespaces of this host, in real time. Needs root
-//! and the host's own queue disciplines.
+//! Runs experiments in namespaces of this host, in real time. Needs root and the host
+//! kernel's queue disciplines.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -20,8 +20,8 @@ const QDISCS: &[(&str, &str)] = &[
     ("fq_codel", "fq_codel"),
 ];
 
-/// The queue disciplines that native runs want, and whether they are here,
-/// tried on a namespace's loopback device.
+/// The queue disciplines that native runs need, and whether the kernel has them. Each is
+/// tried on the loopback device of a new namespace.
 pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
     QDISCS
         .iter()
@@ -40,7 +40,7 @@ pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
         .collect()
 }
 
-/// Plays all variants one after the other.
+/// Runs all variants one after the other.
 pub fn play_all(
     experiment: &Experiment,
     seed: u64,
@@ -51,7 +51,7 @@ pub fn play_all(
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::new(
             "--native",
-            "only root may make network namespaces",
+            "only root can create network namespaces",
             "run it with sudo, or in the virtual machine (without --native)",
         ));
     }
@@ -72,7 +72,7 @@ pub fn play_all(
     let mut played = Vec::new();
     for variant in &experiment.variants {
         let name = &variant.name;
-        // a thread of its own: it moves between namespaces
+        // needs a separate thread, since it moves between namespaces
         let outcome = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -93,7 +93,7 @@ pub fn play_all(
     Ok(played)
 }
 
-/// The disciplines that an experiment needs.
+/// The queue disciplines that an experiment needs.
 fn wanted(experiment: &Experiment) -> Vec<&'static str> {
     let mut wanted = vec!["tbf"];
     if experiment.links.iter().any(Link::needs_netem) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The cache of the kernel `newest`, which another one takes the place of now
-//! and then: the folders `newest-VERSION`, and the file `newest.checked` of
-//! the time when the archive was asked last.
+//! The cache of the kernel `newest`, which is replaced now and then: the folders
+//! `newest-VERSION`, and the file `newest.checked`, whose modification time is that of the
+//! last query of the archive.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::{Error, Result};
 const CHECKED: &str = "newest.checked";
 const PREFIX: &str = "newest-";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The archive is asked again after this many days.
+/// Days between two queries of the archive.
 const DAYS: u32 = 7;
-/// A run may be using the one before.
+/// Number of versions to keep: a run may be using the previous one.
 const KEPT: usize = 2;
 
-/// The archive as this cache sees it.
+/// The source of kernels for this cache.
 pub trait Source {
-    /// The newest version that there is.
+    /// The newest available version.
     fn version(&mut self) -> Result<String>;
     /// Unpacks a version into a new folder.
     fn fetch(&mut self, version: &str, place: &Path) -> Result<()>;
 }
 
-/// The folder of the newest kernel, below the cache folder `dir`.
+/// Returns the folder of the newest kernel, below the cache folder `dir`.
 pub fn find(
     dir: &Path,
     now: SystemTime,
@@ -43,7 +43,7 @@ pub fn find(
         Some(version) if age.is_some_and(|age| age < DAY * DAYS) => return Ok(place(version)),
         Some(version) => step(&format!("looking for a newer kernel than Linux {version}")),
         None => step(&format!(
-            "fetching Debian's newest kernel image (looked for again after {DAYS} days)"
+            "fetching Debian's newest kernel image (checked again after {DAYS} days)"
         )),
     }
     match (update(dir, &place, source, step), cached) {
@@ -51,7 +51,7 @@ pub fn find(
         (Err(e), Some(version)) => {
             let reason = e.reason.lines().next().unwrap_or_default();
             step(&format!(
-                "could not look for a newer kernel ({}: {reason}); going on with Linux {version}",
+                "could not look for a newer kernel ({}: {reason}); using Linux {version}",
                 e.thing
             ));
             Ok(place(&version))
@@ -74,7 +74,7 @@ fn update(
     }
     let describe = |path: &Path, e| Error::io(path.display().to_string(), &e);
     let mut all = versions(dir);
-    // the archive may have taken one back
+    // the archive may have withdrawn a newer version
     all.retain(|v| *v != version);
     let old = all.len().saturating_sub(KEPT - 1);
     for version in &all[..old] {
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// An archive with one version, or none within reach.
+    /// An archive with one version, or an unreachable one.
     struct Shelf(Option<&'static str>, u32);
 
     impl Source for Shelf {
@@ -126,8 +126,8 @@ mod tests {
             Self(tempfile::tempdir().expect("temporary folder"))
         }
 
-        /// What is found so many days later, how often the archive was asked
-        /// for it, and the messages.
+        /// Returns the version found after `days` days, the number of queries, and the
+        /// messages.
         fn find(&self, days: u32, version: Option<&'static str>) -> (Result<String>, u32, String) {
             let told = Mutex::new(String::new());
             let mut shelf = Shelf(version, 0);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_is_asked_again_after_a_week() {
+    fn archive_is_queried_again_after_a_week() {
         let cache = Cache::new();
         for (days, version, found, asked) in [
             (0, "7.2.9", "newest-7.2.9", 1),
@@ -161,12 +161,12 @@ mod tests {
             assert_eq!(times, asked, "{found}");
             assert_eq!(told.is_empty(), asked == 0, "{told}");
         }
-        // the one before stays
+        // the previous version is kept
         assert_eq!(versions(cache.0.path()), ["7.2.13", "7.3.1"]);
     }
 
     #[test]
-    fn without_the_archive_the_cached_one_goes_on_and_it_is_told() {
+    fn cached_version_is_used_if_the_archive_is_unreachable() {
         let cache = Cache::new();
         let (none, _, _) = cache.find(0, None);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
         let (name, times, told) = cache.find(8, None);
         assert_eq!((name.expect("found").as_str(), times), ("newest-7.2.13", 1));
         assert!(
-            told.ends_with("(fetching a kernel: no network); going on with Linux 7.2.13"),
+            told.ends_with("(fetching a kernel: no network); using Linux 7.2.13"),
             "{told}"
         );
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The report of a run: one HTML page that needs nothing beside it, with the
-//! figures, the checks, and what happened over time.
+//! The report of a run: one self-contained HTML page with the figures, the checks, and
+//! charts over time.
 
 mod chart;
 
@@ -8,11 +8,11 @@ use crate::result::{FlowResult, RunResult, Series, VariantResult, Verdict, FLOWS
 use crate::{Error, Result};
 pub use chart::{Chart, Line};
 
-/// Throughput is looked at over spans of this many seconds.
+/// Averaging time of the throughput.
 const SPAN_S: f64 = 1.0;
 const STYLE: &str = include_str!("report/style.css");
 
-/// What a report is made of.
+/// The content of a report.
 pub struct ReportInput<'a> {
     pub about: &'a str,
     pub source: &'a str,
@@ -23,7 +23,7 @@ pub struct ReportInput<'a> {
     pub series: &'a [(String, Series)],
 }
 
-/// The page.
+/// Generates the page.
 ///
 /// # Errors
 /// A chart cannot be drawn.
@@ -64,7 +64,7 @@ fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// A sentence about the experiment, if it has one.
+/// The sentence about the experiment, if there is one.
 fn about(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     if text.is_empty() {
@@ -140,7 +140,7 @@ fn captures(result: &RunResult) -> String {
     format!("<h2>Packets</h2>\n<ul>\n{lines}</ul>\n")
 }
 
-/// Which line is which flow.
+/// The legend: the colours of the flows.
 fn legend(flows: &[FlowResult]) -> String {
     if flows.len() > FLOWS_IN_FULL {
         return format!("<p>{} flows, a line each.</p>\n", flows.len());
@@ -157,7 +157,7 @@ fn legend(flows: &[FlowResult]) -> String {
     format!("<p>{names}</p>\n")
 }
 
-/// Whether all variants have the same flows, which one legend names.
+/// Whether all variants have the same flows, so that one legend is enough.
 fn have_same_flows(variants: &[VariantResult]) -> bool {
     let names = |v: &VariantResult| v.flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
     variants
@@ -165,7 +165,7 @@ fn have_same_flows(variants: &[VariantResult]) -> bool {
         .all(|pair| names(&pair[0]) == names(&pair[1]))
 }
 
-/// The same for all variants, so that they can be compared by eye.
+/// The scales of the charts, the same for all variants so that they can be compared.
 struct Scales {
     seconds: f64,
     mbps: f64,
@@ -261,7 +261,7 @@ fn section(
     ))
 }
 
-/// What a flow's receiver read, Mb/s, over the second before each moment.
+/// The rate at which a flow's receiver read in the last second, Mb/s, for each sample.
 fn throughput(series: &Series, flow: usize) -> Vec<(f64, f64)> {
     let samples = &series.samples;
     let bytes = |i: usize| samples[i].flows.get(flow).map_or(0, |f| f.received_bytes);
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Restless samples, which compress badly.
+    /// Samples that vary much and compress badly.
     fn series(samples: usize) -> Series {
         let flow = |i: usize, f: usize| FlowSample {
             received_bytes: (i * 31_250 + i * i % (f + 2) * 9_000) as u64,
@@ -364,7 +364,7 @@ mod tests {
             .collect();
         render(&ReportInput {
             about: "a & b",
-            source: "nobody",
+            source: "a paper",
             capacity_bps: 10e6,
             result: &run(names, flow),
             series: &all,
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_and_checks_are_there() {
+    fn page_contains_figures_and_checks() {
         let page = page(&["xcp", "cubic"], "1", 100);
         for part in [
             "<td>xcp</td><td>0.988</td><td>2.35 2.35 2.35 2.35</td><td>0.9999</td>",
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn it_needs_nothing_beside_it_and_is_small() {
+    fn page_is_self_contained_and_small() {
         let page = page(&["a", "b", "c", "d", "e", "f"], "1", 1001);
         for part in ["http", "<script", "src=", "href=", "url(", "@import"] {
             assert!(!page.contains(part), "{part}");
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_named_once_or_with_each_variant() {
+    fn variants_with_the_same_flows_share_a_legend() {
         let legends = |result: &RunResult| {
             let series: Vec<_> = result
                 .variants
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_text() {
+    fn names_are_escaped() {
         let page = page(&["<script>alert(1)</script>"], "\"><img>", 20);
         assert!(!page.contains("<script>") && !page.contains("<img>"));
         assert!(page.contains("<h3>&lt;script&gt;"));
@@ -436,14 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_about_is_one_sentence_or_none() {
+    fn description_is_one_sentence_or_empty() {
         assert_eq!(about("a < b"), "<p>a &lt; b.</p>\n");
         assert_eq!(about("a."), "<p>a.</p>\n");
         assert_eq!(about(" "), "");
     }
 
     #[test]
-    fn little_or_odd_data_draws_too() {
+    fn few_or_invalid_samples_can_be_drawn() {
         for samples in 0..3 {
             page(&["x"], "1", samples);
         }
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_drawn_and_the_queues_share_a_scale() {
+    fn every_line_is_drawn_and_queue_charts_share_a_scale() {
         let full = series(100);
         let mut empty = full.clone();
         for sample in &mut empty.samples {
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_counts_for_a_second() {
+    fn burst_affects_throughput_for_a_second() {
         let sample = |i: u32| Sample {
             time_s: f64::from(i) / 10.0,
             flows: vec![FlowSample {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn throughput_is_over_a_second() {
+    fn throughput_is_averaged_over_a_second() {
         let points = throughput(
             &Series {
                 samples: (0..40)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a run of an experiment yields: the object that `xcp lab run --json`
-//! prints, and its table.
+//! The result of a run of an experiment: the object that `xcp lab run --json` prints, and
+//! its table.
 
 use serde::{Deserialize, Serialize};
 use xcp_datapath::Wire;
 
 pub use xcp_player::result::*;
 
-/// One run of one experiment, all its variants.
+/// The result of one run of an experiment with all its variants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
     pub experiment: String,
     pub seed: u64,
-    /// Wire format and Internet protocol version, where the run named them.
+    /// Wire format and Internet protocol version, if given for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,28 +22,28 @@ pub struct RunResult {
     pub variants: Vec<VariantResult>,
     /// Every check of every variant passes: see [`Verdict::passes`].
     pub ok: bool,
-    /// The bottleneck's rate changes: tables tell the delay in its queue.
+    /// The bottleneck's rate changes, so tables include the delay in its queue.
     #[serde(skip)]
     pub varies: bool,
-    /// The packets captured, if that was asked for.
+    /// The captured packets, if a capture was requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureFile>,
 }
 
-/// A pcap file beside the report.
+/// A pcap file in the folder of the report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaptureFile {
     pub file: String,
     pub packets: u64,
-    /// Packets that could not be kept.
+    /// Packets for which there was no space.
     pub missing: u64,
 }
 
-/// More flows than that are shown by their range.
+/// Up to this number, flows are shown one by one; more are shown as a range.
 pub const FLOWS_IN_FULL: usize = 8;
 
 impl RunResult {
-    /// What was run: experiment, seed, how, and on which kernel.
+    /// The title of the run: experiment, seed, options and kernel.
     #[must_use]
     pub fn title(&self) -> String {
         let wire = self.wire.map_or(String::new(), |w| format!(", {w}"));
@@ -57,7 +57,7 @@ impl RunResult {
 
 type Cell = fn(&VariantResult) -> String;
 
-/// The columns that every table has.
+/// The columns of every table.
 const COLUMNS: [(&str, Cell); 7] = [
     ("", |v| v.name.clone()),
     ("utilisation", |v| format!("{:.3}", v.link_utilisation)),
@@ -68,20 +68,20 @@ const COLUMNS: [(&str, Cell); 7] = [
     ("retransmissions", |v| v.retransmissions.to_string()),
 ];
 
-/// Where several kinds of flows share the bottleneck.
+/// Column for runs in which several kinds of flows share the bottleneck.
 const SHARES: (&str, Cell) = ("share of goodput", shares);
 
-/// Where the bottleneck's rate changes.
+/// Column for runs with a bottleneck whose rate changes.
 const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", queue_delay);
 
-/// Where files are fetched.
+/// Column for runs that fetch files.
 const TRANSFERS: (&str, Cell) = ("seconds per file, by its size", transfers);
 
-/// Where parts of the run have figures of their own.
+/// Column for runs with separate figures for periods.
 const PERIODS: (&str, Cell) = ("least of the periods: utilisation, Jain", periods);
 
 impl RunResult {
-    /// A table for people: its head, then a row per variant.
+    /// A table as text: its head, then a row per variant.
     pub fn table(&self) -> Vec<Vec<String>> {
         let mut columns = COLUMNS.to_vec();
         if self.varies {
@@ -121,7 +121,7 @@ pub(crate) fn shares(variant: &VariantResult) -> String {
     each.join(", ")
 }
 
-/// The mean of each size.
+/// The mean time of each file size.
 pub(crate) fn transfers(variant: &VariantResult) -> String {
     let mean = |t: &TransferResult| {
         let mean_s = t.total_s / t.done.max(1) as f64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The document of all results: one table, a row per case. A row that was not
-//! updated stays, marked as stale if it would be another one now.
+//! The results document: one table with a row per case. A row that was not updated is
+//! kept, and marked as stale if its key has changed.
 
 use std::collections::BTreeMap;
 
@@ -48,38 +48,38 @@ pub(crate) const QUEUE: &str = "queue mean / p99 / max (packets)";
 pub(crate) const QUEUE_DELAY: &str = "queue mean / p95 / max (ms)";
 pub(crate) const DROPS: &str = "drops";
 
-/// What the cell [`GOODPUT`] of a variant that fetches files begins with.
+/// Prefix of the cell [`GOODPUT`] for variants that fetch files.
 pub(crate) const PER_FILE: &str = "seconds per file: ";
-/// What the line with the kernels' releases begins with.
+/// Prefix of the line with the kernels' releases.
 const RELEASES: &str = "Of Linux, ";
 
-/// What follows the key of a row that was not updated.
+/// Suffix of the key of a row that was not updated.
 const STALE: &str = ", stale";
-/// A check that is missed, a case that could not be run.
+/// Prefix of a missed check, or of the reason why a case could not be run.
 const FAILED: &str = "FAILED: ";
-/// So many of a key's digits are enough to tell results apart.
+/// Number of a key's digits in the document.
 const KEY_DIGITS: usize = 12;
 
-/// A row of the document as it stands there.
+/// A row of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Its first digits; empty if there is none.
+    /// First digits of the key; empty if the row has no key.
     pub key: String,
     pub line: String,
 }
 
 impl Written {
-    /// Whether it is the row with this key.
+    /// Whether the row has this key.
     pub fn tells(&self, key: &str) -> bool {
         self.key == short(key)
     }
 
-    /// Whether all its checks are met, or known gaps.
+    /// Whether all checks are met or are known gaps.
     pub fn passes(&self) -> bool {
         !self.line.contains(FAILED)
     }
 
-    /// What stands in a column; nothing where the cell is empty.
+    /// The cell in a column, if it is not empty.
     pub fn cell(&self, column: &str) -> Option<&str> {
         let place = COLUMNS.iter().position(|name| *name == column)?;
         let cell = *cells(&self.line)?.get(place)?;
@@ -87,8 +87,8 @@ impl Written {
     }
 }
 
-/// The document with these rows. Of those not judged, what the document said
-/// before stays.
+/// Generates the document with these rows. Rows that were not judged are copied from the
+/// previous document.
 pub(crate) fn document(rows: &[Row], before: &str) -> String {
     let before = read(before);
     let mut releases = BTreeMap::new();
@@ -99,14 +99,16 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
                 releases.insert(&case.kernel, &judged.release);
                 lines.push(line(case, judged));
             }
-            State::Failed { reason } => lines.push(bare(case, &format!("{FAILED}{reason}"))),
+            State::Failed { reason } => {
+                lines.push(without_descriptions(case, &format!("{FAILED}{reason}")))
+            }
             State::Written { release } => {
                 releases.insert(&case.kernel, release);
                 lines.extend(before.get(case).map(|written| written.line.clone()));
             }
             State::Unchecked => lines.push(match before.get(case) {
                 Some(written) => stale(written),
-                None => bare(case, "not run"),
+                None => without_descriptions(case, "not run"),
             }),
         }
     }
@@ -121,12 +123,12 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
     format!("{HEAD}{kernels}{head}\n|{rule}|\n{}\n", lines.join("\n"))
 }
 
-/// The rows of a document, by their cases.
+/// Reads the rows of a document, by case.
 pub(crate) fn read(document: &str) -> BTreeMap<Case, Written> {
     rows(document).collect()
 }
 
-/// The rows of a document in its order.
+/// The rows of a document in their order.
 pub(crate) fn rows(document: &str) -> impl Iterator<Item = (Case, Written)> + '_ {
     let rows = document.lines().filter_map(|line| {
         let [experiment, variant, kernel, .., key] = cells(line)?[..] else {
@@ -184,13 +186,13 @@ pub(crate) fn line(case: &Case, judged: &Judged) -> String {
     ])
 }
 
-/// The digits of a key that stand in the document.
+/// The digits of a key that the document contains.
 pub(crate) fn short(key: &str) -> &str {
     key.get(..KEY_DIGITS).unwrap_or(key)
 }
 
 /// The row of a case without figures.
-fn bare(case: &Case, why: &str) -> String {
+fn without_descriptions(case: &Case, why: &str) -> String {
     let mut cells = [const { String::new() }; COLUMNS.len()];
     cells[0].clone_from(&case.experiment);
     cells[1].clone_from(&case.variant);
@@ -224,7 +226,7 @@ fn checks(result: &VariantResult) -> String {
     }
 }
 
-/// What is to be said of a check that is not simply met.
+/// The remark on a check whose verdict is not `Ok`.
 fn remark(check: &CheckResult) -> String {
     let CheckResult { name, measured, .. } = check;
     match check.note() {
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_document_can_be_read() {
         let failed = State::Failed {
             reason: "no\nkernel".into(),
         };
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_not_made_anew_is_stale() {
+    fn row_that_was_not_updated_is_marked_stale() {
         let first = document(
             &rows([
                 ("a", judged(0.5, None)),
@@ -322,7 +324,7 @@ mod tests {
         let keys: Vec<String> = read(&second).into_values().map(|w| w.key).collect();
         assert_eq!(keys, ["0123456789ab, stale", "0123456789ab", ""]);
         assert!(second.contains("| not run |"), "{second}");
-        // once is enough
+        // it is marked only once
         assert_eq!(document(&again, &second), second);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Running an experiment by name: the lab's front door.
+//! Runs an experiment by name.
 
 use std::ffi::CString;
 use std::fs;
@@ -23,7 +23,7 @@ pub struct Entry {
     /// Paper and figure.
     pub source: String,
     pub about: String,
-    /// Checks that are known to be missed.
+    /// Number of checks that are marked as known gaps.
     pub known_gaps: usize,
 }
 
@@ -38,7 +38,7 @@ impl From<Experiment> for Entry {
     }
 }
 
-/// What a run gave, and where its files are.
+/// The result of a run and the path of its report.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub result: RunResult,
@@ -46,16 +46,16 @@ pub struct Outcome {
     pub report: PathBuf,
 }
 
-/// All built-in experiments.
+/// Lists all built-in experiments.
 pub fn list() -> Vec<Entry> {
     catalog::all().flatten().map(Entry::from).collect()
 }
 
-/// Runs one, all its variants, and writes its report.
+/// Runs an experiment with all its variants, and writes its report.
 ///
 /// # Errors
-/// Unknown experiment, broken file, no kernel, a machine that will not boot,
-/// an interrupt: see [`interrupted`].
+/// The experiment is unknown, a file is invalid, there is no kernel, the machine does not
+/// boot, or an interrupt: see [`interrupted`].
 pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     interrupt::watch();
     let mut experiment = catalog::find(&options.experiment)?;
@@ -64,7 +64,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     }
     let points = experiment.choose_points(&options.points)?;
     if let Some(wire) = options.wire {
-        experiment = experiment.speaking(wire);
+        experiment = experiment.with_wire(wire);
     }
     if let Some(ip) = options.ip {
         experiment = experiment.over(ip);
@@ -101,19 +101,18 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
     Ok(Outcome { result, report })
 }
 
-/// Whether the last run ended because the user asked for it.
+/// Whether the user interrupted the last run.
 pub fn interrupted() -> bool {
     interrupt::requested()
 }
 
-/// Fails if a folder cannot be made or written, before the run rather than
-/// after it.
+/// Fails before the run if the output folder cannot be created or written.
 fn require_writable(folder: &Path) -> Result<()> {
     let absolute = std::path::absolute(folder).map_err(|e| Error::io("--out", &e))?;
     let there = absolute.ancestors().find(|p| p.exists()).unwrap_or(folder);
     let describe = |reason: String| {
         let name = there.display().to_string();
-        Error::new(name, reason, "name a folder that you may write: --out DIR")
+        Error::new(name, reason, "give a writable folder: --out DIR")
     };
     if !there.is_dir() {
         return Err(describe("not a folder".into()));
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_counts_the_checks_that_are_marked() {
+    fn entry_counts_known_gaps() {
         let mut experiment = catalog::find("zh-validation").expect("is built in");
         for check in &mut experiment.checks {
             check.known_gap = None;

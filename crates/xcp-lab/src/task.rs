@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tasks for the machine other than experiments. What it said in an earlier run
-//! is kept, as the results of experiments are. On several processors another run
-//! may differ in what it measures, not in what it must show.
+//! Tasks of the machine other than experiments. Their answers are kept like the results of
+//! experiments. On several processors, measured values may differ between runs, but the
+//! outcomes of checks must not.
 
 use xcp_checks::check::Check;
 use xcp_checks::cost::Subject;
@@ -19,17 +19,17 @@ use crate::{interrupt, Error, Progress, Result};
 
 type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
-/// How to do a task.
+/// Options of a task.
 #[derive(Clone, Debug, Default)]
 pub struct TaskOptions {
     /// `6.12`, `6.18`, `newest`, or the path of a kernel image.
     pub kernel: Option<String>,
-    /// Even if the result of an earlier run is kept.
+    /// Run again even if there is a result from an earlier run.
     pub fresh: bool,
 }
 
-/// Replaces, changes and deletes the queue discipline `xcp` so often under
-/// load, and tells what held.
+/// Replaces, changes and deletes the queue discipline `xcp` under load `cycles` times, and
+/// returns the checks.
 pub fn check_qdisc(options: &TaskOptions, cycles: u32, progress: Tell) -> Result<Vec<Check>> {
     let task = Task::CheckQdisc { cycles };
     let (_, answers) = run(options, "qdisc", &task, Setup::default(), progress)?;
@@ -39,8 +39,8 @@ pub fn check_qdisc(options: &TaskOptions, cycles: u32, progress: Tell) -> Result
     })
 }
 
-/// Loads every program, and sends traffic through them, on a machine of so
-/// many processors.
+/// Loads every program and sends traffic through them, on a machine with this number of
+/// processors.
 pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) -> Result<Report> {
     let setup = Setup {
         processors,
@@ -59,8 +59,7 @@ pub fn check_programs(options: &TaskOptions, processors: u32, progress: Tell) ->
     Report::new(release, processors, loaded, checks)
 }
 
-/// Counts the instructions that a part of the data path costs, and holds them
-/// against the limits.
+/// Counts the instructions of a part of the data path, and compares them with the limits.
 pub fn bench(what: Subject, options: &TaskOptions, progress: Tell) -> Result<CostReport> {
     let task = Task::Bench(what);
     let (release, answers) = run(options, what.name(), &task, Setup::default(), progress)?;
@@ -75,10 +74,10 @@ fn find<T>(answers: Vec<Answer>, wanted: impl FnMut(Answer) -> Option<T>) -> Res
     let mut found = answers.into_iter().filter_map(wanted);
     found
         .next()
-        .ok_or_else(|| Error::new("the machine", "did not say what came of it", "report this"))
+        .ok_or_else(|| Error::new("the machine", "sent no result", "report this"))
 }
 
-/// The kernel's release, and all answers of the machine.
+/// Runs a task. Returns the kernel's release and all answers of the machine.
 fn run(
     options: &TaskOptions,
     name: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A kernel with all that its machines need, and what they gave before.
+//! A kernel with everything that its machines need, and their kept results.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::kernel::{self, Kernel};
 use crate::machine::{self, Played, Setup};
 use crate::{Error, Result};
 
-/// A kernel, and what the machines with each guest have besides.
+/// A kernel, and the equipment for each guest program.
 pub(crate) struct TestMachine<'a> {
     pub kernel: Kernel,
     fresh: bool,
@@ -21,14 +21,14 @@ pub(crate) struct TestMachine<'a> {
     checks: OnceLock<Equipment<'a>>,
 }
 
-/// The archive that a machine boots with, and kept results.
+/// The archive that a machine boots from, and the kept results.
 pub(crate) struct Equipment<'a> {
     pub base: Vec<u8>,
     pub kept: Session<'a>,
 }
 
 impl<'a> TestMachine<'a> {
-    /// Finds or fetches the kernel. `fresh` plays also what is kept.
+    /// Finds or fetches the kernel. With `fresh`, kept results are ignored.
     pub fn new(kernel: Option<&str>, fresh: bool, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
         Ok(Self {
             kernel: kernel::find(kernel, say)?,
@@ -39,12 +39,12 @@ impl<'a> TestMachine<'a> {
         })
     }
 
-    /// Of the kernel.
+    /// The release of the kernel.
     pub fn release(&self) -> &str {
         &self.kernel.release
     }
 
-    /// What a machine with this guest has.
+    /// The equipment of machines with this guest program.
     pub fn equipment(&self, guest: Guest) -> Result<&Equipment<'a>> {
         let place = match guest {
             Guest::Player => &self.player,
@@ -62,18 +62,18 @@ impl<'a> TestMachine<'a> {
         Ok(&self.equipment(Guest::Player)?.kept)
     }
 
-    /// The name of a request's result: 64 hex digits.
+    /// The key of a request's result: 64 hex digits.
     pub fn key(&self, request: &Request) -> Result<String> {
         self.kept()?.name(Setup::of(request), request)
     }
 
-    /// What an earlier machine gave.
+    /// Returns the kept result of an earlier machine.
     pub fn find(&self, request: &Request) -> Result<Option<Played>> {
         self.kept()?.find(Setup::of(request), request)
     }
 
-    /// Boots a machine, waits for it, and keeps what it gave. `work` is a new
-    /// folder for it.
+    /// Boots a machine, waits for it and keeps its result. `work` is a folder to create for
+    /// it.
     pub fn play(&self, request: &Request, work: &Path, tell: &dyn Fn(f64)) -> Result<Played> {
         fs::create_dir(work).map_err(|e| Error::io(work.display().to_string(), &e))?;
         let Equipment { base, kept } = self.equipment(Guest::Player)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a kernel's verifier made of the programs, held against their limits.
+//! Compares the verifier's instruction counts of the programs with their limits.
 
 use serde::Serialize;
 use xcp_checks::check::Check;
@@ -12,18 +12,18 @@ use crate::Result;
 #[derive(Clone, Debug, Serialize)]
 pub struct Program {
     pub name: String,
-    /// Instructions that the verifier looked at.
+    /// Instructions that the verifier processed.
     pub verified: u32,
     /// The limit in `bpf/limits.toml`.
     pub most: u64,
     pub ok: bool,
 }
 
-/// What came of a check of all programs.
+/// The result of the check of all programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub kernel: String,
-    /// Of the machine.
+    /// Processors of the machine.
     pub processors: u32,
     /// The numbers of processors that each program was loaded for.
     pub loaded_for: String,

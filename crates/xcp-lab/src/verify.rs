@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Is the document of results honest? Some of its rows, drawn by a text that
-//! its author did not choose, are run again.
+//! Verifies the results document: runs some of its rows again. The rows are selected by a
+//! text that the author did not choose, such as a commit hash.
 
 use std::fs;
 use std::path::Path;
@@ -16,17 +16,16 @@ use crate::results::{self, Written};
 use crate::test_machine::TestMachine;
 use crate::{interrupt, Error, Result};
 
-/// What became of a document's rows.
+/// The result of the verification.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
-    /// The rows drawn, and what running them gave.
+    /// The selected rows and their new results.
     pub proofs: Vec<Proof>,
-    /// Rows whose key is not that of this build, kernel or machine: they
-    /// cannot be compared.
+    /// Rows that cannot be compared: their key does not match this build, kernel or machine.
     pub stale: Vec<Case>,
     /// Cases without a row.
     pub missing: Vec<Case>,
-    /// Every row drawn is as it was found.
+    /// All selected rows are reproduced.
     pub ok: bool,
 }
 
@@ -40,17 +39,17 @@ pub struct Proof {
     pub ok: bool,
 }
 
-/// A row that can be run again.
+/// A row whose key matches, so that it can be compared.
 struct Current<'a> {
     planned: &'a Planned,
     rig: &'a TestMachine<'a>,
     written: Written,
 }
 
-/// Runs so many rows of a document again, drawn by a text.
+/// Runs `rows` rows of a document again, selected by the text `draw`.
 ///
 /// # Errors
-/// The document cannot be read, a machine fails, the user interrupts.
+/// The document cannot be read, a machine fails, or the user interrupts the command.
 pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Result<Verified> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
@@ -110,7 +109,7 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
     let judged = planned.play(rig, place, &tell)?;
     let found = results::line(&planned.case, &judged);
     let ok = found == written.line;
-    let verdict = if ok { "as written" } else { "NOT as written" };
+    let verdict = if ok { "reproduced" } else { "NOT reproduced" };
     let said = &format!("{name}: {verdict}");
     progress(Progress::Ended { name, said });
     Ok(Proof {
@@ -121,8 +120,8 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
     })
 }
 
-/// How long the draw waits for a case, whose run takes so long: exponential, with that as
-/// its mean. So any row can be drawn, and those that take long seldom are.
+/// The rank of a case in the draw: a pseudo-random time with exponential distribution, whose
+/// mean is the duration of its run. Any row can be selected, but long ones rarely are.
 fn wait_s(draw: &str, case: &Case, duration_s: f64) -> f64 {
     let digest = Sha256::digest(format!("{draw}\n{}", case.title()));
     let lot = digest
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_decides_which_rows_are_drawn() {
+    fn text_selects_rows_and_prefers_short_runs() {
         let case = |variant: &str| Case {
             experiment: "sharing".into(),
             variant: variant.into(),

@@ -60,7 +60,7 @@ impl Edges {
         let mut edges = Self {
             trial: TestOverrides {
                 error: variant.estimate_error,
-                no_delta_limit: variant.edges_without.contains(&EdgePart::HoldBack),
+                no_delta_limit: variant.edges_without.contains(&EdgePart::DeltaLimit),
                 frequent_trains: variant.edges_without.contains(&EdgePart::RareTrains),
             },
             daemons: BTreeMap::new(),

@@ -315,7 +315,7 @@ fn is_zero(value: &f64) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum EdgePart {
     /// Suspended virtual routers lower the deltas granted by others.
-    HoldBack,
+    DeltaLimit,
     /// Edges send fewer trains where they lose packets.
     RareTrains,
 }
@@ -407,9 +407,9 @@ pub enum Metric {
     XcpQueueP99,
     XcpQueueMax,
     /// The lowest goodput of a TCP flow, divided by its max-min fair rate.
-    FairShareLeast,
+    FairShareMin,
     /// The highest goodput of a TCP flow, divided by its max-min fair rate.
-    FairShareMost,
+    FairShareMax,
     /// Round trips until the last newcomer had its fair share.
     ConvergenceRtts,
     /// The share of one kind of flows in all goodput.
@@ -429,7 +429,7 @@ pub enum Metric {
     Retransmissions,
     /// The longest time, in seconds, from the end of an XCP-i daemon until the
     /// virtual routers of its clouds are suspended.
-    AsideS,
+    SuspensionS,
 }
 
 impl Metric {
@@ -453,8 +453,8 @@ impl Metric {
             Self::XcpQueueMean => "xcp_queue_packets.mean",
             Self::XcpQueueP99 => "xcp_queue_packets.p99",
             Self::XcpQueueMax => "xcp_queue_packets.max",
-            Self::FairShareLeast => "fair_share.least",
-            Self::FairShareMost => "fair_share.most",
+            Self::FairShareMin => "fair_share.min",
+            Self::FairShareMax => "fair_share.max",
             Self::ConvergenceRtts => "convergence_rtts",
             Self::Share => "share",
             Self::FlowShare => "flow_share",
@@ -464,7 +464,7 @@ impl Metric {
             Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",
-            Self::AsideS => "aside_s",
+            Self::SuspensionS => "suspension_s",
         }
     }
 }

@@ -126,7 +126,7 @@ pub fn evaluate(
             .map(|f| u64::from(f.retransmissions))
             .sum(),
         jain: round(jain(&controlled), 5),
-        aside_s: seen.aside.map(|time| round(time.as_secs_f64(), 3)),
+        suspension_s: seen.aside.map(|time| round(time.as_secs_f64(), 3)),
         periods: experiment
             .periods
             .iter()
@@ -344,8 +344,8 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         Metric::XcpQueueMean => result.xcp_queue_packets.mean,
         Metric::XcpQueueP99 => result.xcp_queue_packets.p99,
         Metric::XcpQueueMax => result.xcp_queue_packets.max,
-        Metric::FairShareLeast => fair_shares(result).reduce(f64::min).unwrap_or(0.0),
-        Metric::FairShareMost => fair_shares(result).fold(0.0, f64::max),
+        Metric::FairShareMin => fair_shares(result).reduce(f64::min).unwrap_or(0.0),
+        Metric::FairShareMax => fair_shares(result).fold(0.0, f64::max),
         Metric::ConvergenceRtts => {
             let all = result.flows.iter().filter_map(|f| f.convergence_rtts);
             all.fold(0.0, f64::max)
@@ -366,7 +366,7 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
         }
         Metric::Drops => result.drops as f64,
         Metric::Retransmissions => result.retransmissions as f64,
-        Metric::AsideS => result.aside_s.unwrap_or(f64::MAX),
+        Metric::SuspensionS => result.suspension_s.unwrap_or(f64::MAX),
     };
     let (sign, required, met) = match (check.min, check.max) {
         (Some(min), _) => (">=", min, measured >= min),

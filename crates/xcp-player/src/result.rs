@@ -28,7 +28,7 @@ pub struct VariantResult {
     /// The longest time from the end of an XCP-i daemon until the virtual
     /// routers of its clouds were suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aside_s: Option<f64>,
+    pub suspension_s: Option<f64>,
     /// The metrics of each of the experiment's periods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<PeriodResult>,

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Throughput of every wire format over veth on this kernel, beside plain
-//! CUBIC in the same run: `cargo bench -p xcp --bench formats`, as root. For
-//! people, since another machine has other rates; what hosts may cost is
-//! counted: `xcp lab bench hosts`.
+//! Throughput of every wire format over veth on this kernel, compared with plain
+//! CUBIC in the same run: `cargo bench -p xcp --bench formats`, as root. The rates
+//! depend on the machine; for reproducible costs see `xcp lab bench hosts`.
 //!
-//! Client, router and server are namespaces; nothing limits the rate but the
-//! processors. Rounds alternate, so that all see the same noise.
+//! Client, router and server are namespaces, and only the processors limit the
+//! rate. Rounds alternate, so that all formats see the same noise.
 
-#[allow(dead_code)] // the tests use the rest
+#[allow(dead_code)] // the tests use the other items
 #[path = "../tests/xcp/common/mod.rs"]
 mod common;
 
@@ -22,11 +21,11 @@ use xcp_datapath::Wire;
 use xcp_testbed::can_run;
 
 const ROUNDS: usize = 7;
-/// Until XCP has its share.
+/// Time until XCP has its share of the link.
 const WARM_UP: Duration = Duration::from_millis(700);
 const MEASURED: Duration = Duration::from_millis(500);
-/// More than any machine carries over veth, bytes per second.
-const CAPACITY_BPS: u64 = 25_000_000_000;
+/// Above the throughput of veth on any machine, bytes per second.
+const CAPACITY_BYTES_PER_S: u64 = 25_000_000_000;
 const CHUNK: usize = 1 << 18;
 
 fn main() {
@@ -34,18 +33,17 @@ fn main() {
         return;
     }
     let net = Net::new("b");
-    // no limit on the router's link to the server
+    // remove the rate limit of the router's link to the server
     net.within("r", || common::run("tc", "qdisc del dev s root"));
-    net.add_routers(CAPACITY_BPS);
+    net.add_routers(CAPACITY_BYTES_PER_S);
     let _host = HostOn::new();
     compare(&net);
 }
 
-/// What is compared with plain CUBIC.
+/// A variant that is compared with plain CUBIC.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// CUBIC without segmentation offload: what it costs headers to be
-    /// unknown to the kernel.
+    /// CUBIC without segmentation offload, which the header formats cannot use.
     OneByOne,
     Wire(Wire),
 }
@@ -84,12 +82,12 @@ fn compare(net: &Net) {
     }
 }
 
-/// Gb/s of one connection.
+/// Measures the rate of one connection, Gb/s.
 fn measure(net: &Net, kind: Option<Kind>) -> f64 {
-    net.silence();
+    net.reset_peer_policies();
     let control = match kind {
         Some(Kind::Wire(wire)) => {
-            net.speak(wire);
+            net.set_wire_format(wire);
             "xcp"
         }
         _ => "cubic",
@@ -115,7 +113,11 @@ fn measure(net: &Net, kind: Option<Kind>) -> f64 {
         let _ = client.shutdown(std::net::Shutdown::Both);
         rate
     });
-    assert_eq!(common::control(&client), control, "what was asked for");
+    assert_eq!(
+        common::control(&client),
+        control,
+        "the wrong congestion control is used"
+    );
     rate
 }
 

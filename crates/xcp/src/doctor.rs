@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp doctor`: what is here, what is missing, and what that costs.
+//! `xcp doctor`: checks kernel support, and reports the consequences of missing features.
 
 use std::process::ExitCode;
 
@@ -16,22 +16,22 @@ use crate::lab;
 
 #[derive(Serialize)]
 struct Report {
-    /// What a report of a bug needs.
+    /// Version of xcp, for bug reports.
     version: &'static str,
     kernel: String,
     processors: Option<u32>,
-    /// Nothing that is required is missing.
+    /// All required features are present.
     ok: bool,
     features: Vec<Finding>,
     path: Option<PathReport>,
 }
 
-/// Whether TCP can fill the path that was asked about.
+/// Whether TCP can fill the path given with `--path`.
 #[derive(Serialize)]
 struct PathReport {
     rate_bps: u64,
     rtt_ms: f64,
-    /// What is under way on it: its bandwidth-delay product.
+    /// Its bandwidth-delay product.
     window_bytes: u64,
     ok: bool,
     needs: Vec<Need>,
@@ -93,7 +93,7 @@ fn describe(report: &Report, style: &Style) -> String {
 
 fn describe_path(path: &PathReport, style: &Style) -> String {
     let title = format!(
-        "A path of {} and {}: windows of {}",
+        "A path of {} and {}: needs windows of {}",
         units::rate(path.rate_bps as f64),
         units::milliseconds(path.rtt_ms),
         units::bytes(path.window_bytes)
@@ -125,8 +125,8 @@ fn verdict(report: &Report, style: &Style) -> String {
         style.bad("Hosts and routers do not all work here: see what is MISSING.")
     };
     let lab = match lab::program() {
-        Some(_) => "Whether experiments can be run here: xcp lab doctor",
-        None => "No experiments here: the program xcp-lab is not installed",
+        Some(_) => "To check support for experiments: xcp lab doctor",
+        None => "Experiments cannot run: the program xcp-lab is not installed",
     };
     format!("{datapath}\n{lab}\n")
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_told_of_what_is_missing() {
+    fn missing_features_are_reported_with_their_cost() {
         let report = Report {
             version: "1.0",
             kernel: "6.18.5".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp edged`: the daemon of XCP-i, its key, and what it knows.
+//! `xcp edged`: runs the daemon of XCP-i, generates its key and shows its state.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A signal that ends the daemon is no failure: systemd sends one.
+/// Runs the daemon. Being ended by a signal is not a failure, since systemd sends one.
 fn run(asked: &EdgedRun) -> Result<(), Failure> {
     cloud::require_root()?;
     let edge = match (&asked.config, &asked.key) {
@@ -73,7 +73,7 @@ fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of `--watch`.
+/// Formats a line of `--watch`.
 fn watch_line(cells: [&str; 6]) -> String {
     let [upstream, state, free, error, queue, trains] = cells;
     format!("{upstream:<24} {state:<8} {free:>11} {error:>11} {queue:>10} {trains:>8}")
@@ -87,7 +87,7 @@ fn watch_lines(status: &Status) -> Vec<String> {
     let rate = |bps: Option<f64>| bps.map_or_else(|| "-".into(), units::rate);
     let cloud = |cloud: &CloudStatus| {
         let delay = cloud
-            .queue_ms
+            .queue_delay_ms
             .map_or_else(|| "-".into(), units::milliseconds);
         watch_line([
             &cloud.upstream.to_string(),
@@ -119,16 +119,20 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("{}\n  {failure}\n", style.bold("not in the data path"));
     }
     let askers: Vec<String> = status.askers.iter().map(ToString::to_string).collect();
-    let names: Vec<String> = status.known_as.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = status
+        .local_addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let several = match names.len() {
         0 | 1 => "",
-        _ => " (packets name the first)",
+        _ => " (packets contain the first)",
     };
     let rows = [
         ("probes go to", askers.join(", ")),
-        ("asked as", names.join(", ") + several),
-        ("ignored of askers", status.ignored.sum().to_string()),
-        ("answers not asked for", status.unasked.to_string()),
+        ("known to askers as", names.join(", ") + several),
+        ("ignored from askers", status.ignored.sum().to_string()),
+        ("unexpected answers", status.unrequested.to_string()),
         ("messages not sent", status.unsent.to_string()),
     ];
     format!("{text}{}\n{}", style.bold("this edge"), table::pairs(&rows))
@@ -148,7 +152,7 @@ fn describe_cloud(cloud: &CloudStatus, style: &Style) -> String {
         ("age", known(cloud.age_ms.map(units::milliseconds))),
         (
             "queueing delay",
-            known(cloud.queue_ms.map(units::milliseconds)),
+            known(cloud.queue_delay_ms.map(units::milliseconds)),
         ),
         ("trains", cloud.trains.to_string()),
         ("probes", cloud.probes.to_string()),
@@ -164,7 +168,7 @@ mod tests {
     use xcp_edged::status::IgnoredCounts;
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unknown_values_are_shown_as_unknown() {
         let cloud = CloudStatus {
             upstream: "192.0.2.1".parse().expect("an address"),
             local: "198.51.100.1".parse().expect("an address"),
@@ -173,7 +177,7 @@ mod tests {
             free_bps: Some(47_620_000.0),
             error_bps: None,
             age_ms: Some(2108.34),
-            queue_ms: None,
+            queue_delay_ms: None,
             trains: 1,
             probes: 2,
             ignored: IgnoredCounts {
@@ -186,12 +190,12 @@ mod tests {
             clouds: vec![cloud],
             unreachable: vec!["2001:db8::1".parse().expect("an address")],
             askers: Vec::new(),
-            known_as: vec![
+            local_addresses: vec![
                 "192.0.2.2".parse().expect("an address"),
                 "192.0.2.3".parse().expect("an address"),
             ],
             ignored: IgnoredCounts::default(),
-            unasked: 3,
+            unrequested: 3,
             unsent: 0,
             failure: Some("eth0: no such network device here".into()),
             key_file: "/etc/xcp/edged.key".into(),
@@ -204,8 +208,8 @@ mod tests {
             "\n  routers between  not known yet\n  free             47.6 Mb/s\n",
             "\n  standard error   not known yet\n  age              2108.3 ms\n",
             "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes go to\n",
-            "\n  asked as               192.0.2.2, 192.0.2.3 (packets name the first)\n",
-            "\n  answers not asked for  3\n",
+            "\n  known to askers as   192.0.2.2, 192.0.2.3 (packets contain the first)\n",
+            "\n  unexpected answers   3\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router set` and `xcp router feed`: a new capacity, and hints of it from
-//! a modem.
+//! `xcp router set` and `xcp router feed`: set a new capacity, and read capacity hints
+//! from a modem.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -25,11 +25,11 @@ use xcp_cli::failure::{tell, Failure, INTERRUPTED};
 use xcp_cli::out::Out;
 use xcp_cli::units;
 
-/// How long an interrupt may go unnoticed.
+/// The longest time until an interrupt is noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// No rate is longer.
+/// Maximum length of a line with a rate.
 const LINE_BYTES: u64 = 64;
-/// So many bad lines are printed; the rest is only counted.
+/// Bad lines that are printed; further ones are only counted.
 const PRINTED_BAD: u64 = 5;
 
 pub fn set(asked: &RouterSet, out: &Out) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub fn set(asked: &RouterSet, out: &Out) -> Result<(), Failure> {
     });
     out.print(&value, |_| {
         let capacity = match bytes_per_s {
-            0 => "only what the link is found to carry".to_owned(),
+            0 => "the measured capacity".to_owned(),
             _ => units::rate(bytes_per_s as f64 * 8.0),
         };
         let already = match change {
@@ -53,7 +53,7 @@ pub fn set(asked: &RouterSet, out: &Out) -> Result<(), Failure> {
     })
 }
 
-/// What was read in all.
+/// Totals of the lines read.
 #[derive(Default, Serialize)]
 struct Seen {
     device: String,
@@ -66,7 +66,7 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
     interrupt::watch();
     let (sender, lines) = mpsc::sync_channel(1024);
     let from = asked.from.clone();
-    // opening a pipe waits for its writer
+    // opening a pipe blocks until it has a writer
     thread::spawn(move || match open(from.as_deref()) {
         Ok(mut source) => send_lines(&mut source, &sender),
         Err(e) => drop(sender.send(Err(e))),
@@ -85,7 +85,7 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
             Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
         };
         let mut newest = None;
-        // only the newest of what has come meanwhile counts
+        // of all lines that have arrived, only the newest value is used
         for line in std::iter::once(first).chain(lines.try_iter()) {
             let line = line.map_err(|e| io_failure(asked.from.as_deref(), &e))?;
             match rate(&line) {
@@ -109,7 +109,7 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
     drop(feed);
     out.print(&seen, |_| {
         format!(
-            "{}: values taken: {}, lines not understood: {}",
+            "{}: values used: {}, invalid lines: {}",
             seen.device, seen.values, seen.bad_lines
         )
     })?;
@@ -121,7 +121,7 @@ fn io_failure(from: Option<&Path>, e: &io::Error) -> Error {
     Error::io(name, e)
 }
 
-/// A pipe or file, a Unix socket to connect to, or standard input.
+/// Opens a pipe or file, connects to a Unix socket, or uses standard input.
 fn open(from: Option<&Path>) -> io::Result<Box<dyn BufRead>> {
     let Some(path) = from else {
         return Ok(Box::new(BufReader::new(io::stdin())));
@@ -132,8 +132,8 @@ fn open(from: Option<&Path>) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(File::open(path)?)))
 }
 
-/// Sends each line until the source or the receiver ends; of one that is too
-/// long, the beginning.
+/// Sends each line until the source or the receiver ends. Lines that are too long are
+/// cut off.
 fn send_lines(source: &mut dyn BufRead, lines: &SyncSender<io::Result<String>>) {
     loop {
         let mut line = Vec::new();
@@ -166,8 +166,8 @@ fn skip_line(source: &mut dyn BufRead) -> io::Result<()> {
     }
 }
 
-/// Bytes per second of a line: bits per second, or a number with a unit; none of
-/// a blank line or a comment.
+/// Parses a line, bits per second or a number with a unit, to bytes per second. Blank
+/// lines and comments give none.
 fn rate(line: &str) -> Result<Option<u64>, String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -175,7 +175,7 @@ fn rate(line: &str) -> Result<Option<u64>, String> {
     if let Ok(bps) = line.parse::<f64>() {
         return match bps.is_finite() && bps >= 0.0 {
             true => Ok(Some((bps / 8.0) as u64)),
-            false => Err("no rate".into()),
+            false => Err("not a rate".into()),
         };
     }
     let rate = line.parse::<Rate>();
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_rate() {
+    fn lines_are_rates_comments_or_blank() {
         for (line, want) in [
             ("8000", Ok(Some(1000))),
             ("1.6e6", Ok(Some(200_000))),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_any_length_and_bytes_are_taken() {
+    fn long_lines_and_invalid_utf8_are_accepted() {
         let mut source = vec![b'9'; 100_000];
         source.extend(b"\n\xff\xfe\n1mbit\n\n2mbit");
         let (sender, lines) = mpsc::sync_channel(10);

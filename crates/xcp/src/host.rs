@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp host`: this host speaks XCP, or does not.
+//! `xcp host`: switches XCP on and off on this host.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
 }
 
 fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
-    let speech = PeerPolicies::new(
+    let peer_policies = PeerPolicies::new(
         asked.wire,
         &asked.devices,
         &asked.peers,
@@ -49,7 +49,7 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         cgroup: asked.cgroup.clone(),
         this_netns: asked.netns,
         make_default: asked.default,
-        speech,
+        peer_policies,
         socket_protocol: asked.socket_protocol.unwrap_or_default(),
         without: asked.without.clone(),
         ..Default::default()
@@ -83,10 +83,10 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
         format!("sockets of {sockets} use it if they choose it (TCP_CONGESTION \"xcp\")")
     };
     let how: String = options
-        .speech
-        .spoken
+        .peer_policies
+        .policies
         .iter()
-        .map(|s| format!("\n{}", speaks(s)))
+        .map(|s| format!("\n{}", describe_peer_policy(s)))
         .collect();
     let without = match names(&options.without) {
         none if none.is_empty() => String::new(),
@@ -98,12 +98,12 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
     )
 }
 
-fn speaks(spoken: &PeerPolicy) -> String {
-    match (spoken.wire, spoken.peers) {
+fn describe_peer_policy(policy: &PeerPolicy) -> String {
+    match (policy.wire, policy.peers) {
         (Some(wire), Some(peers)) => format!("{wire} with {peers}"),
-        (Some(wire), None) => format!("{wire} with all"),
-        (None, Some(peers)) => format!("nothing with {peers}"),
-        (None, None) => "nothing with others".to_owned(),
+        (Some(wire), None) => format!("{wire} with all peers"),
+        (None, Some(peers)) => format!("no XCP with {peers}"),
+        (None, None) => "no XCP with others".to_owned(),
     }
 }
 
@@ -111,7 +111,7 @@ fn names(features: &[SenderFeature]) -> Vec<String> {
     features.iter().map(SenderFeature::to_string).collect()
 }
 
-/// What became of the sockets of type IPPROTO_XCP.
+/// Describes whether sockets of type IPPROTO_XCP can be opened.
 fn by_number(sockets: &Outcome) -> String {
     match sockets {
         Outcome {
@@ -125,7 +125,7 @@ fn by_number(sockets: &Outcome) -> String {
     }
 }
 
-fn reach(netns: NetnsScope) -> &'static str {
+fn describe_netns_scope(netns: NetnsScope) -> &'static str {
     match netns {
         NetnsScope::All => "all",
         NetnsScope::This => "only this one",
@@ -152,7 +152,10 @@ fn describe(status: &Status, style: &Style) -> String {
             all.join(", ")
         }
     };
-    let wires = listed(status.wires.iter().map(speaks).collect(), "option with all");
+    let wires = listed(
+        status.wires.iter().map(describe_peer_policy).collect(),
+        "option with all peers",
+    );
     let devices = listed(status.devices.clone(), "none");
     let without = listed(names(&status.without), "nothing");
     let rows = [
@@ -160,7 +163,10 @@ fn describe(status: &Status, style: &Style) -> String {
             "control group",
             group.map_or("only those of xcp run".into(), |p| p.display().to_string()),
         ),
-        ("network namespaces", reach(status.netns).into()),
+        (
+            "network namespaces",
+            describe_netns_scope(status.netns).into(),
+        ),
         ("default", if status.default { "yes" } else { "no" }.into()),
         ("switched off", without),
         ("wire formats", wires),
@@ -177,15 +183,15 @@ fn describe(status: &Status, style: &Style) -> String {
         ("forward headers received", c.forward_received.to_string()),
         ("return headers sent", c.return_sent.to_string()),
         ("return headers received", c.return_received.to_string()),
-        ("ACKs full of SACK blocks", c.return_crowded.to_string()),
-        ("SACK blocks left out", c.sacks_trimmed.to_string()),
-        ("headers left out", c.header_left_out.to_string()),
+        ("ACKs full of SACK blocks", c.return_no_room.to_string()),
+        ("SACK blocks removed", c.sacks_trimmed.to_string()),
+        ("headers omitted", c.header_omitted.to_string()),
         ("malformed headers", c.malformed.to_string()),
         ("implausible headers", c.implausible.to_string()),
         ("feedback received", sum(c.received_bytes_per_s)),
         ("feedback returned", sum(c.returned_bytes_per_s)),
         ("feedback never returned", sum(c.unreturned_bytes_per_s)),
-        ("feedback come back", sum(c.feedback_bytes_per_s)),
+        ("feedback got back", sum(c.feedback_bytes_per_s)),
         ("feedback applied", sum(c.applied_bytes_per_s)),
     ];
     let mut text = format!("{head}\n{}", table::pairs(&rows));
@@ -195,7 +201,7 @@ fn describe(status: &Status, style: &Style) -> String {
     text
 }
 
-/// How many connections fell back, and for which reasons.
+/// The number of connections that fell back, with the reasons.
 fn fallbacks(fallbacks: &Fallbacks) -> String {
     let reasons = Fallback::ALL.into_iter().filter_map(|reason| {
         let n = fallbacks.of(reason);
@@ -236,7 +242,7 @@ fn describe_connections(all: &[Connection]) -> String {
     }
 }
 
-/// The sums of `option-2005`, in packets.
+/// The feedback sums of the format `option-2005`, in packets.
 fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
     let packets = |n: i64| {
         format!(
@@ -248,7 +254,7 @@ fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
         ("feedback received", packets(sums.received)),
         ("feedback returned", packets(sums.returned)),
         ("feedback never returned", packets(sums.unreturned)),
-        ("feedback come back", packets(sums.feedback)),
+        ("feedback got back", packets(sums.feedback)),
         ("feedback applied", packets(sums.applied)),
     ]
 }
@@ -258,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_aligned() {
+    fn status_is_aligned() {
         let status = Status {
             cgroup: Some("/sys/fs/cgroup".into()),
             netns: NetnsScope::This,

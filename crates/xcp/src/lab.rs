@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab`: executes `xcp-lab`, a program of its own with all that experiments
-//! need, which does not run as root.
+//! `xcp lab`: executes the separate program `xcp-lab`, which runs experiments and does
+//! not need root.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use std::process::Command;
 
 use xcp_cli::failure::{Failure, NOT_FOUND};
 
-/// The program that does it.
+/// The name of the program.
 pub const PROGRAM: &str = "xcp-lab";
 
-/// The program beside this one, or on the PATH, if it is installed.
+/// Finds the program in the folder of this one or on the PATH.
 pub fn program() -> Option<PathBuf> {
     let here = env::current_exe().ok();
     let beside = here.and_then(|path| Some(path.parent()?.to_owned()));
@@ -23,13 +23,13 @@ pub fn program() -> Option<PathBuf> {
     folders.map(|dir| dir.join(PROGRAM)).find(|p| p.is_file())
 }
 
-/// Becomes that program, with the rest of the command line. Returns only if that
-/// fails.
+/// Executes the program in this process with the rest of the command line. Returns only
+/// on failure.
 pub fn execute() -> Failure {
     let Some(program) = program() else {
         return Failure::new(
             PROGRAM,
-            "not installed, neither beside xcp nor on the PATH",
+            "not installed, neither in the folder of xcp nor on the PATH",
             "install the package xcp-lab, or build it: ./x build",
         )
         .with_status(NOT_FOUND);
@@ -38,7 +38,7 @@ pub fn execute() -> Failure {
     Failure::not_started(program.as_os_str(), &e)
 }
 
-/// Those of this program without its own name and the first `lab`, before which
+/// The arguments of this program without its own name and the first `lab`. Before `lab`
 /// there are only options without values.
 fn arguments() -> Vec<OsString> {
     let mut all: Vec<OsString> = env::args_os().skip(1).collect();

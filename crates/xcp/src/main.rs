@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The command `xcp`: XCP on this host and on its devices.
+//! The command `xcp`: manages XCP on this host and on its devices.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
@@ -58,7 +58,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Whether a command reads or changes what is pinned.
+/// Whether a command uses pinned BPF objects.
 fn uses_pins(action: &Action) -> bool {
     !matches!(
         action,

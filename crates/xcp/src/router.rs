@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router`: devices that hand out their capacity.
+//! `xcp router`: manages the XCP routers of this network namespace.
 
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ fn show(device: Option<&str>, again: bool, out: &Out) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// The router of a device, and the virtual routers there.
+/// The router of a device, and its virtual routers.
 #[derive(Serialize)]
 struct One {
     #[serde(flatten)]
@@ -90,7 +90,7 @@ fn describe_one(one: &One, style: &Style) -> String {
     router.chain(clouds).collect::<Vec<_>>().join("\n")
 }
 
-/// What this network namespace has.
+/// All routers and virtual routers of this network namespace.
 #[derive(Serialize)]
 struct All {
     routers: Vec<Status>,
@@ -106,13 +106,13 @@ impl All {
     }
 }
 
-/// What was asked for, if it makes sense together.
+/// Converts the command line options; fails if they contradict each other.
 fn options(asked: &RouterAdd) -> Result<Options, Failure> {
     if asked.capacity == Capacity::Auto && asked.no_measure {
         return Err(Failure::new(
             "--no-measure",
-            "with --capacity auto nothing tells what the link carries",
-            "give the capacity, or let it be measured",
+            "contradicts --capacity auto, which measures the capacity",
+            "give the capacity, or leave out --no-measure",
         )
         .bad_usage());
     }
@@ -149,7 +149,7 @@ fn queueing(asked: &RouterAdd) -> Result<Queueing, Failure> {
         (Some(None), Capacity::Auto) => {
             return Err(Failure::new(
                 "--shape",
-                "with --capacity auto it has no rate",
+                "needs a rate with --capacity auto",
                 "give one, e.g. --shape 10mbit",
             )
             .bad_usage())
@@ -161,7 +161,7 @@ fn queueing(asked: &RouterAdd) -> Result<Queueing, Failure> {
     })
 }
 
-/// What `add` did, for programs.
+/// The JSON output of `add`.
 #[derive(Serialize)]
 struct Added<'a> {
     device: &'a str,
@@ -211,17 +211,17 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     })
 }
 
-/// A capacity that was set, or that is left to the link.
+/// Formats the configured capacity; `auto` if it is measured.
 fn capacity(bps: Option<u64>) -> String {
     bps.map_or_else(|| "auto".into(), |bps| units::rate(bps as f64))
 }
 
-/// The same, and what the device has become since.
+/// Formats the configured capacity, and the speed of the device if that has changed.
 fn limit(status: &Status) -> String {
     let set = capacity(status.capacity_bps);
     match status.new_speed_bps {
         Some(bps) => format!(
-            "{set}; the device has another speed now, {}: add the router again",
+            "{set}; the device's speed is now {}: add the router again",
             units::rate(bps as f64)
         ),
         None => set,
@@ -241,7 +241,7 @@ fn framing(framing: &Framing) -> String {
     text
 }
 
-/// A line for each router and each virtual router.
+/// Prints a line for each router and each virtual router.
 fn describe_all(all: &All, style: &Style) -> String {
     let mut tables = Vec::new();
     if !all.routers.is_empty() {
@@ -284,7 +284,7 @@ pub fn overview(routers: &[Status], style: &Style) -> String {
     let row = |status: &Status| {
         let in_use = status.capacity_in_use_bps;
         let share = match (&status.sharing, status.xcp_share_percent) {
-            (Some(now), _) => Some(format!("{:.0} %", now.xcp_part * 100.0)),
+            (Some(now), _) => Some(format!("{:.0} %", now.xcp_share * 100.0)),
             (None, set) => set.map(|percent| format!("{percent} %")),
         };
         let none = || "-".to_owned();
@@ -302,7 +302,7 @@ pub fn overview(routers: &[Status], style: &Style) -> String {
 
 /// A table of virtual routers.
 fn clouds(clouds: &[cloud::Status], style: &Style) -> String {
-    let head = ["virtual router", "state", "carries", "input", "routers"];
+    let head = ["virtual router", "state", "capacity", "input", "routers"];
     let row = |cloud: &cloud::Status| {
         vec![
             format!("{} -> {}", upstream(cloud), cloud.device),
@@ -315,7 +315,7 @@ fn clouds(clouds: &[cloud::Status], style: &Style) -> String {
     headed(&head, clouds.iter().map(row), style)
 }
 
-/// A line of `--watch`, as wide as a terminal is at least.
+/// Formats a line of `--watch`, 80 columns wide.
 fn watch_line(cells: [&str; 8]) -> String {
     let [device, capacity, input, queue, delay, flows, share, drops] = cells;
     format!(
@@ -336,7 +336,7 @@ fn watch_lines<'a>(
 ) -> Vec<String> {
     let router = |status: &Status| {
         let in_use = status.capacity_in_use_bps.or(status.capacity_bps);
-        let share = status.sharing.as_ref().map(|now| now.xcp_part * 100.0);
+        let share = status.sharing.as_ref().map(|now| now.xcp_share * 100.0);
         let delay_ms = in_use.map(|bps| status.queue_bytes as f64 * 8e3 / bps as f64);
         watch_line([
             &status.device,
@@ -355,7 +355,7 @@ fn watch_lines<'a>(
             &units::rate(cloud.link_bps as f64),
             &units::rate(cloud.input_rate_bps as f64),
             "-",
-            &units::milliseconds(cloud.wait_ms),
+            &units::milliseconds(cloud.queue_delay_ms),
             "-",
             "-",
             "-",
@@ -376,7 +376,7 @@ fn warnings(status: &Status) -> impl Iterator<Item = String> + '_ {
     status.warnings.iter().map(warning)
 }
 
-/// A virtual router, and what it stands for.
+/// Describes a virtual router and its cloud.
 fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
     let head = style.bold(&format!("cloud {} -> {}", upstream(cloud), cloud.device));
     let rate = |bps: u64| units::rate(bps as f64);
@@ -384,7 +384,7 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         if cloud.free_bps > 0 {
             rate(bps)
         } else {
-            "nothing, or not known".into()
+            "none, or not known".into()
         }
     };
     let age = |ms: Option<f64>| ms.map_or_else(|| "none yet".into(), units::milliseconds);
@@ -392,11 +392,11 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         ("state", state(cloud).to_owned()),
         ("routers in it", cloud.routers.to_string()),
         ("last probe", age(cloud.age_ms)),
-        ("waited in it", units::milliseconds(cloud.wait_ms)),
-        ("found free", free(cloud.free_bps)),
+        ("queueing delay", units::milliseconds(cloud.queue_delay_ms)),
+        ("free bandwidth", free(cloud.free_bps)),
         ("standard error", free(cloud.error_bps)),
         ("last train", age(cloud.free_age_ms)),
-        ("carries for XCP", rate(cloud.link_bps)),
+        ("capacity for XCP", rate(cloud.link_bps)),
         ("input rate", rate(cloud.input_rate_bps)),
         ("average RTT", units::milliseconds(cloud.average_rtt_ms)),
         ("feedback", units::signed_rate(cloud.feedback_bps as f64)),
@@ -413,14 +413,14 @@ fn state(cloud: &cloud::Status) -> &'static str {
     match cloud.state {
         cloud::State::Granting => "granting",
         cloud::State::Unknown => "suspended: no recent probe",
-        cloud::State::Crowded => "suspended: other traffic fills its queue",
+        cloud::State::Suspended => "suspended: other traffic fills its queue",
     }
 }
 
 fn law(status: &Status) -> String {
     let names: Vec<&str> = status.without.iter().map(|term| term.name()).collect();
     match names.len() {
-        0 => "counts what was granted".into(),
+        0 => "counts grants as load".into(),
         all if all == LawTerm::ALL.len() => "as published".into(),
         _ => format!("without {}", names.join(", ")),
     }
@@ -429,7 +429,7 @@ fn law(status: &Status) -> String {
 fn qdisc(status: &Status) -> String {
     let present = status.qdisc.as_deref().unwrap_or("none");
     match status.qdisc_replaced {
-        true => format!("{present}, in place of xcp: no queue of its own for XCP"),
+        true => format!("{present}, which replaced xcp: XCP and other traffic share a queue"),
         false => present.to_owned(),
     }
 }
@@ -437,14 +437,14 @@ fn qdisc(status: &Status) -> String {
 fn before(status: &Status) -> String {
     match status.programs_before.join(", ") {
         none if none.is_empty() => "none".to_owned(),
-        some => format!("{some}: what they end does not get here"),
+        some => format!("{some}: may drop packets before the router"),
     }
 }
 
 fn measured(status: &Status) -> String {
     match status.link_bps {
         _ if !status.measure => "not measured".into(),
-        None => "nothing seen yet".into(),
+        None => "no measurement yet".into(),
         Some(bps) => units::rate(bps as f64),
     }
 }
@@ -459,7 +459,7 @@ fn share(status: &Status) -> String {
     };
     format!(
         "{how}; now {:.0} % ({:.1} other flows with {})",
-        now.xcp_part * 100.0,
+        now.xcp_share * 100.0,
         now.other_flows,
         units::rate(now.other_rate_bps as f64)
     )
@@ -506,7 +506,7 @@ fn describe(status: &Status, style: &Style) -> String {
         ),
         ("XCP's flows", format!("{:.1}", status.xcp_flows)),
         ("average RTT", units::milliseconds(status.average_rtt_ms)),
-        ("RTTs count up to", units::milliseconds(status.max_rtt_ms)),
+        ("RTT limit", units::milliseconds(status.max_rtt_ms)),
         ("feedback", units::signed_rate(status.feedback_bps as f64)),
         (
             "feedback handed out",
@@ -569,7 +569,7 @@ pub mod tests {
             routers: 2,
             state: cloud::State::Unknown,
             age_ms: Some(12_000.0),
-            wait_ms: 3.51,
+            queue_delay_ms: 3.51,
             free_bps: 47_620_000,
             error_bps: 6_140_000,
             free_age_ms: Some(2_104.4),
@@ -582,7 +582,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_status_has_units() {
+    fn status_has_units() {
         let text = describe(&status(), &Style(false));
         for line in [
             "eth0\n  capacity             10.0 Mb/s\n  capacity in use      8.2 Mb/s\n",
@@ -590,7 +590,7 @@ pub mod tests {
             "\n  queue discipline     tbf\n  programs before it   none\n  shaped to            10.0 Mb/s\n",
             "\n  overhead             18 B per packet, at least 64 B, ATM cells\n",
             "\n  input rate           9.8 Mb/s\n  queue                4.5 kB\n",
-            "\n  XCP's flows          4.0\n  average RTT          502.1 ms\n  RTTs count up to     1000.0 ms\n  feedback             -120.0 kb/s\n",
+            "\n  XCP's flows          4.0\n  average RTT          502.1 ms\n  RTT limit            1000.0 ms\n  feedback             -120.0 kb/s\n",
             "\n  malformed headers    0\n",
         ] {
             assert!(text.contains(line), "{text}");
@@ -598,23 +598,23 @@ pub mod tests {
     }
 
     #[test]
-    fn virtual_routers_of_a_device_are_described() {
+    fn virtual_routers_of_a_device_are_shown() {
         let one = One {
             router: Some(status()),
             clouds: vec![cloud()],
         };
         let text = describe_one(&one, &Style(false));
         for line in [
-            "\n\ncloud 192.0.2.1 -> eth1\n  state            suspended: no recent probe\n",
-            "\n  last probe       12000.0 ms\n  waited in it     3.5 ms\n",
-            "\n  found free       47.6 Mb/s\n  standard error   6.1 Mb/s\n  last train       2104.4 ms\n",
+            "\n\ncloud 192.0.2.1 -> eth1\n  state             suspended: no recent probe\n",
+            "\n  last probe        12000.0 ms\n  queueing delay    3.5 ms\n",
+            "\n  free bandwidth    47.6 Mb/s\n  standard error    6.1 Mb/s\n  last train        2104.4 ms\n",
         ] {
             assert!(text.contains(line), "{text}");
         }
     }
 
     #[test]
-    fn watching_gives_a_line_for_each_router() {
+    fn watch_has_a_line_for_each_router() {
         let lines = watch_lines([status()].iter(), &[cloud()]);
         assert_eq!(
             format!("{}\n{}", watch_head(), lines.join("\n")),
@@ -625,7 +625,7 @@ pub mod tests {
     }
 
     #[test]
-    fn each_router_has_a_line() {
+    fn list_has_a_line_for_each_router() {
         let mut all = All {
             routers: vec![status(), status()],
             clouds: vec![cloud()],
@@ -642,7 +642,7 @@ pub mod tests {
              eth0    10.0 Mb/s  8.2 Mb/s         60 %  4.5 kB      3\n\
              eth0    10.0 Mb/s  8.2 Mb/s         60 %  4.5 kB      3\n\
              \n\
-             virtual router                          state    carries      input  routers\n\
+             virtual router                          state   capacity      input  routers\n\
              192.0.2.1 -> eth1  suspended: no recent probe  50.0 Mb/s  49.0 Mb/s        2\n\
              \n\
              warning: eth0: is a bridge; add routers to its ports"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp run`: one program with XCP on its sockets, everything taken down
-//! when it ends.
+//! `xcp run`: runs one program with XCP on its sockets, and removes everything when it
+//! ends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -15,33 +15,34 @@ use xcp_datapath::host::RunGroup;
 
 use xcp_cli::failure::{tell, Failure};
 
-/// Those that end programs, which must not end us first.
+/// Signals that end programs. They are passed on to the child and must not end `xcp`
+/// before it.
 const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
 pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Failure::new("CMD", "nothing to run", "name a program"));
+        return Err(Failure::new("CMD", "nothing to run", "give a program"));
     };
     if starts_elsewhere(program) {
         let name = program.to_string_lossy();
         tell(&format!(
-            "xcp: warning: {name}: asks a service to start programs, which are not in the control \
-             group of xcp run and do not use XCP\n  help: turn XCP on for their control group: xcp \
-             host on --default --cgroup PATH"
+            "xcp: warning: {name}: asks a service to start programs, which run outside the control \
+             group of xcp run and do not use XCP\n  help: switch XCP on for their control group: \
+             xcp host on --default --cgroup PATH"
         ));
     }
-    // signals end the wait for another command: nothing is there yet
-    let turn = RunGroup::turn()?;
+    // a signal may end the wait for another command here: nothing is set up yet
+    let lock = RunGroup::lock()?;
     let signals = Signals::block()?;
-    let group = RunGroup::new(turn)?;
+    let group = RunGroup::new(lock)?;
     let mut child = start(program, arguments, &group.procs(), &signals)?;
     let status = signals.attend(&mut child)?;
     drop(group);
     Ok(ExitCode::from(code(status)))
 }
 
-/// Whether a program only asks a service to start others: they are that
-/// service's children, in control groups of their own.
+/// Whether a program only asks a service to start others. These are children of that
+/// service, in other control groups.
 fn starts_elsewhere(program: &OsStr) -> bool {
     const CLIENTS: [&str; 11] = [
         "at",
@@ -97,7 +98,7 @@ fn code(status: ExitStatus) -> u8 {
     code as u8 // a process's status is one byte
 }
 
-/// Signals held back, to be taken one by one: none can come at a bad moment.
+/// Blocked signals, which are received one by one with `sigwaitinfo`.
 struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
@@ -143,7 +144,7 @@ impl Signals {
                     signal => (signal, info.assume_init().si_code),
                 }
             };
-            // what the terminal sends reaches the child by itself
+            // signals from the terminal reach the child directly
             let from_terminal = origin == libc::SI_KERNEL;
             if signal != libc::SIGCHLD && !from_terminal {
                 // SAFETY: the child has not been waited for, so its number
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_status_of_the_command() {
+    fn exit_status_is_that_of_the_command() {
         assert_eq!(code(ExitStatus::from_raw(0)), 0);
         assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
         assert_eq!(code(ExitStatus::from_raw(libc::SIGTERM)), 143);

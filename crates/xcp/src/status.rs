@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp status`: what XCP does on this machine, on one screen.
+//! `xcp status`: shows the state of XCP on this machine on one screen.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,17 +12,17 @@ use crate::router::overview;
 use xcp_cli::failure::{tell, Failure};
 use xcp_cli::out::{Out, Style};
 
-/// Routers that the text lists.
+/// Number of routers that the text lists.
 const ROUTERS_MAX: usize = 5;
 
-/// All that runs; a part that cannot be read is missing, and told on standard
-/// error.
+/// The state of all parts. A part that cannot be read is missing, and its error is
+/// printed to standard error.
 #[derive(Serialize)]
 struct Status {
     host: Option<host::Status>,
     routers: Vec<router::Status>,
     clouds: Vec<cloud::Status>,
-    /// The daemon that `xcp edged run` started here.
+    /// The status of the edge daemon, if it runs.
     edge: Option<edge::Status>,
 }
 
@@ -34,14 +34,14 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
             .flatten(),
         routers: told(router::list().map_err(Failure::from)).unwrap_or_default(),
         clouds: told(cloud::list().map_err(Failure::from)).unwrap_or_default(),
-        // without a daemon there is nobody to ask
+        // fails if no daemon runs
         edge: status_socket::ask(Path::new(status_socket::PATH)).ok(),
     };
     out.print(&status, |style| describe(&status, style))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A part of it; or none, and why.
+/// Returns a part of the status, or prints why it cannot be read.
 fn told<T>(part: Result<T, Failure>) -> Option<T> {
     part.map_err(|failure| tell(&format!("xcp: {failure}")))
         .ok()
@@ -59,7 +59,7 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("  and {more} more: xcp router show\n");
     }
     let daemon = match &status.edge {
-        Some(edge) => format!("xcp edged answers, {} upstream", edge.clouds.len()),
+        Some(edge) => format!("xcp edged is running, {} upstream", edge.clouds.len()),
         None => "xcp edged is not running".into(),
     };
     let clouds = status.clouds.len();
@@ -99,7 +99,7 @@ mod tests {
     use crate::router::tests::status as router;
 
     #[test]
-    fn many_routers_take_about_ten_lines() {
+    fn status_of_many_routers_takes_about_ten_lines() {
         let mut status = Status {
             host: None,
             routers: vec![router(); 200],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router trace`: every control interval of a router, as it ends.
+//! `xcp router trace`: prints every control interval of a router when it ends.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use xcp_cli::failure::{Failure, INTERRUPTED};
 use xcp_cli::out::Out;
 use xcp_cli::units;
 
-/// How long the end of a router, or of the time asked for, may go unnoticed.
+/// The longest time until the removal of the router or the end of `--duration` is
+/// noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub fn act(asked: &RouterTrace, out: &Out) -> Result<ExitCode, Failure> {
@@ -57,14 +58,14 @@ fn patience(end: Option<Instant>) -> Duration {
     left.clamp(Duration::from_millis(1), PATIENCE)
 }
 
-/// Whether somebody reads it.
+/// Prints the head. Returns false if the reader has closed the pipe.
 fn out_head(csv: bool) -> Result<bool, Failure> {
     let head = if csv { Interval::csv_head() } else { head() };
     xcp_cli::out::write(format!("{head}\n").as_bytes())
 }
 
-/// Columns of the table, their units, and how wide they are: 80 characters with
-/// the spaces between them.
+/// Columns of the table with units and widths: 80 characters, including the spaces
+/// between them.
 const COLUMNS: [(&str, &str, usize); 10] = [
     ("time", "s", 8),
     ("interval", "ms", 8),
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_fits_80_columns() {
+    fn table_fits_80_columns() {
         let row = row(&xcp_testbed::interval(), 99.0);
         assert_eq!(
             format!("{}\n{row}", head()),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What repeats until Ctrl-C: a line of text for each thing, or a line of JSON, at each
-//! refresh.
+//! `--watch`: prints lines of text, or a line of JSON, at each refresh until Ctrl-C.
 
 use std::process::ExitCode;
 use std::thread;
@@ -12,13 +11,12 @@ use xcp_datapath::interrupt;
 use xcp_cli::failure::{Failure, INTERRUPTED};
 use xcp_cli::out::Out;
 
-/// 5 Hz.
+/// Time between two refreshes (5 Hz).
 const PERIOD: Duration = Duration::from_millis(200);
-/// Lines between two heads.
+/// Number of lines between two heads.
 const HEAD_EVERY: usize = 20;
 
-/// Shows what `read` returns 5 times a second: the lines that `lines` makes of it,
-/// under a head.
+/// Calls `read` 5 times a second and prints the result with `lines`, below the head.
 pub fn watch<T: Serialize>(
     out: &Out,
     read: impl Fn() -> Result<T, Failure>,

@@ -179,11 +179,11 @@ pub struct Counters {
     pub return_sent: u64,
     pub return_received: u64,
     /// ACKs without room for the option.
-    pub return_crowded: u64,
+    pub return_no_room: u64,
     /// ACKs of those from which a SACK block was removed to make room.
     pub sacks_trimmed: u64,
     /// Packets sent without the header that they should have.
-    pub header_left_out: u64,
+    pub header_omitted: u64,
     pub malformed: u64,
     /// Headers that were ignored, because the sequence or acknowledgement number is outside the
     /// window.
@@ -554,9 +554,9 @@ pub fn counters() -> Result<Counters> {
         total.forward_received += cpu.forward_received;
         total.return_sent += cpu.return_sent;
         total.return_received += cpu.return_received;
-        total.return_crowded += cpu.return_crowded;
+        total.return_no_room += cpu.return_no_room;
         total.sacks_trimmed += cpu.sacks_trimmed;
-        total.header_left_out += cpu.header_left_out;
+        total.header_omitted += cpu.header_omitted;
         total.malformed += cpu.malformed;
         total.implausible += cpu.implausible;
         total.received_bytes_per_s += cpu.sums.received;

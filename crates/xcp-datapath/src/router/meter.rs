@@ -222,7 +222,7 @@ fn measured_Bps(config: &xcp_router_config, link: &xcp_router_link) -> u64 {
 
 /// XCP's share of the link; None also before the end of the first control interval.
 fn known_share(config: &xcp_router_config, link: &xcp_router_link) -> Option<f64> {
-    let part = Sharing::of(link).xcp_part;
+    let part = Sharing::of(link).xcp_share;
     (config.queue > 0 && part > 0.0).then_some(part)
 }
 

@@ -25,7 +25,7 @@ use crate::{bpffs, device, ethtool, link, monotonic_ns, object, LawTerm, Result}
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sharing {
     /// XCP's share of the link, 0 to 1.
-    pub xcp_part: f64,
+    pub xcp_share: f64,
     /// The number of other flows, estimated as if all sent alike.
     pub other_flows: f64,
     /// Input traffic of the other queue, bits per second.
@@ -35,7 +35,7 @@ pub struct Sharing {
 impl Sharing {
     pub(crate) fn of(link: &xcp_router_link) -> Self {
         Self {
-            xcp_part: f64::from(link.state.sharing.share) / f64::from(XCP_SHARE_ONE),
+            xcp_share: f64::from(link.state.sharing.share) / f64::from(XCP_SHARE_ONE),
             other_flows: f64::from(link.other.other_flows) / FLOW,
             other_rate_bps: link.state.sharing.other_Bps * 8,
         }

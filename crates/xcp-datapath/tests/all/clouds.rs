@@ -327,10 +327,10 @@ fn backlog_follows_the_wait_of_the_last_probe() {
         return;
     };
     let frame = crossed::named("forward", UPSTREAM);
-    for (wait_ms, backlog_B) in [(0, 0), (2, 0), (30, FREE_BPS * 30 / 1000)] {
+    for (queue_delay_ms, backlog_B) in [(0, 0), (2, 0), (30, FREE_BPS * 30 / 1000)] {
         router.reset();
         router.tell(xcp_cloud {
-            wait_ns: wait_ms * NS_PER_MS,
+            wait_ns: queue_delay_ms * NS_PER_MS,
             ..cloud(3)
         });
         router.send(&frame);

@@ -472,9 +472,9 @@ fn unrequested_answers_are_ignored_and_counted() {
             wall_ns: 0,
             bytes: &bytes,
         };
-        let before = net.down.unasked();
+        let before = net.down.unrequested();
         let heard = net.down.receive(net.now_ns, &arrived);
         assert_eq!(heard, Err(Ignored::Unexpected));
-        assert_eq!(net.down.unasked(), before + 1);
+        assert_eq!(net.down.unrequested(), before + 1);
     }
 }

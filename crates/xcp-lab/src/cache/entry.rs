@@ -2,9 +2,9 @@
 //! The file of a kept result:
 //!
 //! ```text
-//! xcp-kept FORMAT KEY DIGEST     DIGEST is the SHA-256 of all that follows
+//! xcp-kept FORMAT KEY DIGEST     DIGEST is the SHA-256 of the following bytes
 //! {"experiment":"sharing",...}   the label, for lists
-//! ...                            zlib: what was kept
+//! ...                            the result, compressed with zlib
 //! ```
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -16,22 +16,22 @@ use serde::{Deserialize, Serialize};
 
 use super::key::{digest, Key, FORMAT};
 
-/// What can be kept.
+/// A value that can be kept.
 pub trait Keep: Sized {
     fn write(&self, to: &mut dyn Write) -> io::Result<()>;
 
-    /// None if it is not whole.
+    /// Returns None if the data are incomplete.
     fn read(from: &mut dyn BufRead) -> Option<Self>;
 }
 
 const MAGIC: &str = "xcp-kept";
-/// Both lines of text are shorter than this.
+/// Maximum length of the two lines of text.
 const HEAD_BYTES: u64 = 1 << 16;
 
-/// What a kept result is of.
+/// Describes a kept result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
-    /// Or another task of the machine.
+    /// The experiment, or `task` for another task of the machine.
     pub experiment: String,
     pub variant: String,
     pub seed: u64,
@@ -39,7 +39,7 @@ pub struct Label {
     pub kernel: String,
 }
 
-/// The bytes of the file.
+/// Returns the bytes of the file.
 pub fn encode(key: &Key, label: &Label, value: &impl Keep) -> io::Result<Vec<u8>> {
     let mut rest = serde_json::to_vec(label)?;
     rest.push(b'\n');
@@ -50,7 +50,7 @@ pub fn encode(key: &Key, label: &Label, value: &impl Keep) -> io::Result<Vec<u8>
     Ok([first.as_bytes(), &rest].concat())
 }
 
-/// What a file keeps; None unless it is whole and has this key.
+/// Returns the value in a file; None if the file is damaged or has another key.
 pub fn decode<T: Keep>(key: &Key, file: &[u8]) -> Option<T> {
     let (first, rest) = split_line(file)?;
     let wanted = format!("{MAGIC} {FORMAT} {} {}", key.as_str(), digest(rest));
@@ -61,7 +61,7 @@ pub fn decode<T: Keep>(key: &Key, file: &[u8]) -> Option<T> {
     T::read(&mut BufReader::new(ZlibDecoder::new(packed)))
 }
 
-/// What a file says that it is of; None if it is no entry of this format.
+/// Returns the label of a file; None if it is not an entry of this format.
 pub fn label_of(file: impl Read) -> Option<Label> {
     let mut head = BufReader::new(file.take(HEAD_BYTES));
     let mut line = String::new();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The key of a result: SHA-256 over everything that can change it. Each
-//! ingredient is hashed as its label and its bytes, both with their length in
-//! front, so that no two lists of ingredients give the same input.
+//! The key of a result: SHA-256 over everything that can change it. For each ingredient,
+//! its label and its bytes are hashed, both preceded by their length, so that different
+//! lists of ingredients never give the same input.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use crate::emulator::Emulator;
 use crate::{Error, Result};
 
-/// Goes up when the file or the records in it change.
+/// Version of the file format; incremented when the file or its records change.
 pub const FORMAT: u32 = 1;
 
-/// Names a result: 64 hex digits.
+/// The key of a result: 64 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(String);
 
@@ -24,12 +24,12 @@ impl Key {
     }
 }
 
-/// The ingredients that all variants of a run have in common, hashed once.
+/// The hash of the ingredients that all variants of a run share.
 #[derive(Clone)]
 pub struct Ingredients(Sha256);
 
 impl Ingredients {
-    /// `archive` is the guest's without its request, `kernel` the image.
+    /// `archive` is the guest's archive without the request, `kernel` is the image.
     pub fn new(archive: &[u8], kernel: &[u8], emulator: &Emulator) -> Self {
         let mut all = Self(Sha256::new());
         all.add("format", &FORMAT.to_le_bytes());
@@ -42,7 +42,7 @@ impl Ingredients {
         all
     }
 
-    /// The key of one request or task, done with these arguments of QEMU.
+    /// The key of one request or task that runs with these arguments of QEMU.
     pub fn key(&self, arguments: &[String], request: &impl Serialize) -> Result<Key> {
         let mut all = self.clone();
         for argument in arguments {
@@ -62,7 +62,7 @@ impl Ingredients {
     }
 }
 
-/// The SHA-256 of some bytes, in hex.
+/// The SHA-256 of bytes, in hex.
 pub fn digest(bytes: &[u8]) -> impl fmt::Display {
     hex(&Sha256::digest(bytes))
 }
@@ -124,13 +124,13 @@ mod tests {
         let changes: &[Change] = &[
             ("archive", |w| w.archive[0] ^= 1),
             ("kernel", |w| w.kernel[0] ^= 1),
-            ("a byte from one to the next", |w| {
+            ("a byte moved from one ingredient to the next", |w| {
                 let byte = w.archive.pop().expect("not empty");
                 w.kernel.insert(0, byte);
             }),
             ("version", |w| w.emulator.version.push('3')),
             ("firmware", |w| w.emulator.firmware[1][0] ^= 1),
-            ("a firmware file less", |w| {
+            ("one firmware file fewer", |w| {
                 w.emulator.firmware.pop();
             }),
             ("memory", |w| {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_keep_ingredients_apart() {
+    fn lengths_separate_ingredients() {
         let key = |arguments: &[&str]| {
             let mut whole = Whole::new();
             whole.arguments = arguments.iter().map(|a| (*a).to_owned()).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_checks_and_other_variants_do_not() {
+    fn texts_checks_and_other_variants_do_not_change_the_key() {
         let changes: &[Change] = &[
             ("nothing", |_| ()),
             ("about", |w| w.experiment.about = "another".into()),
@@ -185,10 +185,10 @@ mod tests {
             ("a check's bound", |w| {
                 w.experiment.checks[0].min = Some(2.0)
             }),
-            ("a check less", |w| {
+            ("one check fewer", |w| {
                 w.experiment.checks.pop();
             }),
-            ("when and where it is shown", |w| {
+            ("quick and kernels", |w| {
                 w.experiment.variants[0].quick ^= true;
                 w.experiment.variants[0].kernels = vec!["6.12".into()];
             }),

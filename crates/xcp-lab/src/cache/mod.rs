@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Kept results. A run of the machine is the same to the byte whenever its
-//! ingredients are, so its result is kept in a file that the ingredients name.
+//! Results of earlier runs. Runs of the machine with the same ingredients give the same
+//! bytes, so results are kept in files whose names are hashes of the ingredients.
 //!
-//! Processes share the folder without a common lock. Entries appear by rename,
-//! so they are whole or absent, and an entry that is removed stays readable for
-//! a process that has it open. A file that is being written is locked: one that
-//! is not locked was left behind by a process that has died.
+//! Processes share the folder without a common lock. Entries are created by rename, so
+//! they are complete or absent, and a removed entry stays readable for a process that has
+//! it open. A file is locked while it is written: an unlocked one belongs to a process that
+//! has died.
 
 mod entry;
 mod key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is kept: a variant that was played, as a line of JSON and then its pcap
-//! files; or all answers of a machine to another task.
+//! The values that are kept: the result of a variant, as a line of JSON and its pcap files,
+//! or all answers of a machine to another task.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -15,7 +15,7 @@ use crate::machine::Played;
 use crate::result::{Series, VariantResult};
 
 impl Label {
-    /// Of a variant that was played.
+    /// The label of a variant's result.
     pub fn of_play(request: &Request, played: &Played) -> Self {
         Self {
             experiment: request.experiment.name.clone(),
@@ -26,7 +26,7 @@ impl Label {
     }
 }
 
-/// A recording, whose file comes later.
+/// A recording without its file, which follows later.
 #[derive(Serialize, Deserialize)]
 struct Recorded {
     point: String,

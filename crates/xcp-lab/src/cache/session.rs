@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a run does with kept results: it looks for those of its variants, and
-//! keeps the others. No trouble with the store ends the run.
+//! Access of a run to kept results: it looks up the results of its variants, and keeps new
+//! ones. Errors of the store do not end the run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,19 @@ use crate::{emulator, Error, Result};
 
 /// The kept results of one kernel and one archive.
 pub(crate) struct Session<'a> {
-    /// None if there is no folder for them.
+    /// None if the folder cannot be used.
     store: Option<Store>,
     ingredients: Ingredients,
     kernel: Kernel,
-    /// Runs everything again.
+    /// Ignore kept results.
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
-    /// The user knows that results cannot be kept.
+    /// The user was told that results cannot be kept.
     said: AtomicBool,
 }
 
 impl<'a> Session<'a> {
-    /// `archive` is the guest's without its request; `say` tells the user.
+    /// `archive` is the guest's archive without the request; `say` prints a line to the user.
     pub fn open(
         kernel: &Kernel,
         archive: &[u8],
@@ -56,14 +56,14 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// What an earlier machine of this setup gave for this request or task.
+    /// Returns the kept result of this request or task on a machine with this setup.
     pub fn find<T: Keep>(&self, setup: Setup, request: &impl Serialize) -> Result<Option<T>> {
         let store = self.store.as_ref().filter(|_| !self.fresh);
         let Some(store) = store else { return Ok(None) };
         Ok(store.get(&self.key(setup, request)?))
     }
 
-    /// Keeps what a machine gave.
+    /// Keeps the result of a machine.
     pub fn keep(&self, setup: Setup, request: &impl Serialize, label: &Label, value: &impl Keep) {
         let Some(store) = &self.store else { return };
         let put = |key| store.put(&key, label, value);
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The name that a result has in the folder: 64 hex digits.
+    /// The name of a result in the folder: 64 hex digits.
     pub fn name(&self, setup: Setup, request: &impl Serialize) -> Result<String> {
         Ok(self.key(setup, request)?.as_str().to_owned())
     }

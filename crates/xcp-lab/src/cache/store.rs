@@ -16,23 +16,23 @@ use super::entry::{self, Keep, Label};
 use super::key::Key;
 use crate::{kernel, Error, Result};
 
-/// Names the folder, in place of `results` in the cache folder.
-const FOLDER: &str = "XCP_KEPT_DIR";
-/// Says how much the folder may hold, in megabytes.
-const LIMIT: &str = "XCP_KEPT_MB";
+/// Environment variable with the folder; the default is `results` in the cache folder.
+const FOLDER: &str = "XCP_CACHE_DIR";
+/// Environment variable with the size limit of the folder, in megabytes.
+const LIMIT: &str = "XCP_CACHE_MB";
 const DEFAULT_LIMIT_MB: u64 = 2000;
 
 const ENTRY: &str = "kept";
-/// Begins the name of a file that is being written.
+/// Prefix of the name of a file that is being written.
 const WRITING: &str = "writing-";
 
-/// What is kept, for people.
+/// The list of kept results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listing {
     pub folder: PathBuf,
     pub limit_bytes: u64,
     pub total_bytes: u64,
-    /// Those used last come first.
+    /// Sorted by last use, the newest first.
     pub entries: Vec<Entry>,
 }
 
@@ -43,11 +43,11 @@ pub struct Entry {
     #[serde(flatten)]
     pub label: Option<Label>,
     pub bytes: u64,
-    /// Seconds since it was made, or used.
+    /// Seconds since it was created or last used.
     pub age_s: u64,
 }
 
-/// What was removed.
+/// The removed results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cleared {
     pub folder: PathBuf,
@@ -55,7 +55,7 @@ pub struct Cleared {
     pub bytes: u64,
 }
 
-/// All results that are kept.
+/// Lists all kept results.
 ///
 /// # Errors
 /// The folder cannot be read, or its settings are wrong.
@@ -63,7 +63,7 @@ pub fn list() -> Result<Listing> {
     Store::open()?.list()
 }
 
-/// Removes all results that are kept.
+/// Removes all kept results.
 ///
 /// # Errors
 /// The folder cannot be changed, or its settings are wrong.
@@ -77,7 +77,7 @@ pub(super) struct Store {
     limit_bytes: u64,
 }
 
-/// An entry's file.
+/// The file of an entry.
 struct Found {
     path: PathBuf,
     bytes: u64,
@@ -85,7 +85,7 @@ struct Found {
 }
 
 impl Store {
-    /// The user's.
+    /// Opens the user's folder.
     pub(super) fn open() -> Result<Self> {
         let folder = match env::var_os(FOLDER).filter(|name| !name.is_empty()) {
             Some(name) => PathBuf::from(name),
@@ -116,12 +116,12 @@ impl Store {
         self.folder.join(key.as_str()).with_extension(ENTRY)
     }
 
-    /// The result of this key. A damaged entry is removed.
+    /// Returns the result with this key. Removes a damaged entry.
     pub(super) fn get<T: Keep>(&self, key: &Key) -> Option<T> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
         let value = entry::decode(key, &bytes);
-        // if the folder may only be read, neither can be noted
+        // both fail if the folder is read-only
         if value.is_some() {
             let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         } else {
@@ -130,7 +130,7 @@ impl Store {
         value
     }
 
-    /// Keeps a result, in place of one that has the same key.
+    /// Keeps a result; replaces one with the same key.
     pub(super) fn put(&self, key: &Key, label: &Label, value: &impl Keep) -> Result<()> {
         let path = self.path(key);
         let bytes = entry::encode(key, label, value).map_err(|e| describe(&path, &e))?;
@@ -138,7 +138,7 @@ impl Store {
             return Err(Error::new(
                 format!("{}, {}", label.experiment, label.variant),
                 format!("takes {} bytes, more than {LIMIT} allows", bytes.len()),
-                "raise it, or do without",
+                "raise the limit, or ignore this warning",
             ));
         }
         let mut file = self.begin()?;
@@ -151,7 +151,7 @@ impl Store {
         self.tidy()
     }
 
-    /// A file to write an entry to, locked. It is removed when dropped.
+    /// Creates a locked file for an entry. It is removed when dropped.
     pub(super) fn begin(&self) -> Result<NamedTempFile> {
         loop {
             let file = tempfile::Builder::new()
@@ -159,7 +159,7 @@ impl Store {
                 .tempfile_in(&self.folder)
                 .map_err(|e| describe(&self.folder, &e))?;
             lock(file.as_file(), libc::LOCK_EX).map_err(|e| describe(file.path(), &e))?;
-            // another process may have taken it for one left behind
+            // another process may have removed it before it was locked
             let about = file.as_file().metadata();
             if about.map_err(|e| describe(file.path(), &e))?.nlink() > 0 {
                 return Ok(file);
@@ -167,8 +167,8 @@ impl Store {
         }
     }
 
-    /// Removes the entries that were not used for longest until the rest is
-    /// within the limit, and files left behind.
+    /// Removes the least recently used entries until the total is within the limit, and
+    /// files left behind.
     pub(super) fn tidy(&self) -> Result<()> {
         self.remove_left_behind()?;
         let mut all = self.found()?;
@@ -202,12 +202,12 @@ impl Store {
         Ok(entries.flatten().map(|e| e.path()).collect())
     }
 
-    /// The files of all entries, those used last first.
+    /// The files of all entries, the most recently used first.
     fn found(&self) -> Result<Vec<Found>> {
         let mut paths = self.paths()?;
         paths.retain(|path| path.extension().is_some_and(|e| e == ENTRY));
         let look = |path: PathBuf| {
-            // absent if another process has removed it just now
+            // another process may have just removed it
             let about = fs::metadata(&path).ok()?;
             Some(Found {
                 path,
@@ -249,7 +249,7 @@ impl Store {
     }
 }
 
-/// Removes a file, unless another process was faster.
+/// Removes a file. Succeeds if another process has already removed it.
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(describe(path, &e)),
@@ -270,7 +270,7 @@ fn describe(path: &Path, e: &std::io::Error) -> Error {
     Error::new(
         name,
         e.to_string(),
-        format!("name a folder that you may write: {FOLDER}=DIR"),
+        format!("give a writable folder: {FOLDER}=DIR"),
     )
 }
 

@@ -16,7 +16,7 @@ use crate::emulator::Emulator;
 use crate::guest::Request;
 use crate::result::{FlowResult, FlowSample, QueueStats, Sample, Series, VariantResult};
 
-/// Set for the process that a test kills: the folder it writes to.
+/// Environment variable for the process that a test kills: the folder that it writes to.
 const VICTIM: &str = "XCP_TEST_KEPT_VICTIM";
 
 fn store(limit_bytes: u64) -> (TempDir, Store) {
@@ -25,7 +25,7 @@ fn store(limit_bytes: u64) -> (TempDir, Store) {
     (dir, store)
 }
 
-/// Keys differ by the seed, and so do their results.
+/// The key of a result; different seeds have different keys and results.
 fn key(seed: u64) -> Key {
     let experiment = catalog::find("zh-validation").expect("is built in");
     let request = Request::new(&experiment, "xcp", seed, &[]).expect("it has this variant");
@@ -42,7 +42,7 @@ fn label(seed: u64) -> Label {
     }
 }
 
-/// A result with all that it can have.
+/// A result with all optional parts.
 fn played(seed: u64) -> Played {
     let mut noise = seed;
     let mut next = || {
@@ -51,7 +51,7 @@ fn played(seed: u64) -> Played {
             .wrapping_add(1);
         noise
     };
-    // numbers with as many digits as there can be
+    // numbers with the maximum number of digits
     let mut number = || next() as f64 / 3e15;
     let samples = (0..2000).map(|i| Sample {
         time_s: f64::from(i) * 0.1 + number(),
@@ -114,7 +114,7 @@ fn played(seed: u64) -> Played {
     }
 }
 
-/// All of a result, to compare.
+/// All parts of a result, for comparison.
 fn text(played: &Played) -> (String, &[Recording]) {
     let all = (&played.kernel, &played.result, &played.series);
     let text = serde_json::to_string(&all).expect("it can be serialised");
@@ -137,7 +137,7 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn a_result_comes_back_to_the_bit() {
+fn kept_result_is_returned_unchanged() {
     let (_dir, store) = store(u64::MAX);
     assert!(store.get::<Played>(&key(1)).is_none());
     put(&store, 1);
@@ -147,7 +147,7 @@ fn a_result_comes_back_to_the_bit() {
         assert_eq!(text(&back), text(&played(seed)));
     }
     assert!(text(&played(1)) != text(&played(2)));
-    // the same key again replaces it
+    // another result with the same key replaces it
     store.put(&key(1), &label(1), &played(3)).expect("is kept");
     let back = store.get(&key(1)).expect("is kept");
     assert_eq!(text(&back), text(&played(3)));
@@ -155,7 +155,7 @@ fn a_result_comes_back_to_the_bit() {
 }
 
 #[test]
-fn a_damaged_entry_is_removed() {
+fn damaged_entry_is_removed() {
     let (_dir, store) = store(u64::MAX);
     let path = store.path(&key(1));
     put(&store, 1);
@@ -176,7 +176,7 @@ fn a_damaged_entry_is_removed() {
         assert!(store.get::<Played>(&key(1)).is_none());
         assert!(!path.exists());
     }
-    // a whole entry under another's name
+    // a complete entry under the name of another one
     fs::write(&path, &whole).expect("written");
     fs::rename(&path, store.path(&key(2))).expect("renamed");
     assert!(store.get::<Played>(&key(2)).is_none());
@@ -186,7 +186,7 @@ fn a_damaged_entry_is_removed() {
 }
 
 #[test]
-fn entries_not_used_for_longest_go_first() {
+fn least_recently_used_entries_are_removed_first() {
     let (_dir, mut store) = store(u64::MAX);
     for seed in 1..=4 {
         put(&store, seed);
@@ -204,16 +204,16 @@ fn entries_not_used_for_longest_go_first() {
     assert_eq!(left, [1, 4, 5]);
     assert_eq!(names(&store).len(), 3);
 
-    // what does not fit at all makes nothing else go
+    // a result above the limit does not remove others
     store.limit_bytes = size(5) - 1;
     let error = store.put(&key(6), &label(6), &played(6));
     assert!(error.is_err_and(|e| e.reason.contains(LIMIT)));
     assert_eq!(names(&store).len(), 3);
 }
 
-/// Also the process that is killed: it writes half of an entry.
+/// The test runs itself as the process that is killed, which writes half of an entry.
 #[test]
-fn a_killed_writer_loses_its_entry_only() {
+fn killed_writer_loses_only_its_entry() {
     if let Some(folder) = env::var_os(VICTIM) {
         let store = Store::at(folder.into(), u64::MAX).expect("folder");
         let bytes = entry::encode(&key(2), &label(2), &played(2)).expect("encoded");
@@ -228,7 +228,7 @@ fn a_killed_writer_loses_its_entry_only() {
     let mut victim = Command::new(env::current_exe().expect("this program"))
         .args([
             "--exact",
-            "cache::store::tests::a_killed_writer_loses_its_entry_only",
+            "cache::store::tests::killed_writer_loses_only_its_entry",
         ])
         .arg("--nocapture")
         .env(VICTIM, &store.folder)
@@ -237,7 +237,7 @@ fn a_killed_writer_loses_its_entry_only() {
         .expect("it starts");
     let mut said = BufReader::new(victim.stdout.take().expect("piped")).lines();
     assert!(said.any(|line| line.is_ok_and(|l| l == "half")));
-    // others leave alone what it writes
+    // other processes do not touch the file that it writes
     put(&store, 3);
     assert_eq!(names(&store).len(), 3);
     victim.kill().expect("it is killed");
@@ -256,7 +256,7 @@ fn a_killed_writer_loses_its_entry_only() {
 }
 
 #[test]
-fn an_entry_is_whole_while_it_is_replaced() {
+fn entry_is_complete_while_it_is_replaced() {
     let (_dir, store) = store(u64::MAX);
     put(&store, 1);
     thread::scope(|scope| {
@@ -269,7 +269,7 @@ fn an_entry_is_whole_while_it_is_replaced() {
 
 #[test]
 fn threads_share_a_folder() {
-    // there is room for two
+    // the limit allows two entries
     let (_dir, store) = store(1_000_000);
     put(&store, 1);
     let one = fs::metadata(store.path(&key(1))).expect("is there").len();
@@ -301,11 +301,11 @@ fn threads_share_a_folder() {
 }
 
 #[test]
-fn a_list_tells_what_is_kept_without_reading_it_all() {
+fn list_contains_labels_of_all_entries() {
     let (_dir, store) = store(u64::MAX);
     put(&store, 1);
     put(&store, 2);
-    // only its size is known
+    // listed with its size only
     fs::write(store.folder.join("x.kept"), "rubbish").expect("written");
     fs::write(store.folder.join("README"), "not an entry").expect("written");
     let list = store.list().expect("a list");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab all`: all experiments; `xcp lab verify`: whether what is written of
-//! them is so.
+//! `xcp lab all`: runs all experiments; `xcp lab verify`: verifies the published results.
 
 use std::process::ExitCode;
 
@@ -28,7 +27,7 @@ pub fn act(asked: LabAll, out: &Out) -> Result<ExitCode, Failure> {
     Ok(judged(all.ok))
 }
 
-/// What is not simply well, then the numbers.
+/// Prints failures and remarks, then the totals.
 fn describe(all: &All, style: &Style) -> String {
     let mut rows = Vec::new();
     for row in &all.rows {
@@ -73,11 +72,11 @@ fn numbers(all: &All) -> String {
         count(all.rows.len(), "case")
     );
     if written > 0 {
-        text += &format!("{written} stand in the document as they would be written now\n");
+        text += &format!("{written} skipped: their rows in the document are up to date\n");
     }
     if unchecked > 0 {
         text += &format!(
-            "{unchecked} not checked, for they are not quick and not kept: \
+            "{unchecked} not checked: not quick and no result from an earlier run; \
              `xcp lab all` runs them (`./x experiments` in a checkout)\n"
         );
     }
@@ -113,7 +112,7 @@ fn proved(verified: &Verified, style: &Style) -> String {
     text + &format!("{} run again\n", count(proofs, "row"))
 }
 
-/// Rows that could not be compared.
+/// Lists the rows that could not be compared.
 fn told(cases: &[Case], what: &str) -> String {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
     match &titles[..] {
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_well_is_told_and_all_is_counted() {
+    fn failures_and_gaps_are_listed_and_all_cases_are_counted() {
         let states = [
             ("well", judged(true, true, None)),
             ("gap", judged(false, false, Some("it is short"))),
@@ -189,14 +188,14 @@ mod tests {
                 "FAILED  sharing  broken  6.18  no kernel",
                 "",
                 "5 cases: 2 run, 1 kept from earlier runs, 2 failed",
-                "1 not checked, for they are not quick and not kept: `xcp lab all` runs them \
-                 (`./x experiments` in a checkout)",
+                "1 not checked: not quick and no result from an earlier run; `xcp lab all` runs \
+                 them (`./x experiments` in a checkout)",
             ]
         );
     }
 
     #[test]
-    fn a_row_that_is_not_as_written_is_shown_both_ways() {
+    fn different_row_is_shown_as_written_and_as_found() {
         let proof = |variant: &str, ok| Proof {
             case: case(variant),
             written: "| 0.9 |".into(),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab kept`: the results of earlier runs.
+//! `xcp lab cache`: lists or removes the results of earlier runs.
 
 use std::process::ExitCode;
 
 use xcp_lab::cache::{self, Entry, Listing};
 
-use xcp_cli::cli::LabKept;
+use xcp_cli::cli::LabCache;
 use xcp_cli::failure::Failure;
 use xcp_cli::out::{Out, Style};
 use xcp_cli::{table, units};
 
-pub fn act(asked: &LabKept, out: &Out) -> Result<ExitCode, Failure> {
+pub fn act(asked: &LabCache, out: &Out) -> Result<ExitCode, Failure> {
     if asked.clear {
         let cleared = cache::clear()?;
         out.print(&cleared, |_| {
@@ -24,7 +24,7 @@ pub fn act(asked: &LabKept, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A table of them, then their total.
+/// Prints a table of the results, then their total.
 fn describe(list: &Listing, style: &Style) -> String {
     let total = format!(
         "{} in {}, {} of {}\n",
@@ -64,7 +64,7 @@ fn results(count: usize) -> String {
     format!("{count} result{plural}")
 }
 
-/// A time that has passed, such as `3 h ago`.
+/// Formats an age, such as `3 h ago`.
 fn ago(seconds: u64) -> String {
     let (count, unit) = match seconds {
         0..60 => (seconds, "s"),
@@ -81,7 +81,7 @@ mod tests {
     use xcp_lab::cache::Label;
 
     #[test]
-    fn a_row_per_result_and_their_total() {
+    fn list_has_a_row_per_result_and_the_total() {
         let entry = |variant: &str, age_s| Entry {
             label: Some(Label {
                 experiment: "sharing".into(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn ages_have_one_unit() {
         let texts = [0, 60, 3599, 3600, 86_400].map(ago);
         let wanted = ["0 s ago", "1 min ago", "59 min ago", "1 h ago", "1 d ago"];
         assert_eq!(texts, wanted);

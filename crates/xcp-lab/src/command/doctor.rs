@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab doctor`: whether experiments can be run here.
+//! `xcp lab doctor`: checks whether experiments can run here.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use xcp_lab::Architecture;
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
-    /// Nothing that is required is missing.
+    /// All required features are present.
     ok: bool,
     features: Vec<Finding>,
 }
@@ -26,9 +26,9 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
     };
     out.print(&report, |style| {
         let verdict = if report.ok {
-            style.good("Experiments can be run here, without root.")
+            style.good("Experiments can run here, without root.")
         } else {
-            style.bad("Experiments cannot be run here: see what is MISSING.")
+            style.bad("Experiments cannot run here: see what is MISSING.")
         };
         let findings = findings::describe(&report.features, style);
         format!("{findings}\n{verdict}\n")
@@ -42,7 +42,7 @@ fn findings() -> Vec<Finding> {
         present,
         required: false,
         detail: "tried in a namespace".into(),
-        cost: "experiments that use it do not run with --native; in the machine they do".into(),
+        cost: "experiments that use it run only in the virtual machine, not with --native".into(),
     };
     let qdiscs = xcp_lab::native_qdiscs().into_iter().map(qdisc);
     [emulator()].into_iter().chain(qdiscs).collect()

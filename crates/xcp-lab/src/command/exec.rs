@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab exec`: a program of this computer in a virtual machine.
+//! `xcp lab exec`: runs a program of this computer in a virtual machine.
 
 use std::env;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
     let is_terminal = io::stderr().is_terminal();
     let tell = |news: xcp_lab::Progress| {
-        // elsewhere standard error is the program's alone
+        // if it is not a terminal, only the program writes to standard error
         if is_terminal {
             progress.hear(news);
         }
@@ -37,7 +37,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     let mut failure = None;
     let mut write = |stream, bytes: &[u8]| match stream {
         Stream::Error => {
-            let _ = io::stderr().write_all(bytes); // whether or not anyone reads it
+            let _ = io::stderr().write_all(bytes); // write errors are ignored
             true
         }
         Stream::Output => out::write(bytes).unwrap_or_else(|e| {
@@ -52,7 +52,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The path of a program, as a shell finds it.
+/// Finds a program as a shell does.
 fn find(name: &str) -> io::Result<PathBuf> {
     let is_file = |path: &PathBuf| path.is_file();
     let path = if name.contains('/') {

@@ -31,7 +31,7 @@ pub fn act(action: LabAction, out: &Out) -> Result<ExitCode, Failure> {
         LabAction::Run(asked) => run(asked, out),
         LabAction::All(asked) => all::act(asked, out),
         LabAction::Verify(asked) => all::verify(&asked, out),
-        LabAction::Kept(asked) => cache::act(&asked, out),
+        LabAction::Cache(asked) => cache::act(&asked, out),
         LabAction::Trace(asked) => trace::act(&asked, out),
         LabAction::Check(asked) => check(&asked, out),
         LabAction::Bench(asked) => bench(&asked, out),
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_counts_known_gaps() {
+    fn list_counts_known_gaps() {
         let entry = |name: &str, known_gaps| Entry {
             name: name.into(),
             source: "a test".into(),

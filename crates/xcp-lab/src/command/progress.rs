@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a lab run is doing, on standard error: on a terminal a line per
-//! variant that updates itself, else a plain line now and then.
+//! Prints the progress of a lab run to standard error: on a terminal a line per
+//! variant that is updated in place, otherwise a plain line now and then.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use xcp_lab::Progress as News;
 use xcp_cli::terminal;
 
 const BAR_WIDTH: usize = 30;
-/// Plain lines come at every such part.
+/// A plain line is printed at each multiple.
 const PLAIN_STEP_PERCENT: u32 = 25;
 
-/// Tells how far each variant has got.
+/// Prints the progress of each variant.
 pub struct Progress {
     live: bool,
-    /// Of many variants: without lines on a terminal, their ends are enough.
+    /// There are many variants: outside of a terminal, only their ends are printed.
     many: bool,
     variants: Mutex<Vec<Variant>>,
 }
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Of more variants than anyone follows.
+    /// Progress of many variants.
     pub fn of_many() -> Self {
         Self {
             many: true,
@@ -43,9 +43,9 @@ impl Progress {
         }
     }
 
-    /// Takes news from any thread.
+    /// Prints news; may be called from any thread.
     pub fn hear(&self, news: News<'_>) {
-        // a panic elsewhere leaves the list usable
+        // the list stays usable if another thread panics
         let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
         let text = match news {
             News::Step(step) if self.live => in_place_of(variants.len(), step, &variants),
@@ -72,11 +72,11 @@ impl Progress {
                 }
             }
         };
-        let _ = io::stderr().write_all(text.as_bytes()); // whether or not anyone reads it
+        let _ = io::stderr().write_all(text.as_bytes()); // write errors are ignored
     }
 }
 
-/// Notes the news; returns the former percentage if it is another now.
+/// Updates a variant. Returns its previous percentage if that has changed.
 fn update(variants: &mut Vec<Variant>, name: &str, done: f64) -> Option<Option<u32>> {
     let percent = (done.clamp(0.0, 1.0) * 100.0) as u32;
     match variants.iter_mut().find(|v| v.name == name) {
@@ -92,7 +92,7 @@ fn update(variants: &mut Vec<Variant>, name: &str, done: f64) -> Option<Option<u
     }
 }
 
-/// The lines of all variants, over the `drawn` ones that are there.
+/// Draws the lines of all variants over the `drawn` previous lines.
 fn redraw(drawn: usize, variants: &[Variant]) -> String {
     let up = if drawn > 0 {
         format!("\x1b[{drawn}A")
@@ -112,8 +112,8 @@ fn redraw(drawn: usize, variants: &[Variant]) -> String {
     up + &lines
 }
 
-/// A line in the place of the first of the `drawn` variants, and those that
-/// there are now below it.
+/// Replaces the `drawn` previous lines by `line` and, below it, the lines of all
+/// variants.
 fn in_place_of(drawn: usize, line: &str, variants: &[Variant]) -> String {
     if drawn == 0 {
         return format!("{line}\n");
@@ -121,7 +121,7 @@ fn in_place_of(drawn: usize, line: &str, variants: &[Variant]) -> String {
     format!("\x1b[{drawn}A\r\x1b[K{line}\n{}\x1b[J", redraw(0, variants))
 }
 
-/// The variants that are not run again. They come before those that are.
+/// Lists the variants that are not run again. Called before the others run.
 fn kept(names: &[&str], of: usize) -> String {
     let lines: String = names.iter().map(|name| format!("{name}: kept\n")).collect();
     let count = names.len();
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_lines_come_at_every_quarter() {
+    fn plain_lines_are_printed_at_every_quarter() {
         let mut variants = Vec::new();
         let mut text = String::new();
         for percent in 0..=100 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_variants_are_told() {
+    fn kept_variants_are_listed() {
         assert_eq!(
             kept(&["xcp", "bbr"], 3),
             "xcp: kept\nbbr: kept\n\
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_percentage_is_no_news() {
+    fn same_percentage_is_not_printed_again() {
         let mut variants = Vec::new();
         assert_eq!(update(&mut variants, "XCP", 0.5), Some(None));
         assert_eq!(update(&mut variants, "XCP", 0.501), None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn live_lines_replace_themselves() {
+    fn live_lines_are_updated_in_place() {
         let variants = [("XCP", 50), ("CUBIC", 0)].map(|(name, percent)| Variant {
             name: name.into(),
             percent,

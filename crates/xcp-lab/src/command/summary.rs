@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The table of a lab run, and its checks.
+//! Formats the table of a lab run and its checks.
 
 use xcp_lab::result::{CheckResult, RunResult, VariantResult, Verdict};
 
 use xcp_cli::out::Style;
 use xcp_cli::table;
 
-/// One row per variant, then the checks.
+/// Formats one row per variant, then the checks.
 pub fn render(result: &RunResult, style: &Style) -> String {
     let table = table::columns(&result.table(), 1);
     let (head, body) = table.split_once('\n').unwrap_or_default();
@@ -36,7 +36,7 @@ fn checks(result: &RunResult, style: &Style) -> String {
     format!("\n{}", lines.concat())
 }
 
-/// The word before a check, as wide as any.
+/// The word before a check, padded to the same width.
 pub fn mark(check: &CheckResult, style: &Style) -> String {
     let mark = format!("{:<6}", check.verdict.mark());
     match check.verdict {
@@ -66,7 +66,7 @@ fn line(variant: &str, check: &CheckResult) -> Vec<String> {
     cells
 }
 
-/// What a check asks for, what was measured, and what else there is to say.
+/// The condition of a check, the measured value, and a note if there is one.
 pub fn described(check: &CheckResult) -> Vec<String> {
     let measured = format!("measured {}", short(check.measured));
     let mut cells = vec![check.name.clone(), measured];
@@ -74,7 +74,7 @@ pub fn described(check: &CheckResult) -> Vec<String> {
     cells
 }
 
-/// Up to four decimals, no trailing zeros.
+/// Formats a number with up to four decimals and without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_per_variant_and_its_checks() {
+    fn summary_has_a_row_per_variant_and_its_checks() {
         let text = render(
             &result(vec![variant("xcp", 4, true), variant("cubic", 4, false)]),
             &Style(false),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_named() {
+    fn captures_are_listed() {
         let mut result = result(vec![variant("xcp", 4, true)]);
         let capture = |missing| CaptureFile {
             file: "xcp-r-d.pcap".into(),
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn many_flows_are_a_range() {
+    fn goodput_of_many_flows_is_a_range() {
         let table = result(vec![variant("xcp", 32, true)]).table();
         assert_eq!(table[1][2], "2.40 to 2.71 (32 flows)");
     }
 
     #[test]
-    fn what_not_every_run_has_is_told_where_it_is() {
+    fn optional_columns_appear_when_a_run_has_them() {
         let mut mixed = result(vec![variant("xcp", 2, true)]);
         mixed.varies = true;
         mixed.variants[0].queue_delay_ms = DelayStats {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_have_no_trailing_zeros() {
         assert_eq!(short(5.0), "5");
         assert_eq!(short(0.98), "0.98");
         assert_eq!(short(0.0), "0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab trace`: what a link's trace is like.
+//! `xcp lab trace`: plots and summarizes the trace of a link.
 
 use std::fs;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use xcp_cli::units;
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 8;
-/// Of a row, in eighths.
+/// Bars of a row, in eighths of its height.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 pub fn act(asked: &LabTrace, out: &Out) -> Result<ExitCode, Failure> {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_means_and_the_highest_fills_its_rows() {
+    fn columns_are_means_and_the_highest_fills_all_rows() {
         let summary = TraceSummary {
             duration_s: 64.0,
             mean_mbit: 1.5,

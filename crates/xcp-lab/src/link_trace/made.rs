@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Made-up traces of radio and satellite links, 60 s each, of which the project
-//! may commit files. A seed draws each: the same on every machine, for only
-//! exact arithmetic is used.
+//! Synthetic traces of radio and satellite links, 60 s each, which are free of other
+//! people's rights and can be committed. Each is generated from a seed with exact
+//! arithmetic only, so it is the same on every machine.
 
 use std::fmt::Write;
 
-/// How long each rate holds.
+/// Duration of each rate.
 const STEP_MS: u32 = 100;
 const STEPS: u32 = 600;
 const BITS_PER_PACKET: f64 = 12_000.0;
@@ -16,7 +16,7 @@ pub struct Made {
     pub text: String,
 }
 
-/// All of them.
+/// Generates all traces.
 pub fn all() -> Vec<Made> {
     let made = |name, text| Made { name, text };
     vec![
@@ -29,11 +29,11 @@ pub fn all() -> Vec<Made> {
     ]
 }
 
-/// Random numbers (splitmix64).
+/// A random number generator (splitmix64).
 struct Draw(u64);
 
 impl Draw {
-    /// Between 0 and 1.
+    /// Returns a number between 0 and 1.
     fn part(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -46,8 +46,8 @@ impl Draw {
         least + (most - least) * self.part()
     }
 
-    /// A step of a random walk: times or divided by up to 1 + `most`, and
-    /// turned back at the bounds.
+    /// A step of a random walk: multiplies or divides by up to 1 + `most`, and reflects at
+    /// the bounds.
     fn walk(&mut self, value: f64, most: f64, bounds: [f64; 2]) -> f64 {
         let factor = 1.0 + most * self.part();
         let up = self.part() < 0.5;
@@ -60,8 +60,7 @@ impl Draw {
     }
 }
 
-/// A low orbit: a new satellite every 15 s with another rate, after 100 ms with
-/// hardly any.
+/// A low orbit: every 15 s a new satellite with another rate, after 100 ms at almost 0.
 fn leo() -> Vec<f64> {
     let mut draw = Draw(1);
     let mut rate = 0.0;
@@ -79,7 +78,7 @@ fn leo() -> Vec<f64> {
         .collect()
 }
 
-/// Its delay, one way: a step with each satellite, and a little jitter.
+/// The one-way delay of `leo`: a step with each satellite, and a little jitter.
 fn delays() -> String {
     let mut draw = Draw(2);
     let mut base_ms = 0.0;
@@ -92,8 +91,8 @@ fn delays() -> String {
     })
 }
 
-/// 5G in millimetre waves, a twentieth of its rate: what stands in the way
-/// leaves LTE for a second or a few.
+/// 5G in millimetre waves, scaled to 1/20 of its rate. Obstacles reduce it to LTE for one
+/// to a few seconds.
 fn mmwave() -> Vec<f64> {
     let mut draw = Draw(3);
     let (mut high, mut low, mut blocked) = (35.0, 2.0, 0);
@@ -113,7 +112,7 @@ fn mmwave() -> Vec<f64> {
         .collect()
 }
 
-/// LTE in a car: doubles or halves within some 100 ms.
+/// LTE in a car: the rate doubles or halves within some 100 ms.
 fn lte() -> Vec<f64> {
     let mut draw = Draw(4);
     let mut rate = 8.0;
@@ -125,8 +124,7 @@ fn lte() -> Vec<f64> {
         .collect()
 }
 
-/// LTE on a train: a tunnel of 10 s and one of 3 s, in which a packet passes now
-/// and then.
+/// LTE on a train: a tunnel of 10 s and one of 3 s, in which few packets pass.
 fn tunnel() -> Vec<f64> {
     let mut draw = Draw(5);
     let mut rate = 8.0;
@@ -142,7 +140,7 @@ fn tunnel() -> Vec<f64> {
         .collect()
 }
 
-/// UMTS: good for some seconds, then almost stopped, with short bursts.
+/// UMTS: a good rate for some seconds, then almost stopped, with short bursts.
 fn umts() -> Vec<f64> {
     let mut draw = Draw(6);
     let (mut rate, mut slow, mut burst) = (2.0, 0.06, 0);
@@ -166,7 +164,8 @@ fn umts() -> Vec<f64> {
         .collect()
 }
 
-/// When such a link can send a packet, in mahimahi's format. `rates` in Mb/s.
+/// The times at which a link with these rates (Mb/s) can send a packet, in mahimahi's
+/// format.
 fn opportunities(rates: &[f64]) -> String {
     let mut text = String::new();
     let mut bits = 0.0;
@@ -179,7 +178,7 @@ fn opportunities(rates: &[f64]) -> String {
             }
         }
     }
-    // the trace lasts as long as it was drawn for
+    // the last line sets the duration of the trace
     let _ = writeln!(text, "{}", STEPS * STEP_MS);
     text
 }
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn committed_files_are_what_is_made() {
+    fn committed_traces_match_the_generator() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
         for made in all() {
             let path = folder.join(format!("{}.gz", made.name));

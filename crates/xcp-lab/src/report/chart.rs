@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A chart over time as inline SVG. The page's style paints text, axes and
-//! grid, so that they suit a light and a dark page: see style.css.
+//! Draws charts over time as inline SVG. The page's style sets the colours of text, axes and
+//! grid for light and dark pages: see style.css.
 
 use plotters::prelude::*;
 
@@ -8,12 +8,12 @@ use crate::result::FLOWS_IN_FULL;
 
 const WIDTH: u32 = 480;
 const HEIGHT: u32 = 260;
-/// Names for the style: these shades appear nowhere else.
+/// Placeholder colours that style.css replaces; they are not used otherwise.
 const AXIS: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 
-/// Okabe and Ito's colours, which colour-blind people can tell apart; one for
-/// each flow of the legend.
+/// Colours by Okabe and Ito, which colour-blind people can distinguish; one for each flow of
+/// the legend.
 const COLOURS: [RGBColor; FLOWS_IN_FULL] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -22,11 +22,11 @@ const COLOURS: [RGBColor; FLOWS_IN_FULL] = [
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
     RGBColor(150, 140, 30),
-    // their black, in a shade that a dark page shows too
+    // grey instead of their black, visible on dark pages too
     RGBColor(128, 128, 128),
 ];
 
-/// The colour of a flow, as CSS has it.
+/// The colour of a flow in CSS.
 pub fn colour(index: usize) -> String {
     let RGBColor(r, g, b) = COLOURS[index % COLOURS.len()];
     format!("#{r:02X}{g:02X}{b:02X}")
@@ -34,16 +34,16 @@ pub fn colour(index: usize) -> String {
 
 /// One line: `(seconds, value)`.
 pub struct Line {
-    /// Which colour.
+    /// Index of the colour.
     pub colour: usize,
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines over the same time.
+/// A chart with lines over the same time.
 pub struct Chart<'a> {
     pub title: &'a str,
     pub seconds: f64,
-    /// The largest value; that of the lines if absent.
+    /// The largest value of the axis; by default that of the lines.
     pub top: Option<f64>,
     /// A dashed line at this value.
     pub guide: Option<f64>,
@@ -51,14 +51,14 @@ pub struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// Draws it, to be put into a page.
+    /// Draws the chart as inline SVG.
     pub fn svg(&self) -> Result<String, String> {
-        // inline, it needs no namespace
+        // inline SVG needs no namespace
         self.drawn()
             .map(|svg| svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", ""))
     }
 
-    /// Draws it as a file of its own.
+    /// Draws the chart as an SVG file.
     pub fn page(&self) -> Result<String, String> {
         let style = format!("<style>{}</style>", include_str!("style.css"));
         let svg = self.drawn()?;
@@ -127,7 +127,7 @@ impl Chart<'_> {
     }
 }
 
-/// A range that can be drawn.
+/// Returns a range that can be drawn.
 fn positive(value: f64) -> f64 {
     if value.is_finite() && value > 0.0 {
         value
@@ -141,8 +141,8 @@ fn short(value: &f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// At most the least and the greatest point of each column of pixels, so
-/// that no spike is lost.
+/// Keeps at most the minimum and the maximum of each pixel column, so that no spike is
+/// lost.
 fn thinned(points: &[(f64, f64)], seconds: f64) -> Vec<(f64, f64)> {
     let column = |t: f64| (t / seconds * f64::from(WIDTH)) as i64;
     let mut kept: Vec<(f64, f64)> = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_many_points_is_drawn_thinned() {
+    fn line_of_many_points_is_thinned() {
         let points = (0..100_000)
             .map(|i| (f64::from(i) / 1e3, f64::from(i % 7)))
             .collect();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_left_out() {
+    fn values_that_are_not_numbers_are_skipped() {
         let odd = [(0.0, 1.0), (f64::NAN, 2.0), (1.0, f64::NAN), (2.0, 3.0)];
         assert_eq!(thinned(&odd, 2.0), [(0.0, 1.0), (2.0, 3.0)]);
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_short() {
+    fn labels_have_no_trailing_zeros() {
         assert_eq!(short(&2.5), "2.5");
         assert_eq!(short(&200.0), "200");
         assert_eq!(short(&0.0), "0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp apply`: brings hosts and routers to the state in a file.
+//! `xcp apply`: applies a configuration file to the host and its routers.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use super::pattern::assign;
 use super::running::{self, Running};
 use super::types::{Host, Router};
 
-/// What is to become of the host or of one device.
+/// The change of the host or of one device.
 #[derive(Debug)]
 struct Step {
-    /// None: the host.
+    /// None for the host.
     device: Option<String>,
     differences: Vec<Difference>,
     work: Operation,
@@ -40,7 +40,7 @@ enum Operation {
     Remove,
 }
 
-/// What a step has done, or would do.
+/// The result of a step, or its expected result with `--check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Done {
@@ -61,16 +61,16 @@ impl From<Change> for Done {
     }
 }
 
-/// For programs.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     file: &'a str,
-    /// Only what would be done.
+    /// The steps were not executed.
     check: bool,
     host: Option<Item<'a>>,
     routers: Vec<Item<'a>>,
-    /// The daemon of the edge does not run as the file says, or runs without a table
-    /// in it: it reads the file when it starts.
+    /// The settings of the running edge daemon differ from the table `edge`. The daemon
+    /// reads the file only when it starts.
     edge_differs: bool,
 }
 
@@ -86,7 +86,7 @@ struct Item<'a> {
 
 pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
-    let _turn = match asked.check {
+    let _lock = match asked.check {
         true => None,
         false => Some(lock_commands("xcp apply")?),
     };
@@ -126,11 +126,11 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     if report.edge_differs && !out.is_json() {
         let (is, remedy) = match file.config.edge {
             Some(_) => (
-                "does not run as the file says",
+                "does not run with the settings of the file",
                 "systemctl restart xcp-edged",
             ),
             None => (
-                "runs, and the file has no table [edge]",
+                "runs, but the file has no table [edge]",
                 "systemctl stop xcp-edged",
             ),
         };
@@ -145,8 +145,8 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The steps from what is there to what the file says; fails for what the file cannot
-/// mean on this system.
+/// Computes the steps from the running configuration to that of the file. Fails if the
+/// file does not fit this system.
 fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step>, Failure> {
     let links = links()?;
     let assigned = assign(file, &links, ignore_missing)?;
@@ -166,7 +166,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
         let asked = asked
             .options()
             .map_err(|c| file.wrong(table, c.key, c.reason, c.remedy))?;
-        let options = router::settled(&device, asked)?;
+        let options = router::normalized_options(&device, asked)?;
         let there = running.routers.get(&device);
         let before = there.copied().flatten();
         let of = |options: &router::Options| Router::of(device.clone(), options);
@@ -221,14 +221,14 @@ fn host_step(
     let options = asked
         .options()
         .map_err(|c| file.wrong(Table::Host, c.key, c.reason, c.remedy))?;
-    let after = Host::of(&host::settled(options.clone())?);
+    let after = Host::of(&host::normalized_options(options.clone())?);
     let differences = between(before.map(Host::of).as_ref(), Some(&after));
     let before = before.cloned();
     step(differences, Operation::TurnOn { options, before })
 }
 
 impl Step {
-    /// What it would do.
+    /// Returns the expected result.
     fn would(&self) -> Done {
         match &self.work {
             Operation::TurnOff | Operation::Remove => Done::Removed,
@@ -240,7 +240,7 @@ impl Step {
         }
     }
 
-    /// Takes it: completely or not at all.
+    /// Executes the step, completely or not at all.
     fn take(&self) -> (Done, Option<Failure>) {
         let device = self.device.as_deref().unwrap_or_default();
         let done = match &self.work {
@@ -287,7 +287,7 @@ fn describe(report: &Report, diff: bool, style: &Style) -> String {
             Done::Added => (style.good("+"), "added"),
             Done::Changed => (style.weak("~"), "changed"),
             Done::Removed => (style.bad("-"), "removed"),
-            Done::Failed => (style.bad("!"), "failed, as it was before"),
+            Done::Failed => (style.bad("!"), "failed, not changed"),
         };
         let would = if report.check { "to be " } else { "" };
         text += &format!("{mark} {what}: {would}{word}\n");
@@ -298,8 +298,8 @@ fn describe(report: &Report, diff: bool, style: &Style) -> String {
         }
     }
     let rest = match (text.is_empty(), unchanged) {
-        (true, 0) => "Nothing is configured, as the file says".to_owned(),
-        (true, n) => format!("Nothing to change: {n} as in the file"),
+        (true, 0) => "Nothing to change: the file configures nothing".to_owned(),
+        (true, n) => format!("Nothing to change: {n} unchanged"),
         (false, 0) => String::new(),
         (false, n) => format!("{n} unchanged"),
     };

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What differs between two tables of a configuration, key by key.
+//! Differences between two tables of a configuration, key by key.
 
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// A key whose value differs.
+/// A key with different values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     pub key: String,
-    /// None: not set.
+    /// None if the key is not set.
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
 
-/// All keys that differ. A table that is not there has none.
+/// Returns all keys that differ. A missing table has no keys.
 pub fn between<T: Serialize>(before: Option<&T>, after: Option<&T>) -> Vec<Difference> {
     let table = |t: Option<&T>| t.and_then(|t| Table::try_from(t).ok()).unwrap_or_default();
     let (before, after) = (table(before), table(after));
@@ -31,7 +31,7 @@ pub fn between<T: Serialize>(before: Option<&T>, after: Option<&T>) -> Vec<Diffe
 }
 
 impl Difference {
-    /// As a line for people.
+    /// Formats the difference as a line of text.
     pub fn line(&self) -> String {
         let shown = |v: &Option<Value>| v.as_ref().map(ToString::to_string);
         let key = &self.key;

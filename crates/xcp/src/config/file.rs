@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Reads a configuration file. Errors have the line and the column.
+//! Reads a configuration file. Errors name the line and the column.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use xcp_cli::failure::Failure;
 
 use super::types::{Config, Conflict};
 
-/// No configuration is longer.
+/// Maximum length of a configuration file.
 const MOST_BYTES: u64 = 1 << 20;
 
 const SEE: &str = "see xcp.toml(5)";
 
-/// A file's text, and what it says.
+/// The text of a file, and the configuration in it.
 #[derive(Debug)]
 pub struct File {
     name: String,
@@ -24,7 +24,7 @@ pub struct File {
     pub config: Config,
 }
 
-/// A place in a file: a key of a table.
+/// A table of the file.
 #[derive(Clone, Copy, Debug)]
 pub enum Table {
     Host,
@@ -66,7 +66,7 @@ impl File {
         }
     }
 
-    /// Fails for values that make no sense together.
+    /// Fails if values contradict each other.
     fn check(&self) -> Result<(), Failure> {
         if let Some(host) = &self.config.host {
             host.options().map_err(|c| self.conflict(Table::Host, c))?;
@@ -82,7 +82,7 @@ impl File {
         self.wrong(table, conflict.key, conflict.reason, conflict.remedy)
     }
 
-    /// A failure at the value of a key.
+    /// Returns a failure with the line and column of a key's value.
     pub fn wrong(
         &self,
         table: Table,
@@ -130,7 +130,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// LINE:COLUMN, from 1, of where a span begins.
+/// Returns LINE:COLUMN, from 1, of the start of a span.
 fn place(text: &str, span: Range<usize>) -> String {
     let before = text.get(..span.start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_line_and_column() {
+    fn errors_name_line_and_column() {
         for (text, want) in [
             ("[host]\ndefalt = true\n", "f:2:1: unknown field `defalt`"),
             (
@@ -165,7 +165,7 @@ mod tests {
             ),
             (
                 "[[router]]\ndevice = \"a\"\ncapacity = \"auto\"\nshape = \"capacity\"\n",
-                "f:4:9: the capacity is \"auto\": not a rate",
+                "f:4:9: needs a rate with capacity \"auto\"",
             ),
             (
                 "[[router]]\ndevice = \"a\"\ncapacity = \"1mbit\"\nxcp_share = 100\n",
@@ -173,12 +173,12 @@ mod tests {
             ),
             (
                 "[host]\npeers = [\"10.0.0.0/8\", \"10.0.0.1/8\"]\n",
-                "f:2:9: bits are set behind the first 8",
+                "f:2:9: bits after the first 8 are not zero",
             ),
             ("[host]\nwire = \"header\"\n", "f:2:8: needs the devices"),
             (
                 "[host]\nsocket_protocol = 6\n",
-                "f:2:19: it means another protocol",
+                "f:2:19: assigned to another protocol",
             ),
             ("[host\n", "f:1:6: "),
         ] {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_configures_nothing() {
+    fn empty_file_configures_nothing() {
         let file = File::parse("f".into(), String::new()).expect("valid");
         assert_eq!(file.config, Config::default());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The configuration of this system as a file, xcp.toml(5): what can be in it, how
-//! it is read and applied, and the one that is in force.
+//! The configuration file of this system, xcp.toml(5): its format, how it is read and
+//! applied, and the running configuration.
 
 mod apply;
 mod difference;
@@ -37,7 +37,7 @@ pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The table `edge` of a file, for the daemon.
+/// Reads the table `edge` of a file, for the daemon.
 pub fn edge(path: &Path) -> Result<Edge, Failure> {
     let file = file::File::read(path)?;
     file.config.edge.ok_or_else(|| {

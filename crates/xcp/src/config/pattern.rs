@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Which devices the tables of a configuration are for.
+//! Assigns the router tables of a configuration to devices.
 
 use glob::Pattern;
 use xcp_cli::failure::Failure;
@@ -8,12 +8,11 @@ use xcp_datapath::Link;
 use super::file::{File, Table};
 use super::types::Router;
 
-/// What marks a pattern: device names may have other characters of it, but no kernel
-/// takes a name with a slash or a space.
+/// Characters that mark a name as a pattern.
 const WILD: [char; 3] = ['*', '?', '['];
 const LOOPBACK: &str = "lo";
 
-/// The table for each device that one is for, by name.
+/// Returns the devices that have a table, sorted by name.
 pub fn assign<'a>(
     file: &'a File,
     links: &[Link],
@@ -41,16 +40,16 @@ pub fn assign<'a>(
         }
         match links.iter().find(|link| names(link).any(|n| n == name)) {
             Some(link) if known(&assigned, link) => {
-                let reason = format!("{} has a table above already", link.name);
-                return Err(wrong(reason, "leave one of them out"));
+                let reason = format!("{} already has a table above", link.name);
+                return Err(wrong(reason, "remove one of them"));
             }
             Some(link) => assigned.push((link.name.clone(), table, router)),
             None if ignore_missing => {}
             None => {
                 return Err(wrong(
                     format!("no such network device here: {name}"),
-                    "list the devices with `ip link`; --ignore-missing leaves out those that \
-                     are not there yet",
+                    "list the devices with `ip link`; --ignore-missing ignores those that \
+                     do not exist yet",
                 ))
             }
         }
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_missing_or_named_twice_is_refused() {
+    fn missing_and_repeated_devices_are_rejected() {
         let refused = |devices: &[&str]| assigned(devices, false).expect_err("refused");
         assert_eq!(
             refused(&["eth1", "eth2"]),
@@ -119,7 +118,7 @@ mod tests {
         );
         assert_eq!(
             refused(&["enp1s0", "uplink"]),
-            "f:5:10: eth0 has a table above already"
+            "f:5:10: eth0 already has a table above"
         );
         assert!(refused(&["a[b"]).starts_with("f:2:10: not a pattern: "));
         assert_eq!(assigned(&["eth1", "eth2"], true), Ok(vec!["eth1 0".into()]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The manual page xcp.toml(5) and the JSON schema, both made from the types.
+//! Generates the manual page xcp.toml(5) and the JSON schema from the types.
 
 use clap_mangen::roff::{bold, italic, roman, Roff};
 use schemars::{schema_for, Schema};
@@ -28,7 +28,7 @@ pub fn schema() -> Schema {
     schema_for!(Config)
 }
 
-/// The page, with its file's name.
+/// The page with its file name.
 pub fn page() -> (&'static str, Vec<u8>) {
     let schema = schema();
     let root = schema.as_value();
@@ -39,9 +39,9 @@ pub fn page() -> (&'static str, Vec<u8>) {
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([
         bold("xcp apply"),
-        roman(" brings this system to the state in this file, which is "),
+        roman(" applies this file to the system. The default path is "),
         italic(CONFIG_PATH),
-        roman(" if no other is named. "),
+        roman(". "),
         roman(text(root, "description")),
     ]);
     for (name, property) in properties(root) {
@@ -83,7 +83,7 @@ fn properties(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
     object["properties"].as_object().into_iter().flatten()
 }
 
-/// The table that a property is, or of which it has many.
+/// The table of a property: the property itself, or the items of its array.
 fn table<'a>(root: &'a Value, property: &'a Value) -> Option<&'a Value> {
     let reference = property["items"]["$ref"]
         .as_str()
@@ -92,7 +92,7 @@ fn table<'a>(root: &'a Value, property: &'a Value) -> Option<&'a Value> {
     root.pointer(reference.strip_prefix('#')?)
 }
 
-/// Of what type a field is, and whether it must be there.
+/// Describes the type of a field, and whether it is required or has a default.
 fn kind(field: &Value, needed: bool) -> String {
     let one = |value: &Value| match value.as_str() {
         Some("array") => "list of strings".to_owned(),
@@ -126,7 +126,7 @@ mod tests {
     use crate::config::file::File;
 
     #[test]
-    fn the_page_has_all_keys() {
+    fn page_has_all_keys() {
         let (name, page) = page();
         assert_eq!(name, "xcp.toml.5");
         let page = String::from_utf8(page).expect("text");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_is_valid() {
+    fn example_is_valid() {
         let file = File::parse("example".into(), EXAMPLE.into()).expect("valid");
         assert_eq!(file.config.router.len(), 2);
     }

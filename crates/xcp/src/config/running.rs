@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The configuration that is in force in this network namespace.
+//! The running configuration of this network namespace.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,22 +9,23 @@ use xcp_edged::{status, status_socket};
 
 use super::types::{Config, Edge, Host, Router};
 
-/// What is there now.
+/// The running configuration.
 #[derive(Debug)]
 pub struct Running {
     pub host: Option<host::Options>,
-    /// By device. None: of another version of xcp, which this one cannot read.
+    /// Routers by device. None: the router belongs to another version of xcp, whose
+    /// options this one cannot read.
     pub routers: BTreeMap<String, Option<router::Options>>,
-    /// Of the daemon that runs here, if one does.
+    /// Settings of the edge daemon, if it runs.
     pub edge: Option<Edge>,
 }
 
-/// Reads it from what is pinned.
+/// Reads the running configuration from the pinned BPF objects.
 pub fn read() -> Result<Running> {
-    let _turn = lock_commands_if_free();
+    let _lock = lock_commands_if_free();
     let mut routers = BTreeMap::new();
     for device in router::devices()? {
-        // one that is taken off meanwhile, or cannot be read
+        // the router may have been removed meanwhile, or may be unreadable
         let options = router::options(&device).unwrap_or_default();
         routers.insert(device, options);
     }
@@ -35,7 +36,7 @@ pub fn read() -> Result<Running> {
     })
 }
 
-/// The settings of the daemon of XCP-i, from its socket.
+/// Reads the settings of the edge daemon from its socket.
 fn edge() -> Option<Edge> {
     let status = status_socket::ask(Path::new(status_socket::PATH)).ok()?;
     (status.netns == status::netns()).then_some(Edge {
@@ -45,7 +46,7 @@ fn edge() -> Option<Edge> {
 }
 
 impl Running {
-    /// The same as a file would have it.
+    /// Converts it to the format of the configuration file.
     pub fn config(&self) -> Config {
         let of = |(device, options): (&String, &Option<router::Options>)| {
             options.as_ref().map(|o| Router::of(device.clone(), o))
@@ -58,11 +59,11 @@ impl Running {
     }
 }
 
-/// A file's text with a line on what it is.
+/// Adds a comment to the text of a configuration.
 pub fn commented(text: &str) -> String {
-    let head = "# The configuration in force, as `xcp apply` reads it: xcp.toml(5)\n";
+    let head = "# The running configuration, for `xcp apply`: see xcp.toml(5)\n";
     match text.is_empty() {
-        true => format!("{head}# XCP is not on, and no device is a router\n"),
+        true => format!("{head}# XCP is off, and no device is a router\n"),
         false => format!("{head}\n{text}"),
     }
 }

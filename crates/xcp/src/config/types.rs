@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a configuration file can contain. The comments of the fields are printed in
+//! The format of the configuration file. The comments of the fields are printed in
 //! xcp.toml(5) and in the JSON schema.
 
 use std::net::IpAddr;
@@ -16,19 +16,19 @@ use xcp_datapath::router::{self, Cells, Framing, LawTerms, Limits, Queueing};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{wire, Prefix, SenderFeature, Wire};
 
-/// The state of XCP on a system. What is not in the file is taken down by xcp apply.
+/// The state of XCP on a system. xcp apply removes everything that is not in the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Sockets of this host can use XCP. Without this table they cannot.
+    /// Lets sockets of this host use XCP. Without this table they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// Devices that are XCP routers, one table for each name or pattern. If several
-    /// match a device, the first one counts.
+    /// Makes devices XCP routers, with one table for each name or pattern. If several
+    /// tables match a device, the first one is used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub router: Vec<Router>,
-    /// This system joins XCP routers across a network without XCP (XCP-i). The daemon
-    /// reads this table when it starts: xcp edged run --config.
+    /// Joins XCP routers across a network without XCP (XCP-i). The daemon reads this
+    /// table when it starts: xcp edged run --config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge: Option<Edge>,
 }
@@ -37,10 +37,10 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
-    /// The file with the key that all edges share: xcp edged key FILE makes one.
+    /// The file with the key that all edges share: xcp edged key FILE generates one.
     pub key: PathBuf,
-    /// The addresses of upstream edges that are asked. Others are answered with and
-    /// without it.
+    /// Addresses of upstream edges, from which probes are requested. Requests from
+    /// downstream edges are answered in any case.
     #[serde(
         default,
         skip_serializing_if = "is_default",
@@ -58,15 +58,16 @@ pub struct Host {
     /// they use it if they choose it: setsockopt(TCP_CONGESTION, "xcp").
     #[serde(skip_serializing_if = "is_default")]
     pub default: bool,
-    /// The path of a control group: only its sockets, and those of groups below it.
+    /// The path of a control group: only its sockets, and those of the groups below it,
+    /// can use XCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
-    /// Only sockets of this network namespace; else those of containers in the
-    /// control group too.
+    /// Only sockets of this network namespace can use XCP. Otherwise containers in the
+    /// control group can, too.
     #[serde(skip_serializing_if = "is_default")]
     pub this_netns: bool,
-    /// The wire format of connections from here: option, option-2005, header or
-    /// header-2004.
+    /// The wire format of outgoing connections: option, option-2005, header or
+    /// header-2004. Incoming ones use the peer's format.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "wire_format")]
     #[schemars(with = "String")]
     pub wire: Wire,
@@ -74,16 +75,16 @@ pub struct Host {
     #[serde(skip_serializing_if = "is_default", deserialize_with = "prefixes")]
     #[schemars(with = "Vec<String>")]
     pub peers: Vec<Prefix>,
-    /// Devices that carry XCP headers, or on which ACKs full of SACK blocks make room
-    /// for feedback.
+    /// Devices on which XCP headers are added and read, and on which SACK blocks make
+    /// room for feedback in full ACKs.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<String>,
     /// The IP protocol of the wire formats header and header-2004.
     #[serde(skip_serializing_if = "is_ip_proto", deserialize_with = "ip_proto")]
     #[schemars(with = "u8")]
     pub ip_proto: IpProto,
-    /// The protocol number that opens a TCP socket with XCP, or "off"; if it is not
-    /// set, 200 if the kernel permits it.
+    /// The protocol number that opens a TCP socket with XCP, or "off". The default is
+    /// 200 if the kernel permits it.
     #[serde(
         skip_serializing_if = "is_default",
         deserialize_with = "socket_protocol",
@@ -91,32 +92,32 @@ pub struct Host {
     )]
     #[schemars(with = "NumberOrText")]
     pub socket_protocol: Wanted,
-    /// Behaviours of senders that are switched off, for tests: losses, idle, use,
-    /// totals.
+    /// Sender features that are switched off, for tests: losses, idle, use, totals.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "features")]
     #[schemars(with = "Vec<String>")]
     pub without: Vec<SenderFeature>,
 }
 
-/// A device, or several, whose capacity is handed out to XCP traffic.
+/// One or more devices that are XCP routers for the traffic that they send.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Router {
     /// The name or an alternative name of the device, or a pattern: * stands for any
     /// characters, ? for one, [abc] for one of these. A pattern never matches lo.
     pub device: String,
-    /// The capacity of the link, such as "10mbit" or "2.5gbit"; "auto" on a device that
-    /// holds packets back when its link is busy.
+    /// The capacity of the link, such as "10mbit" or "2.5gbit"; "auto" to measure it, if
+    /// the device driver holds packets back while the link is busy.
     #[serde(deserialize_with = "parsed", serialize_with = "written")]
     #[schemars(with = "String")]
     pub capacity: Capacity,
-    /// Hand out less where the link is found to carry less.
+    /// Measure the capacity, and use less than configured if the link carries less.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
-    /// Hand out by the present law; false: by the law as it was published.
+    /// Count granted rates that have not arrived yet as load; false: use the published
+    /// control law.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub anticipate: bool,
-    /// RTTs in headers count at most this, such as "500ms".
+    /// Limit for RTTs in headers, such as "500ms".
     #[serde(
         default = "default_max_rtt",
         skip_serializing_if = "is_default_max_rtt",
@@ -125,41 +126,41 @@ pub struct Router {
     )]
     #[schemars(with = "String")]
     pub max_rtt: Duration,
-    /// Percent of the link for XCP when other traffic wants it too; if it is not set,
-    /// in proportion to the numbers of flows.
+    /// Percent of the link for XCP when it competes with other traffic. By default, XCP's
+    /// share is in proportion to the numbers of flows.
     #[serde(
         default,
         skip_serializing_if = "is_default",
         deserialize_with = "percent"
     )]
     pub xcp_share: Option<u8>,
-    /// Use the queue discipline xcp where the kernel can have it; else the device keeps
-    /// the one that it has.
+    /// Use the queue discipline xcp if the kernel supports BPF queue disciplines; false:
+    /// keep the device's queue discipline.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub qdisc: bool,
-    /// Hold the device to this rate, such as "10mbit", or to its "capacity": by the
-    /// queue discipline xcp or, where the kernel cannot have that, a token bucket.
+    /// Shape the device to this rate, such as "10mbit", or to its "capacity", with the
+    /// queue discipline xcp or, if the kernel does not support it, a token bucket.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shape: Option<Shape>,
-    /// Packets that may wait for shape; if it is not set, twice what 100 ms at its rate
-    /// hold, at least 100.
+    /// Queue limit for shape, in packets. The default is 200 ms at its rate, at least
+    /// 100 packets.
     #[serde(
         default,
         skip_serializing_if = "is_default",
         deserialize_with = "packets"
     )]
     pub limit: Option<u32>,
-    /// Bytes that the link adds to every packet; negative if it leaves some out.
+    /// Bytes that the link adds to every packet; negative if it removes some.
     #[serde(
         default,
         skip_serializing_if = "is_default",
         deserialize_with = "overhead"
     )]
     pub overhead: i32,
-    /// Fewest bytes of a packet on the link.
+    /// Minimum bytes of a packet on the link; shorter ones are padded.
     #[serde(default, skip_serializing_if = "is_default", deserialize_with = "mpu")]
     pub mpu: u32,
-    /// How the link cuts packets up: "atm" (ADSL) or "ptm" (VDSL2).
+    /// How the link divides packets into cells: "atm" (ADSL) or "ptm" (VDSL2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Cut>,
     /// The IP protocol of the wire formats header and header-2004.
@@ -172,7 +173,7 @@ pub struct Router {
     pub ip_proto: IpProto,
 }
 
-/// The number of XCP's header; 253 unless it is set.
+/// The IP protocol number of XCP's header, 253 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IpProto(pub u8);
 
@@ -182,14 +183,14 @@ impl Default for IpProto {
     }
 }
 
-/// The rate that a device is held to.
+/// The rate that a device is shaped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Capacity,
     Rate(Rate),
 }
 
-/// How a link cuts packets up.
+/// How a link divides packets into cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Cut {
@@ -197,10 +198,10 @@ pub enum Cut {
     Ptm,
 }
 
-/// A value that makes no sense beside others.
+/// A value that contradicts others.
 #[derive(Debug)]
 pub struct Conflict {
-    /// The key whose value it is.
+    /// The key of the value.
     pub key: &'static str,
     pub reason: String,
     pub remedy: String,
@@ -217,13 +218,13 @@ impl Conflict {
 }
 
 impl Router {
-    /// What the data path is asked for.
+    /// Converts the table to options of the data path.
     pub fn options(&self) -> Result<router::Options, Conflict> {
         if self.capacity == Capacity::Auto && !self.measure {
             return Err(Conflict::new(
                 "measure",
-                "with capacity \"auto\" nothing else tells what the link carries",
-                "give the capacity, or leave measure out",
+                "must not be false with capacity \"auto\"",
+                "give the capacity, or remove measure",
             ));
         }
         Ok(router::Options {
@@ -255,8 +256,8 @@ impl Router {
             (None, _) if self.limit.is_some() => {
                 return Err(Conflict::new(
                     "limit",
-                    "nothing waits without shape",
-                    "add shape, or leave limit out",
+                    "has no effect without shape",
+                    "add shape, or remove limit",
                 ))
             }
             (None, _) if self.qdisc => return Ok(Queueing::Auto(Limits::default())),
@@ -264,15 +265,15 @@ impl Router {
             (Some(_), _) if !self.qdisc => {
                 return Err(Conflict::new(
                     "qdisc",
-                    "false, but shape needs a queue discipline of XCP's",
-                    "leave one of them out",
+                    "must not be false with shape, which needs XCP's queue discipline",
+                    "remove one of them",
                 ))
             }
             (Some(Shape::Rate(rate)), _) | (Some(Shape::Capacity), Capacity::Rate(rate)) => rate,
             (Some(Shape::Capacity), Capacity::Auto) => {
                 return Err(Conflict::new(
                     "shape",
-                    "the capacity is \"auto\": not a rate",
+                    "needs a rate with capacity \"auto\"",
                     "give a rate, such as \"10mbit\"",
                 ))
             }
@@ -283,7 +284,7 @@ impl Router {
         })
     }
 
-    /// The table that asks for these options.
+    /// Converts options of the data path to a table.
     pub fn of(device: String, options: &router::Options) -> Self {
         let capacity = match options.capacity_bytes_per_s {
             0 => Capacity::Auto,
@@ -292,7 +293,7 @@ impl Router {
         let (qdisc, shape, limit) = match options.queueing {
             Queueing::Auto(Limits { packets: 0, .. }) => (true, None, None),
             Queueing::Auto(limits) => (true, Some(Shape::Capacity), Some(limits.packets)),
-            // on kernels without the queue discipline this is what it comes to
+            // kernels without BPF queue disciplines always use this
             Queueing::Keep => (!xcp_datapath::features::has_qdisc(), None, None),
             Queueing::Shape {
                 rate_bytes_per_s,
@@ -334,26 +335,27 @@ impl Router {
 }
 
 impl Host {
-    /// What the data path is asked for.
+    /// Converts the table to options of the data path.
     pub fn options(&self) -> Result<host::Options, Conflict> {
-        let speech = PeerPolicies::new(self.wire, &self.devices, &self.peers, self.ip_proto.0)
-            .map_err(|e| Conflict::new("wire", &e.reason, "add devices and peers"))?;
+        let peer_policies =
+            PeerPolicies::new(self.wire, &self.devices, &self.peers, self.ip_proto.0)
+                .map_err(|e| Conflict::new("wire", &e.reason, "add devices and peers"))?;
         Ok(host::Options {
             cgroup: self.cgroup.clone(),
             this_netns: self.this_netns,
             make_default: self.default,
-            speech,
+            peer_policies,
             socket_protocol: self.socket_protocol,
             without: self.without.clone(),
             ..Default::default()
         })
     }
 
-    /// The table that asks for these options.
+    /// Converts options of the data path to a table.
     pub fn of(options: &host::Options) -> Self {
-        let spoken = &options.speech.spoken;
-        let wire = spoken.iter().find_map(|s| s.wire).unwrap_or_default();
-        let mut peers: Vec<Prefix> = spoken
+        let policies = &options.peer_policies.policies;
+        let wire = policies.iter().find_map(|s| s.wire).unwrap_or_default();
+        let mut peers: Vec<Prefix> = policies
             .iter()
             .filter(|s| s.wire.is_some())
             .filter_map(|s| s.peers)
@@ -365,8 +367,8 @@ impl Host {
             this_netns: options.this_netns,
             wire,
             peers,
-            devices: options.speech.devices.clone(),
-            ip_proto: IpProto(options.speech.ip_proto),
+            devices: options.peer_policies.devices.clone(),
+            ip_proto: IpProto(options.peer_policies.ip_proto),
             socket_protocol: options.socket_protocol,
             without: options.without.clone(),
         }
@@ -397,8 +399,8 @@ fn is_default_max_rtt(value: &Duration) -> bool {
     *value == default_max_rtt()
 }
 
-/// A value that our own parsers turned down, as the TOML parser passes it on:
-/// reason and remedy, a line each.
+/// Converts an error of our own parsers to one of the TOML parser: reason and remedy, a
+/// line each.
 fn refused<E: serde::de::Error>(bad: &BadValue) -> E {
     E::custom(format!("{}\n{}", bad.reason, bad.remedy))
 }
@@ -487,7 +489,7 @@ fn ip_proto<'de, D: Deserializer<'de>>(d: D) -> Result<IpProto, D::Error> {
     number(d, value::ip_proto).map(IpProto)
 }
 
-/// As the field socket_protocol is written.
+/// The type of the field socket_protocol in the file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum NumberOrText {

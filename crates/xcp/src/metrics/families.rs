@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The metrics: their names, types, units and help. The names are stable.
+//! The metrics with their names, types, units and help. The names are stable.
 
 use std::fmt::Error;
 
@@ -16,11 +16,11 @@ use xcp_datapath::host::{self, Counters};
 use xcp_datapath::meter::{Meter, Reading};
 use xcp_datapath::Fallback;
 
-/// What is exported, read at one time.
+/// The values to export, read at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub routers: Vec<Reading>,
-    /// None: XCP is not on.
+    /// None if XCP is off.
     pub host: Option<Counters>,
     pub clouds: Vec<cloud::Status>,
 }
@@ -33,19 +33,19 @@ impl Snapshot {
                 true => Some(host::counters()?),
                 false => None,
             },
-            clouds: match cloud::are_there() {
+            clouds: match cloud::any_exist() {
                 true => cloud::list()?,
                 false => Vec::new(),
             },
         })
     }
 
-    /// In the text format of OpenMetrics.
+    /// Formats the values as OpenMetrics text.
     pub fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut text = String::new();
-        // only a writer that fails makes it fail, and a string does not
+        // fails only if the writer fails, and a string never does
         let _ = encode(&mut text, &registry);
         text
     }
@@ -54,7 +54,7 @@ impl Snapshot {
 /// Names and values of labels.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// A metric of things of one kind: gauges have a unit or none, counters none.
+/// A metric of routers, hosts or edges. Gauges may have a unit, counters have none.
 struct Family<T: 'static> {
     name: &'static str,
     help: &'static str,
@@ -62,7 +62,7 @@ struct Family<T: 'static> {
 }
 
 enum Value<T: 'static> {
-    /// None: not known, not exported.
+    /// Unknown values (None) are not exported.
     Gauge(Option<&'static str>, fn(&T) -> Option<f64>),
     Counter(fn(&T) -> u64),
 }
@@ -74,17 +74,17 @@ const SECONDS: Option<&str> = Some("seconds");
 const ROUTER: &[Family<Reading>] = &[
     Family {
         name: "xcp_router_configured_capacity",
-        help: "Capacity that was set for the link; absent if it is only measured",
+        help: "Configured capacity of the link; absent if it is only measured",
         of: Value::Gauge(BYTES_PER_SECOND, |r| r.configured_Bps.map(|n| n as f64)),
     },
     Family {
         name: "xcp_router_capacity",
-        help: "Capacity that is handed out in the present control interval",
+        help: "Capacity used in the present control interval",
         of: Value::Gauge(BYTES_PER_SECOND, |r| r.capacity_Bps.map(|n| n as f64)),
     },
     Family {
         name: "xcp_router_measured_capacity",
-        help: "What the link was found to carry; absent if it is not measured",
+        help: "Measured capacity of the link; absent if it is not measured",
         of: Value::Gauge(BYTES_PER_SECOND, |r| r.measured_Bps.map(|n| n as f64)),
     },
     Family {
@@ -94,7 +94,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_queue",
-        help: "Backlog of the device's queues a moment before the last packet",
+        help: "Backlog of the device's queues just before the last packet",
         of: Value::Gauge(BYTES, |r| Some(r.queue_B as f64)),
     },
     Family {
@@ -104,7 +104,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_flows",
-        help: "XCP flows, as their packets tell",
+        help: "Number of XCP flows, estimated from their headers",
         of: Value::Gauge(None, |r| Some(r.flows)),
     },
     Family {
@@ -114,7 +114,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_qdisc_replaced",
-        help: "1 if somebody has replaced the queue discipline xcp, else 0",
+        help: "1 if the queue discipline xcp was replaced by another one, else 0",
         of: Value::Gauge(None, |r| Some(f64::from(u8::from(r.qdisc_replaced)))),
     },
     Family {
@@ -134,7 +134,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_malformed_headers",
-        help: "Packets with a malformed XCP header, which are not touched",
+        help: "Packets with a malformed XCP header, which are not changed",
         of: Value::Counter(|r| r.malformed),
     },
     Family {
@@ -171,9 +171,9 @@ const HOST: &[Family<Counters>] = &[
         of: Value::Counter(|c| c.return_received),
     },
     Family {
-        name: "xcp_host_headers_left_out",
-        help: "Packets sent without the header that they should have",
-        of: Value::Counter(|c| c.header_left_out),
+        name: "xcp_host_headers_omitted",
+        help: "Packets sent without an XCP header where one was due",
+        of: Value::Counter(|c| c.header_omitted),
     },
     Family {
         name: "xcp_host_malformed_headers",
@@ -182,7 +182,7 @@ const HOST: &[Family<Counters>] = &[
     },
     Family {
         name: "xcp_host_implausible_headers",
-        help: "Headers received whose sequence number fits no window: not believed",
+        help: "Headers received with a sequence number outside the window, which are ignored",
         of: Value::Counter(|c| c.implausible),
     },
 ];
@@ -190,29 +190,29 @@ const HOST: &[Family<Counters>] = &[
 const EDGE: &[Family<cloud::Status>] = &[
     Family {
         name: "xcp_edge_granting",
-        help: "1 if the virtual router hands out capacity, 0 if it is suspended",
+        help: "1 if the virtual router grants capacity, 0 if it is suspended",
         of: Value::Gauge(None, |c| {
             Some(f64::from(u8::from(c.state == State::Granting)))
         }),
     },
     Family {
         name: "xcp_edge_capacity",
-        help: "What the network without XCP carries for XCP",
+        help: "Capacity of the network without XCP for XCP traffic",
         of: Value::Gauge(BYTES_PER_SECOND, |c| Some(c.link_bps as f64 / 8.0)),
     },
     Family {
         name: "xcp_edge_input",
-        help: "XCP traffic that came out of the network without XCP",
+        help: "XCP traffic that arrived from the network without XCP",
         of: Value::Gauge(BYTES_PER_SECOND, |c| Some(c.input_rate_bps as f64 / 8.0)),
     },
     Family {
         name: "xcp_edge_probe_age",
-        help: "Time since the last probe came",
+        help: "Time since the last probe arrived",
         of: Value::Gauge(SECONDS, |c| c.age_ms.map(|ms| ms / 1e3)),
     },
     Family {
         name: "xcp_edge_xcp_packets",
-        help: "Packets with an XCP header that have passed the virtual router",
+        help: "Packets with an XCP header that passed the virtual router",
         of: Value::Counter(|c| c.xcp_packets),
     },
 ];
@@ -234,7 +234,7 @@ impl Collector for Snapshot {
         let host: Vec<(Labels, &Counters)> = self.host.iter().map(|c| (vec![], c)).collect();
         families(&mut encoder, HOST, &host)?;
         if let Some(counters) = &self.host {
-            let help = "Times that a connection was left to the default congestion control";
+            let help = "Connections that fell back to the default congestion control";
             let mut family =
                 encoder.encode_descriptor(FALLBACKS, help, None, MetricType::Counter)?;
             for reason in Fallback::ALL {
@@ -264,7 +264,7 @@ pub fn upstream(cloud: &cloud::Status) -> String {
     cloud.upstream.map_or("?".into(), |ip| ip.to_string())
 }
 
-/// All families of things of one kind; none if there is no such thing.
+/// Encodes all metrics of routers, hosts or edges; nothing if there are none.
 fn families<T>(
     encoder: &mut DescriptorEncoder,
     all: &[Family<T>],
@@ -316,7 +316,7 @@ mod tests {
             routers: 2,
             state: State::Granting,
             age_ms: Some(1_500.0),
-            wait_ms: 0.0,
+            queue_delay_ms: 0.0,
             free_bps: 0,
             error_bps: 0,
             free_age_ms: None,
@@ -357,7 +357,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// All words of a text that begin as metrics do.
+    /// All names of metrics in a text.
     fn names(text: &str) -> BTreeSet<&str> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let words = text.split(|c: char| !is_part(c));

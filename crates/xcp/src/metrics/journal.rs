@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Important changes, logged to the journal of the unit: each once, and for one device
-//! at most once a minute.
+//! Logs important changes to the journal of the unit: each once, and for each device at
+//! most once a minute.
 
 #![allow(non_snake_case)] // units in names: Bps are bytes per second
 
@@ -12,17 +12,17 @@ use xcp_datapath::meter::Reading;
 
 use super::families::{upstream, Snapshot};
 
-/// Of one device and one kind, one line in so long.
+/// Minimum time between two log lines of the same kind for one device.
 const SELDOM: Duration = Duration::from_secs(60);
-/// A rate that was measured once is forgotten by this part at each look, so that a
-/// link that is slow for long becomes what is usual.
+/// The usual rate decays by 1/512 at each check, so that the rate of a link that stays
+/// slow becomes the usual one.
 const FORGOTTEN_PARTS: u64 = 512;
 
-/// What was logged, and the state that changes are compared with.
+/// The times of the last log lines, and the previous state for comparison.
 #[derive(Debug, Default)]
 pub struct Journal {
     routers: BTreeMap<String, Known>,
-    /// Device and upstream edge; None before the first look.
+    /// Device and upstream edge; None before the first check.
     edges: Option<BTreeSet<(String, String)>>,
 }
 
@@ -35,7 +35,8 @@ struct Known {
 }
 
 impl Journal {
-    /// What has changed since the last look; `now` is the time since any moment.
+    /// Returns a line for each change since the last check; `now` is the time since any
+    /// fixed moment.
     pub fn look(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         self.routers
@@ -62,7 +63,7 @@ impl Journal {
     }
 }
 
-/// Whether something may be logged again now; if so, it counts as logged.
+/// Returns whether a line may be logged again now, and if so records the time.
 fn may_tell(told: &mut Option<Duration>, now: Duration) -> bool {
     let may = told.is_none_or(|then| now.saturating_sub(then) >= SELDOM);
     if may {
@@ -72,7 +73,7 @@ fn may_tell(told: &mut Option<Duration>, now: Duration) -> bool {
 }
 
 impl Known {
-    /// A link that carries less than half of what it usually does.
+    /// Reports a link that carries less than half of its usual rate.
     fn fall(&mut self, now: Duration, router: &Reading) -> Option<String> {
         let measured_Bps = router.measured_Bps?;
         let before_Bps = self.usual_Bps;
@@ -120,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The lines of looks at these times, s.
+    /// The lines of checks at these times, s.
     fn told(looks: &[(u64, Snapshot)]) -> Vec<(u64, String)> {
         let mut journal = Journal::default();
         let mut lines = Vec::new();
@@ -132,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_by_more_than_half_is_told_once() {
+    fn fall_of_rate_by_more_than_half_is_logged_once() {
         let looks = [
             (0, router(1_250_000, false)),
             (5, router(700_000, false)),
             (10, router(500_000, false)),
             (15, router(480_000, false)),
-            // up and down again within a minute, and after it
+            // recovers and falls again, within a minute and after a minute
             (20, router(1_250_000, false)),
             (25, router(500_000, false)),
             (80, router(1_250_000, false)),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_queue_discipline_is_told_once() {
+    fn replaced_queue_discipline_is_logged_once() {
         let looks = [
             (0, router(1, false)),
             (5, router(1, true)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp metrics`: counters and gauges in OpenMetrics.
+//! `xcp metrics`: exports counters and gauges in OpenMetrics format.
 
 mod families;
 mod journal;
@@ -20,7 +20,7 @@ use xcp_datapath::meter::Meter;
 
 use families::Snapshot;
 
-/// For all who may read the folder, as node_exporter.
+/// Readable by all users, such as that of node_exporter.
 const FILE_MODE: u32 = 0o644;
 
 pub fn act(asked: &Metrics, out: &Out) -> Result<ExitCode, Failure> {
@@ -41,7 +41,7 @@ pub fn act(asked: &Metrics, out: &Out) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Writes a file so that no reader finds half of it.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The endpoint that Prometheus asks.
+//! The HTTP endpoint for Prometheus.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -13,22 +13,22 @@ use xcp_datapath::meter::Meter;
 use super::families::Snapshot;
 use super::journal::Journal;
 
-/// How long an interrupt may go unnoticed.
+/// The longest time until an interrupt is noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often changes are looked for, to be logged.
+/// Time between two checks for changes to log.
 const LOOK: Duration = Duration::from_secs(5);
 const PATH: &str = "/metrics";
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers one request after the other until a signal comes, which is no failure:
-/// systemd sends one.
+/// Answers requests one by one until a signal arrives. Being ended by a signal is not a
+/// failure, since systemd sends one.
 pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure> {
     interrupt::watch();
     let server = Server::http(address).map_err(|e| {
         Failure::new(
             format!("--listen {address}"),
             e.to_string(),
-            "is another program there? Give another address or port",
+            "if another program uses it, give another address or port",
         )
     })?;
     tell(&format!(
@@ -40,7 +40,7 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
         let now = begun.elapsed();
         if looked.is_none_or(|then| now.saturating_sub(then) >= LOOK) {
             looked = Some(now);
-            // what cannot be read now may be at the next look
+            // read errors are ignored: the next check may succeed
             for line in Snapshot::read(meter)
                 .map(|snapshot| journal.look(now, &snapshot))
                 .unwrap_or_default()
@@ -49,7 +49,7 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
             }
         }
         let next = server.recv_timeout(PATIENCE);
-        // a client that is gone, or sends no HTTP, is no reason to end
+        // errors of clients are ignored
         if let Ok(Some(request)) = next {
             answer(request, meter);
         }
@@ -65,7 +65,7 @@ fn answer(request: Request, meter: &mut Meter) {
             Ok(snapshot) => (200, snapshot.text()),
             Err(e) => (500, format!("{e}\n")),
         },
-        _ => (404, format!("{PATH} is here\n")),
+        _ => (404, format!("not found, see {PATH}\n")),
     };
     let format = match status {
         200 => FORMAT,
@@ -75,5 +75,5 @@ fn answer(request: Request, meter: &mut Meter) {
     if let Ok(header) = Header::from_bytes("Content-Type", format) {
         response.add_header(header);
     }
-    let _ = request.respond(response); // whether or not it waits for it
+    let _ = request.respond(response); // the client may have gone
 }

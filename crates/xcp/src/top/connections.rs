@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! This host's connections that use XCP or fell back from it.
+//! The table of connections that use XCP or fell back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use xcp_datapath::connections::{Connection, State};
 
 use super::table::{Column, Key};
 
-/// A connection, and how fast it is.
+/// A connection and its rate.
 pub struct ConnectionRow {
     pub connection: Connection,
-    /// Of both directions, since the list before; None if it was not in that.
+    /// Rate of both directions since the previous list; None if it was not in that list.
     pub rate_bps: Option<f64>,
 }
 
@@ -20,7 +20,7 @@ fn bytes(connection: &Connection) -> u64 {
     connection.tcp.sent_bytes + connection.tcp.received_bytes
 }
 
-/// Replaces the rows by a list that was read this long after the one before.
+/// Replaces the rows by a new list. `elapsed` is the time since the previous list.
 pub fn update(rows: &mut Vec<ConnectionRow>, elapsed: Duration, list: Vec<Connection>) {
     let ends = |c: &Connection| (c.local, c.peer);
     let before: HashMap<_, u64> = rows
@@ -38,12 +38,12 @@ pub fn update(rows: &mut Vec<ConnectionRow>, elapsed: Duration, list: Vec<Connec
     }));
 }
 
-/// Its state in words, and why.
+/// The state of a connection, with the reason if it fell back.
 pub fn state(row: &ConnectionRow) -> String {
     let c = &row.connection;
     let why = || c.fallback.map(|why| format!(": {why}")).unwrap_or_default();
     match c.state {
-        State::Xcp if c.distrusts_path => "XCP, answers losses".into(),
+        State::Xcp if c.distrusts_path => "XCP, reacts to losses".into(),
         State::Xcp => "XCP".into(),
         State::Probing => format!("probing{}", why()),
         State::FellBack => format!("fell back{}", why()),
@@ -51,13 +51,13 @@ pub fn state(row: &ConnectionRow) -> String {
     }
 }
 
-/// What the filter looks into.
+/// The text that the filter searches.
 pub fn searched(row: &ConnectionRow) -> String {
     let c = &row.connection;
     format!("{} {} {} {}", c.peer, c.local, c.control, state(row))
 }
 
-/// In 8 characters.
+/// Formats an RTT in 8 characters.
 fn rtt(us: u32) -> String {
     match us {
         0..1_000_000 => units::milliseconds(f64::from(us) / 1e3),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The links of routers, with the history that is drawn.
+//! The table of the routers' links, with their history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use xcp_datapath::meter::LinkReading;
 
 use super::table::{Column, Key};
 
-/// One step of the history, and the time that rates are taken over.
+/// One step of the history, and the averaging time of rates.
 pub const SECOND: Duration = Duration::from_secs(1);
-/// Steps that are remembered.
+/// Number of steps in the history.
 const HISTORY: usize = 120;
-/// The full height of a plot of queueing delays is the most that there was, but not
-/// less than this.
+/// The full height of a plot of queueing delays is the maximum in the history, but at
+/// least this delay.
 const LEAST_PLOT_DELAY_S: f64 = 0.01;
 const LEAST_PLOT_FLOWS: f64 = 4.0;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -26,17 +26,16 @@ pub struct LinkRow {
     pub rate_bps: f64,
     pub queue_bytes: u64,
     pub flows: f64,
-    /// XCP's, 0 to 1.
+    /// XCP's share of the link, 0 to 1.
     pub share: Option<f64>,
     pub drops: u64,
-    /// Some were dropped in the last second.
+    /// Packets were dropped in the last second.
     pub drops_lately: bool,
     utilisations: VecDeque<f64>,
     delays_s: VecDeque<f64>,
     flows_then: VecDeque<f64>,
     shares: VecDeque<f64>,
-    /// When the present second began, what had been sent then, and the longest delay
-    /// since.
+    /// Start of the present second, counters at that time, and the longest delay since.
     began: Duration,
     began_sent_bytes: u64,
     began_drops: u64,
@@ -67,12 +66,12 @@ impl LinkRow {
         }
     }
 
-    /// Takes what was read at this time.
+    /// Updates the row with values read at this time.
     fn update(&mut self, now: Duration, reading: &LinkReading) {
         self.capacity_bps = reading.capacity_Bps.map(|rate| rate as f64 * 8.0);
         let is_idle = reading.sent_B == self.last_sent_bytes;
         self.queue_bytes = match is_idle {
-            // what the last packet saw may have left since
+            // the packets before the last one may have been dequeued since
             true => reading.queue_B.min(reading.root.backlog_B.into()),
             false => reading.queue_B,
         };
@@ -101,7 +100,7 @@ impl LinkRow {
         self.capacity_bps.map(|capacity| self.rate_bps / capacity)
     }
 
-    /// What a packet that comes now will wait.
+    /// The queueing delay of a packet that arrives now.
     fn delay_s(&self) -> Option<f64> {
         let queue_b = self.queue_bytes as f64 * 8.0;
         self.capacity_bps.map(|capacity| queue_b / capacity)
@@ -115,7 +114,7 @@ fn remember(history: &mut VecDeque<f64>, value: f64) {
     history.push_back(value);
 }
 
-/// Brings the rows to what was read: each keeps its history.
+/// Updates the rows; each keeps its history.
 pub fn update(rows: &mut Vec<LinkRow>, now: Duration, readings: &[LinkReading]) {
     let mut before: BTreeMap<String, LinkRow> = rows
         .drain(..)
@@ -123,7 +122,7 @@ pub fn update(rows: &mut Vec<LinkRow>, now: Duration, readings: &[LinkReading]) 
         .collect();
     rows.extend(readings.iter().map(|reading| {
         let known = before.remove(&reading.device);
-        // a router that was added again counts from 0
+        // the counters of a router that was added again start from 0
         let known = known.filter(|row| row.last_sent_bytes <= reading.sent_B);
         let mut row = known.unwrap_or_else(|| LinkRow::new(now, reading));
         row.update(now, reading);
@@ -131,7 +130,7 @@ pub fn update(rows: &mut Vec<LinkRow>, now: Duration, readings: &[LinkReading]) 
     }));
 }
 
-/// A bar for each of the last seconds that there is room for, up to `full`.
+/// Draws a bar for each of the last seconds, as many as fit. `full` is the full height.
 fn plot(history: &VecDeque<f64>, full: f64, width: usize) -> String {
     let steps = BARS.len() as f64;
     let bar = |value: &f64| BARS[((value / full * steps) as usize).min(BARS.len() - 1)];
@@ -147,7 +146,7 @@ fn most(history: &VecDeque<f64>, least: f64) -> f64 {
     history.iter().copied().fold(least, f64::max)
 }
 
-/// What the filter looks into.
+/// The text that the filter searches.
 pub fn searched(row: &LinkRow) -> String {
     row.device.clone()
 }
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_means_of_a_second_and_delays_the_most_in_it() {
+    fn rates_are_means_of_a_second_and_delays_are_maxima() {
         let mut rows = Vec::new();
         at(&mut rows, 0, reading(1_000_000, 0, 0));
         at(&mut rows, 200, reading(1_100_000, 25_000, 0));
@@ -307,18 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_links_queue_is_that_of_its_queue_discipline() {
+    fn queue_of_idle_link_is_that_of_its_queue_discipline() {
         let mut rows = Vec::new();
         at(&mut rows, 0, reading(1000, 0, 0));
         at(&mut rows, 200, reading(2000, 9000, 0));
         at(&mut rows, 400, reading(2000, 9000, 0));
-        assert_eq!(rows[0].queue_bytes, 0, "it has left");
+        assert_eq!(rows[0].queue_bytes, 0, "it was dequeued");
         at(&mut rows, 600, reading(2000, 9000, 6000));
         assert_eq!(rows[0].queue_bytes, 6000, "the link has stopped");
     }
 
     #[test]
-    fn a_router_that_is_added_again_begins_anew() {
+    fn history_of_router_added_again_is_empty() {
         let mut rows = Vec::new();
         at(&mut rows, 0, reading(1_000_000, 0, 0));
         at(&mut rows, 1000, reading(2_000_000, 0, 0));

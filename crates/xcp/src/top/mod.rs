@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp top`: links and connections on a terminal, live.
+//! `xcp top`: shows links and connections live on a terminal.
 
 mod connections;
 mod links;
@@ -24,10 +24,11 @@ use connections::ConnectionRow;
 use links::LinkRow;
 use table::Table;
 
-/// Routers that are new or gone, and the devices' queues, are looked for this often.
+/// Time between two refreshes of the list of routers and of the devices' queues.
 const ROUTERS_EVERY: Duration = Duration::from_secs(1);
-/// The list of connections costs the kernel and this program some microseconds for
-/// each, so it is read again after so much time for each: a small part of a processor.
+/// Minimum time between two refreshes of the list of connections, per connection. Each
+/// connection costs the kernel and this program some microseconds, so a refresh uses only
+/// a small part of a processor.
 const REST_PER_CONNECTION: Duration = Duration::from_micros(500);
 
 pub fn act(asked: &Top, out: &Out) -> Result<ExitCode, Failure> {
@@ -35,8 +36,8 @@ pub fn act(asked: &Top, out: &Out) -> Result<ExitCode, Failure> {
     if out.is_json() || !is_terminal {
         return Err(Failure::new(
             "xcp top",
-            "it draws on a terminal, and standard output is none that can show it",
-            "for programs: xcp metrics, xcp status --json, xcp router show --watch --json",
+            "standard output is not a terminal that can show it",
+            "for programs, use xcp metrics, xcp status --json or xcp router show --watch --json",
         ));
     }
     let mut meter = Meter::new("xcp top")?;
@@ -49,7 +50,7 @@ pub fn act(asked: &Top, out: &Out) -> Result<ExitCode, Failure> {
     done.and_then(|status| restored.map(|()| status))
 }
 
-/// Shows it until the user quits.
+/// Shows the tables until the user quits.
 fn run(
     live: &mut Live,
     meter: &mut Meter,
@@ -73,7 +74,7 @@ fn run(
                 Pressed::Stay => continue,
             },
             Ok(None) => {}
-            // a signal; or the terminal has gone, which drawing finds too
+            // a signal; if the terminal has gone, drawing fails
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(Failure::io("terminal", &e)),
         }
@@ -87,7 +88,7 @@ fn run(
     }
 }
 
-/// Waits for a key; None if another event or none has come.
+/// Waits for a key. Returns None after another event or a timeout.
 fn key(most: Duration) -> io::Result<Option<KeyEvent>> {
     if !event::poll(most)? {
         return Ok(None);
@@ -98,14 +99,14 @@ fn key(most: Duration) -> io::Result<Option<KeyEvent>> {
     })
 }
 
-/// The table that keys are for.
+/// The table that receives the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Focus {
     Links,
     Connections,
 }
 
-/// What becomes of the view after a key.
+/// What to do after a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Pressed {
     Stay,
@@ -113,14 +114,14 @@ enum Pressed {
     Interrupt,
 }
 
-/// What is shown.
+/// The state of the screen.
 struct Live {
     host_name: String,
     links: Table<LinkRow>,
     connections: Table<ConnectionRow>,
     is_host_on: bool,
     focus: Focus,
-    /// The keys are for the filter.
+    /// Keys edit the filter.
     typing: bool,
     is_paused: bool,
     /// Why the last refresh failed.
@@ -155,7 +156,7 @@ impl Live {
         }
     }
 
-    /// Reads what is due at this time since the beginning.
+    /// Reads the values that are due at this time since start.
     fn refresh(&mut self, meter: &mut Meter, now: Duration) -> Result<(), Failure> {
         let since = |then: Option<Duration>| then.map(|then| now.saturating_sub(then));
         if since(self.routers_at).is_none_or(|age| age >= ROUTERS_EVERY) {
@@ -177,7 +178,7 @@ impl Live {
         Ok(())
     }
 
-    /// Does what a key means on a terminal of this width.
+    /// Handles a key on a terminal of this width.
     fn press(&mut self, key: KeyEvent, width: u16) -> Pressed {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Pressed::Interrupt;
@@ -207,7 +208,7 @@ impl Live {
         Pressed::Stay
     }
 
-    /// The filter of the table that keys are for.
+    /// The filter of the table that receives the keys.
     fn filter(&self) -> &str {
         match self.focus {
             Focus::Links => &self.links.filter,
@@ -216,7 +217,7 @@ impl Live {
     }
 }
 
-/// A key while the filter is typed; false: that was the last one.
+/// Handles a key while the filter is edited. Returns false after the last key.
 fn type_in<T>(table: &mut Table<T>, code: KeyCode) -> bool {
     match code {
         KeyCode::Char(c) => table.filter.push(c),
@@ -228,7 +229,7 @@ fn type_in<T>(table: &mut Table<T>, code: KeyCode) -> bool {
     !matches!(code, KeyCode::Esc | KeyCode::Enter)
 }
 
-/// Keys that mean the same in all tables.
+/// Handles the keys that are the same in all tables.
 fn move_in<T>(table: &mut Table<T>, code: KeyCode, width: u16) {
     const PAGE: isize = 10;
     match code {

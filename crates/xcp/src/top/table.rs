@@ -4,25 +4,25 @@
 
 use std::cmp::Ordering;
 
-/// From this width of the terminal on, all columns are shown.
+/// Minimum width of the terminal at which all columns are shown.
 const WIDE: u16 = 120;
-/// Between two columns.
+/// Space between two columns.
 const GAP: u16 = 1;
 
 /// A column of a table with rows of type T.
 pub struct Column<T: 'static> {
     pub head: &'static str,
-    /// The least width.
+    /// The minimum width.
     pub width: u16,
-    /// Its part of the width that is left; 0: it stays as it is.
+    /// Its weight in the distribution of spare width; 0 if the width is fixed.
     pub grows: u16,
-    /// It is shown only where there is much room.
+    /// It is shown only on wide terminals.
     pub wide: bool,
-    /// It is flush right.
+    /// It is right-aligned.
     pub number: bool,
-    /// What is shown in a cell of this width.
+    /// Formats a cell of this width.
     pub text: fn(&T, usize) -> String,
-    /// What rows can be sorted by: numbers falling, text rising.
+    /// The sort key: numbers sort in descending order, text in ascending order.
     pub key: Option<fn(&T) -> Key>,
 }
 
@@ -32,7 +32,7 @@ impl<T> Column<T> {
     }
 }
 
-/// What rows are sorted by.
+/// A sort key.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 pub enum Key {
     Number(f64),
@@ -48,20 +48,20 @@ impl Key {
     }
 }
 
-/// Rows, and how the user wants to see them.
+/// Rows with filter, order and scroll position.
 pub struct Table<T: 'static> {
     pub title: &'static str,
     pub columns: &'static [Column<T>],
     pub rows: Vec<T>,
     /// The rows that pass the filter, in order.
     shown: Vec<usize>,
-    /// Which of `columns` they are sorted by.
+    /// Index of the column that the rows are sorted by.
     pub sorted_by: usize,
     pub reversed: bool,
     pub filter: String,
-    /// The first of them on the screen.
+    /// Index of the first row on the screen.
     pub first: usize,
-    /// What the filter looks into.
+    /// Returns the text that the filter searches.
     searched: fn(&T) -> String,
 }
 
@@ -86,7 +86,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Finds the rows to show again: rows, filter or order have changed.
+    /// Filters and sorts the rows again, after rows, filter or order have changed.
     pub fn arrange(&mut self) {
         let wanted = self.filter.to_lowercase();
         let passes =
@@ -113,14 +113,13 @@ impl<T> Table<T> {
         self.shown.len()
     }
 
-    /// The rows on a screen with room for so many.
+    /// The rows to show on a screen with `rows` rows.
     pub fn page(&self, rows: usize) -> impl Iterator<Item = &T> {
         let page = self.shown.iter().skip(self.first).take(rows);
         page.filter_map(|i| self.rows.get(*i))
     }
 
-    /// Sorts by the next column that can be sorted by, of those that are shown on a
-    /// terminal of this width.
+    /// Sorts by the next sortable column that a terminal of this width shows.
     pub fn sort_by_next(&mut self, width: u16) {
         let all = (1..=self.columns.len()).map(|n| (self.sorted_by + n) % self.columns.len());
         let is_able = |c: &Column<T>| c.key.is_some() && c.fits(width);
@@ -134,13 +133,13 @@ impl<T> Table<T> {
         self.arrange();
     }
 
-    /// Scrolls by so many rows, down or up.
+    /// Scrolls down by `rows` rows, or up if negative.
     pub fn scroll(&mut self, rows: isize) {
         let last = self.shown.len().saturating_sub(1);
         self.first = self.first.saturating_add_signed(rows).min(last);
     }
 
-    /// The columns that a terminal of this width has room for, and their widths.
+    /// The columns that a terminal of this width shows, and their widths.
     pub fn layout(&self, width: u16) -> Vec<(&'static Column<T>, u16)> {
         let columns = self.columns.iter().filter(|c| c.fits(width));
         let columns: Vec<&'static Column<T>> = columns.collect();
@@ -202,17 +201,13 @@ mod tests {
     #[test]
     fn rows_are_sorted_by_each_column_and_reversed() {
         let mut table = table();
-        assert_eq!(names(&table, 9), "cba", "by the first number, falling");
+        assert_eq!(names(&table, 9), "cba", "by the first number, descending");
         table.sort_by_next(80);
-        assert_eq!(names(&table, 9), "abc", "by name, rising");
+        assert_eq!(names(&table, 9), "abc", "by name, ascending");
         table.reverse();
         assert_eq!(names(&table, 9), "cba");
         table.sort_by_next(80);
-        assert_eq!(
-            names(&table, 9),
-            "abc",
-            "a column without a key is left out"
-        );
+        assert_eq!(names(&table, 9), "abc", "a column without a key is skipped");
     }
 
     #[test]
@@ -235,11 +230,7 @@ mod tests {
     fn columns_fill_the_width() {
         let widths = |width| -> Vec<u16> { table().layout(width).iter().map(|c| c.1).collect() };
         assert_eq!(widths(80), [74, 5]);
-        assert_eq!(
-            widths(200),
-            [96, 96, 5],
-            "and the columns of wide terminals"
-        );
-        assert_eq!(widths(3), [4, 5], "none is less than its least width");
+        assert_eq!(widths(200), [96, 96, 5], "wide terminals show more columns");
+        assert_eq!(widths(3), [4, 5], "columns have their minimum width");
     }
 }

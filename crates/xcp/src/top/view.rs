@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What is on the screen: a line about the host, two tables, a line about keys.
+//! Draws the screen: a line about the host, two tables and a line about keys.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,11 +11,11 @@ use super::links::LinkRow;
 use super::table::Table;
 use super::{Focus, Live};
 
-/// Of a table: its title and its head.
+/// Rows for the title and the head of a table.
 const TITLE_ROWS: u16 = 2;
 const KEYS: &str = "q quit  Tab other table  s sort  r reverse  / filter  arrows scroll  p pause";
 
-/// Draws all of it, in colours or without.
+/// Draws the screen, with or without colours.
 pub fn draw(live: &Live, colour: bool, area: Rect, buffer: &mut Buffer) {
     let [top, links, connections, bottom] = rows(live, area);
     line(buffer, top, &summary(live), bold());
@@ -42,8 +42,8 @@ pub fn draw(live: &Live, colour: bool, area: Rect, buffer: &mut Buffer) {
     line(buffer, bottom, &last_line(live), Style::new());
 }
 
-/// Links have the rows that they need, but not more than half if connections need
-/// the others.
+/// Divides the screen. Links get the rows that they need, but at most half of the screen
+/// if connections need the other half.
 fn rows(live: &Live, area: Rect) -> [Rect; 4] {
     let inner = area.height.saturating_sub(2);
     let needed = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX);
@@ -102,10 +102,10 @@ fn summary(live: &Live) -> String {
     )
 }
 
-/// What is being typed, or what went wrong, or the keys.
+/// The filter being typed, an error, or the list of keys.
 fn last_line(live: &Live) -> String {
     match (&live.typing, &live.problem) {
-        (true, _) => format!("filter: {}_  (Enter: keep, Esc: all)", live.filter()),
+        (true, _) => format!("filter: {}_  (Enter: apply, Esc: clear)", live.filter()),
         (false, Some(problem)) => problem.clone(),
         (false, None) if live.is_paused => format!("PAUSED  {KEYS}"),
         (false, None) => KEYS.into(),
@@ -125,7 +125,7 @@ fn connection_colour(row: &ConnectionRow) -> Option<Color> {
     }
 }
 
-/// A title, a head and the rows that there is room for.
+/// Draws a title, a head and as many rows as fit.
 fn table<T>(
     buffer: &mut Buffer,
     area: Rect,
@@ -188,7 +188,7 @@ fn table<T>(
     }
 }
 
-/// A text in a cell: flush right or left, with an ellipsis where it is too long.
+/// Formats the text of a cell, right- or left-aligned. Long text ends with an ellipsis.
 fn cell(text: &str, width: u16, is_number: bool) -> String {
     let width = usize::from(width);
     if text.chars().count() > width {

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Why XCP is not used, or does less than it could: a sentence and a remedy for each
-//! cause.
+//! Causes why XCP is not used, or is limited: a sentence and a remedy for each.
 
 use std::net::IpAddr;
 
 use xcp_datapath::{Fallback, Warning, Wire};
 
-/// A cause, in the order in which they are looked for.
+/// A cause. The causes are checked in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Features that hosts need, and what is missing of each.
+    /// Missing features that hosts need: name and consequence.
     KernelLacks(Vec<(String, String)>),
     Off,
     OtherNamespace,
     NotAPeer,
     /// The route chooses another congestion control.
     Route(String),
-    /// Nobody has chosen XCP, and it is not the default.
+    /// The program has not chosen XCP, and it is not the default.
     NotDefault(String),
-    /// XCP was tried, and works; but it is not the default.
+    /// A test connection used XCP, but XCP is not the default.
     OpenedNotDefault(String),
     Program(String),
     OlderOrElsewhere(String),
-    /// The last router that got the option, and the first that did not.
+    /// The last router that received the option, and the first that did not.
     OptionRemoved {
         after: Option<IpAddr>,
         before: IpAddr,
     },
-    /// The peer did not answer with XCP; the last router that got the option.
+    /// The peer did not answer with XCP; `last` is the last router that received the option.
     Peer {
         wire: Wire,
         last: Option<IpAddr>,
@@ -36,12 +35,12 @@ pub enum Cause {
     Signed,
     Mptcp,
     NoRoom,
-    /// No router on the path; what keeps packets from the one on this device.
+    /// The path has no router; or the router on this device does not get the packets.
     NoRouter(Option<(String, Warning)>),
     Silent,
     DeviceStopped,
     NoMemory,
-    /// Nothing was sent yet: only data finds routers.
+    /// Nothing was sent yet: data packets are needed to find routers.
     NothingSent,
     Distrusted,
     SendBuffer,
@@ -50,7 +49,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What a connection fell back for.
+    /// Converts the reason of a fallback.
     pub fn of_fallback(reason: Fallback, wire: Wire, is_mptcp: bool) -> Self {
         match reason {
             Fallback::Peer => Self::Peer { wire, last: None },
@@ -65,7 +64,7 @@ impl Cause {
         }
     }
 
-    /// XCP is used all the same.
+    /// XCP is used, with a limitation.
     pub fn is_remark(&self) -> bool {
         matches!(
             self,
@@ -107,24 +106,27 @@ impl Cause {
         match self {
             Self::KernelLacks(missing) => {
                 let names: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
-                format!("this kernel lacks what XCP needs: {}", names.join(", "))
+                format!(
+                    "this kernel lacks features that XCP needs: {}",
+                    names.join(", ")
+                )
             }
             Self::Off => "XCP is off on this host".into(),
             Self::OtherNamespace => {
                 "XCP is on for the sockets of another network namespace only".into()
             }
             Self::NotAPeer => {
-                "XCP is not to be spoken with this address: it is not among the peers".into()
+                "XCP is not used with this address: it is not among the configured peers".into()
             }
             Self::Route(control) => {
                 format!("the route to the peer chooses the congestion control {control}")
             }
             Self::NotDefault(control) => format!(
-                "the program has chosen no congestion control, so it has {control}: XCP is not the \
-                 default"
+                "the program has chosen no congestion control, so it uses {control}: XCP is not \
+                 the default"
             ),
             Self::OpenedNotDefault(control) => format!(
-                "XCP works with this peer, but programs have {control} unless they choose XCP: it \
+                "XCP works with this peer, but programs use {control} unless they choose XCP: it \
                  is not the default"
             ),
             Self::Program(control) => {
@@ -140,19 +142,19 @@ impl Cause {
             }
             Self::Peer { wire, .. } if wire.is_header() => {
                 format!(
-                    "the peer does not answer in the wire format {wire}: it does not speak it, or \
-                     the path drops packets of its IP protocol"
+                    "the peer does not answer in the wire format {wire}: it does not support it, \
+                     or the path drops packets of its IP protocol"
                 )
             }
             Self::Peer { last, .. } => {
                 let seen = last.map_or(String::new(), |router| {
-                    format!(" ({router} still got the option)")
+                    format!(" ({router} still received the option)")
                 });
                 format!("the peer does not answer with XCP{seen}")
             }
             Self::SynCookie => {
-                "the listener here was short of memory and answered with a SYN cookie, which \
-                 remembers no options"
+                "the queue of the listener on this host was full, so it answered with a SYN \
+                 cookie, which cannot store options"
                     .into()
             }
             Self::Signed => "TCP-MD5 or TCP-AO signs the TCP options, so none can be added".into(),
@@ -163,8 +165,8 @@ impl Cause {
             }
             Self::NoRouter(hidden) => match hidden {
                 Some((device, warning)) => format!(
-                    "the path has no XCP router: the one on {device} here does not get the \
-                     packets, since {}",
+                    "the path has no XCP router: the one on {device} of this host does not get \
+                     the packets, since {}",
                     warning.reason
                 ),
                 None => "the path has no XCP router".into(),
@@ -180,10 +182,11 @@ impl Cause {
             }
             Self::NoMemory => "the kernel had no memory for the connection's state".into(),
             Self::NothingSent => {
-                "the peer speaks XCP, but nothing was sent yet that could find a router".into()
+                "the peer supports XCP, but no data was sent yet, which is needed to find a router"
+                    .into()
             }
             Self::Distrusted => {
-                "XCP is used, but losses or delays show a bottleneck that is no XCP router, so the \
+                "XCP is used, but losses or delays show a bottleneck without an XCP router, so the \
                  window follows CUBIC's rules"
                     .into()
             }
@@ -193,10 +196,9 @@ impl Cause {
             Self::ReceiveBuffer => {
                 "XCP is used, but the peer's receive buffer is too small for the window".into()
             }
-            Self::SackBlocks(count) => format!(
-                "XCP is used, but {count} ACKs were so full of SACK blocks that they carried no \
-                 feedback"
-            ),
+            Self::SackBlocks(count) => {
+                format!("XCP is used, but SACK blocks left no room for feedback in {count} ACKs")
+            }
         }
     }
 
@@ -208,12 +210,12 @@ impl Cause {
             }
             Self::Off => "switch it on: xcp host on --default".into(),
             Self::OtherNamespace => {
-                "switch it on here: xcp host on, without --netns for all namespaces".into()
+                "switch it on for all network namespaces: xcp host on, without --netns".into()
             }
             Self::NotAPeer => {
                 "add its prefix: xcp host on --peers PREFIX, or peers in xcp.toml".into()
             }
-            Self::Route(_) => "ip route change ... congctl xcp, or leave congctl out".into(),
+            Self::Route(_) => "ip route change ... congctl xcp, or without congctl".into(),
             Self::NotDefault(_) | Self::OpenedNotDefault(_) => {
                 "xcp host on --default, or xcp run -- COMMAND for one program".into()
             }
@@ -223,18 +225,20 @@ impl Cause {
                 .into()
             }
             Self::OlderOrElsewhere(_) => {
-                "start the program again; `xcp host show` tells the control group".into()
+                "restart the program; `xcp host show` prints the control group with XCP".into()
             }
             Self::OptionRemoved { .. } => {
-                "let the firewall or proxy there pass TCP option 254 (option-2005: 14 and 15)"
-                    .into()
+                "configure the firewall or proxy there to pass TCP option 254 (option-2005: 14 and \
+                 15)"
+                .into()
             }
             Self::Peer { wire, .. } if wire.is_header() => {
-                "switch XCP on there in the same format, or let the path pass the protocol".into()
+                "switch XCP on at the peer in the same format, or let the path pass the protocol"
+                    .into()
             }
             Self::Peer { .. } => {
-                "switch it on there (xcp host on --default); if it is on, something behind that \
-                 router, or on the way back, removes the option"
+                "switch it on at the peer (xcp host on --default); if it is on, the path after \
+                 that router, or the return path, removes the option"
                     .into()
             }
             Self::SynCookie => {
@@ -242,7 +246,7 @@ impl Cause {
                     .into()
             }
             Self::Signed | Self::Mptcp => {
-                "none for this connection: it has the default congestion control".into()
+                "none for this connection: it uses the default congestion control".into()
             }
             Self::NoRoom => {
                 "try the smaller wire format option-2005, or switch the other option off \
@@ -255,33 +259,35 @@ impl Cause {
             ),
             Self::Silent => {
                 "find the firewall or proxy that removes it; the connection looks for a router \
-                 again by itself"
+                 again automatically"
                     .into()
             }
             Self::DeviceStopped => {
-                "set the device up again: xcp host on --wire header --dev DEV".into()
+                "configure the device again: xcp host on --wire header --dev DEV".into()
             }
             Self::NoMemory => {
                 "raise net.core.optmem_max, of which a connection needs some hundred bytes; see \
                  also free(1)"
                     .into()
             }
-            Self::NothingSent => "ask again when the program has sent something".into(),
+            Self::NothingSent => "run xcp why again when the program has sent data".into(),
             Self::Distrusted => {
-                "make the real bottleneck an XCP router, or give the router the capacity that the \
-                 link has"
+                "make the real bottleneck an XCP router, or configure the router with the link's \
+                 real capacity"
                     .into()
             }
             Self::SendBuffer => {
-                "raise net.ipv4.tcp_wmem: xcp doctor --path RATE,RTT tells how far".into()
+                "raise net.ipv4.tcp_wmem: xcp doctor --path RATE,RTT computes the size".into()
             }
             Self::ReceiveBuffer => {
-                "raise net.ipv4.tcp_rmem there (xcp doctor --path RATE,RTT), unless the program \
-                 there reads slowly"
+                "raise net.ipv4.tcp_rmem at the peer (xcp doctor --path RATE,RTT), unless its \
+                 program reads slowly"
                     .into()
             }
             Self::SackBlocks(_) => {
-                "make room for it: xcp host on --dev DEV, the device of the ACKs".into()
+                "make room for it: xcp host on --dev DEV, where DEV is the device that sends the \
+                 ACKs"
+                    .into()
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Where a path removes XCP's TCP option: SYNs whose hop limit ends at one router after
-//! the other, and what these routers quote of them in ICMP (as tracebox does it: Detal
-//! et al., "Revealing Middlebox Interference with Tracebox", 2013).
+//! Finds where a path removes XCP's TCP option: SYNs with an increasing hop limit expire at
+//! one router after the other, and the routers quote them in ICMP messages (method of
+//! tracebox: Detal et al., "Revealing Middlebox Interference with Tracebox", 2013).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,17 +17,17 @@ use nix::sys::socket::{
 };
 use xcp_datapath::Wire;
 
-/// Longer paths are not looked along.
+/// Maximum number of hops to probe.
 const HOPS_MOST: u8 = 30;
-/// So many routers in a row that say nothing end it.
+/// Probing ends after this number of consecutive routers without an answer.
 const SILENT_MOST: usize = 3;
-/// Shorter than the time after which TCP sends the SYN again, 1 s.
+/// Timeout of a probe, shorter than TCP's retransmission timeout for SYNs, 1 s.
 const PATIENCE: Duration = Duration::from_millis(800);
 
 const TCP: u8 = 6;
 const TIME_EXCEEDED_V4: u8 = 11;
 const TIME_EXCEEDED_V6: u8 = 3;
-/// What stands before the quoted packet, in ICMP and ICMPv6.
+/// Length of the header before the quoted packet, in ICMP and ICMPv6.
 const ICMP_LEN: usize = 8;
 const IPV6_LEN: usize = 40;
 
@@ -35,14 +35,14 @@ const IPV6_LEN: usize = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     pub address: IpAddr,
-    /// XCP's option was in the packet that it got; None if it quotes too little to tell.
+    /// The packet that it received had XCP's option; None if it quotes too little of it.
     pub has_option: Option<bool>,
 }
 
-/// The routers that answer, in order.
+/// Returns the routers that answer, in order.
 ///
 /// # Errors
-/// No socket for ICMP, or none with the congestion control `xcp`.
+/// A socket for ICMP, or one with the congestion control `xcp`, cannot be opened.
 pub fn find(peer: SocketAddr, wire: Wire) -> io::Result<Vec<Hop>> {
     let kind = match peer {
         SocketAddr::V4(_) => SockProtocol::Icmp,
@@ -67,8 +67,8 @@ pub fn find(peer: SocketAddr, wire: Wire) -> io::Result<Vec<Hop>> {
     Ok(hops)
 }
 
-/// A socket with the congestion control `xcp` that connects to a peer, with this limit
-/// of hops or the usual one.
+/// Opens a socket with the congestion control `xcp` that connects to a peer, with this hop
+/// limit or the default one.
 ///
 /// # Errors
 /// `xcp` cannot be chosen, or there is no route.
@@ -87,7 +87,7 @@ pub fn opened(peer: SocketAddr, limit: Option<u8>) -> io::Result<OwnedFd> {
     }
 }
 
-/// A socket of a peer's address family, which does not block.
+/// Opens a non-blocking socket of the peer's address family.
 fn new_socket(
     peer: SocketAddr,
     kind: SockType,
@@ -104,7 +104,7 @@ fn new_socket(
 /// Waits until a socket is connected.
 ///
 /// # Errors
-/// It was refused, or not answered in time.
+/// The connection was refused, or the timeout expired.
 pub fn connected(tcp: &OwnedFd, most: Duration) -> io::Result<()> {
     let mut fds = [PollFd::new(tcp.as_fd(), PollFlags::POLLOUT)];
     let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
@@ -123,7 +123,7 @@ fn local(tcp: &OwnedFd) -> io::Result<SocketAddr> {
     internet(&address).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// An address of the internet protocols.
+/// Converts an IPv4 or IPv6 address.
 fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = address
         .as_sockaddr_in()
@@ -177,8 +177,8 @@ fn answer(icmp: &OwnedFd, tcp: &OwnedFd, peer: SocketAddr, wire: Wire) -> io::Re
     }
 }
 
-/// Whether the SYN from this port that an ICMP message quotes has XCP's option, as far
-/// as it is quoted; None if the message is about something else.
+/// Whether the SYN from this port that an ICMP message quotes has XCP's option; Some(None)
+/// if its options are not quoted completely, None if the message is about another packet.
 fn quoted(message: &[u8], peer: SocketAddr, port: u16, wire: Wire) -> Option<Option<bool>> {
     let tcp = match peer {
         SocketAddr::V4(peer) => {
@@ -211,13 +211,13 @@ fn header_len(packet: &[u8]) -> Option<usize> {
     Some(usize::from(packet.first()? & 15) * 4)
 }
 
-/// A TCP header's options, if all are there.
+/// The options of a TCP header, if they are complete.
 fn options(tcp: &[u8]) -> Option<&[u8]> {
     tcp.get(20..usize::from(tcp.get(12)? >> 4) * 4)
 }
 
 fn has_option(mut options: &[u8], wire: Wire) -> bool {
-    /// Fills up, one byte.
+    /// The option kind of one byte of padding.
     const NO_OPERATION: u8 = 1;
     while let [kind, rest @ ..] = options {
         if *kind == NO_OPERATION {
@@ -240,7 +240,8 @@ fn has_option(mut options: &[u8], wire: Wire) -> bool {
 mod tests {
     use super::*;
 
-    /// What 10.0.0.9 says of a SYN from port 5 to 192.0.2.1:80 with these options.
+    /// The ICMP message of 10.0.0.9 about a SYN from port 5 to 192.0.2.1:80 with these
+    /// options.
     fn message(options: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x45; 20];
         bytes.extend([TIME_EXCEEDED_V4, 0, 0, 0, 0, 0, 0, 0]);
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_found_in_what_is_quoted() {
+    fn option_is_found_in_the_quoted_syn() {
         let with = message(&[1, 1, 2, 4, 5, 180, 254, 4, b'X', b'C', 1, 0]);
         assert_eq!(told(&with), Some(Some(true)));
         assert_eq!(told(&message(&[2, 4, 5, 180])), Some(Some(false)));
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_taken() {
+    fn damaged_messages_do_not_panic() {
         let with = message(&[254, 4, b'X', b'C']);
         for length in 0..with.len() {
             let _ = told(&with[..length]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp why`: why a connection does not use XCP, and what to do about it.
+//! `xcp why`: explains why a connection does not use XCP, and what to do.
 
 mod cause;
 mod hops;
@@ -20,23 +20,23 @@ use xcp_datapath::{features, require_access, route_to, router, Fallback, Route, 
 
 use cause::Cause;
 
-/// Within which a connection that is opened must be there.
+/// Timeout for opening a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Within which feedback must have come back.
+/// Timeout for feedback.
 const FEEDBACK: Duration = Duration::from_secs(2);
 /// Most protocols ignore an empty line.
 const EMPTY_LINE: &[u8] = b"\r\n";
-/// A buffer that is smaller than the window, or holds the connection back for so much of
-/// the time that it has data to send, is the cause.
+/// A buffer counts as the limit if it is smaller than the window, or if it has limited the
+/// connection for more than this part of the time with data to send.
 const MOST_OF_THE_TIME: f64 = 0.5;
 
-/// What was found out.
+/// The result.
 struct Finding {
     peer: String,
     cause: Option<Cause>,
-    /// The connection that it is about, if there is one.
+    /// The connection that was examined, if there is one.
     connection: Option<Connection>,
-    /// How many there are to that peer.
+    /// Number of connections to the peer.
     connections: usize,
 }
 
@@ -64,7 +64,7 @@ pub fn act(asked: &str, out: &Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_used)))
 }
 
-/// Whom it is about.
+/// The peer to examine.
 struct Target {
     name: String,
     addresses: Vec<IpAddr>,
@@ -72,7 +72,7 @@ struct Target {
 }
 
 impl Target {
-    /// An address, with or without a port, or a name.
+    /// Resolves an address or a name, with or without a port.
     fn resolve(asked: &str) -> Result<Self, Failure> {
         let of = |addresses: Vec<IpAddr>, port| Self {
             name: asked.to_owned(),
@@ -97,7 +97,7 @@ impl Target {
             None => (asked, None),
         };
         let found = (name, port.unwrap_or(0)).to_socket_addrs().map_err(|e| {
-            let reason = format!("no address is known for this name: {e}");
+            let reason = format!("the name has no address: {e}");
             Failure::new(name, reason, "check the name, or give an address")
         })?;
         Ok(of(found.map(|a| a.ip()).collect(), port))
@@ -124,7 +124,7 @@ fn find(target: &Target) -> Result<Finding, Failure> {
     }
     let mut present = connections::all()?;
     present.retain(|c| target.is(c.peer) && !c.is_closing);
-    // the one that is farthest from XCP
+    // examine the one whose state is farthest from using XCP
     present.sort_by_key(|c| std::cmp::Reverse(c.state));
     let connections = present.len();
     let (connection, is_opened) = match present.into_iter().next() {
@@ -146,7 +146,7 @@ fn find(target: &Target) -> Result<Finding, Failure> {
     })
 }
 
-/// XCP is off: because it cannot be on, or because nobody has switched it on.
+/// Returns why XCP is off: the kernel lacks features, or it was not switched on.
 fn why_off() -> Cause {
     let missing = features::probe()
         .into_iter()
@@ -158,16 +158,13 @@ fn why_off() -> Cause {
     }
 }
 
-/// Opens a connection that uses XCP if it can, and has it look for routers.
+/// Opens a connection that uses XCP if possible, and lets it look for routers.
 fn open(target: &Target) -> Result<Connection, Failure> {
     let Some(port) = target.port else {
         return Err(Failure::new(
             &target.name,
-            "there is no connection to this host from here",
-            format!(
-                "name a port that one can be opened to: xcp why {}:PORT",
-                target.name
-            ),
+            "this host has no connection to it",
+            format!("give a port to open one to: xcp why {}:PORT", target.name),
         ));
     };
     let mut failed = None;
@@ -184,8 +181,8 @@ fn open(target: &Target) -> Result<Connection, Failure> {
     let reason = e.map_or("no address".into(), |e| e.to_string());
     Err(Failure::new(
         peer,
-        format!("no connection can be opened: {reason}"),
-        "is the port right, and does something listen there?",
+        format!("cannot open a connection: {reason}"),
+        "check the port, and that a program listens there",
     ))
 }
 
@@ -195,8 +192,7 @@ fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
     Ok(tcp.into())
 }
 
-/// Sends an empty line, if the peer speaks XCP, and waits until feedback has told of
-/// the path.
+/// Sends an empty line, if the peer supports XCP, and waits for feedback about the path.
 fn watch(mut tcp: TcpStream, peer: SocketAddr) -> Result<Connection, Failure> {
     let failed = |e: io::Error| Failure::io(peer.to_string(), &e);
     let local = tcp.local_addr().map_err(failed)?;
@@ -207,8 +203,8 @@ fn watch(mut tcp: TcpStream, peer: SocketAddr) -> Result<Connection, Failure> {
         let Some(connection) = all.pop() else {
             return Err(Failure::new(
                 peer.to_string(),
-                "it has closed the connection at once",
-                "name a port where something listens for longer",
+                "the peer closed the connection at once",
+                "give the port of a service that keeps connections open",
             ));
         };
         let is_known = connection.state != State::Probing || connection.fallback.is_some();
@@ -223,11 +219,11 @@ fn watch(mut tcp: TcpStream, peer: SocketAddr) -> Result<Connection, Failure> {
     }
 }
 
-/// What this host is set to, towards the peer.
+/// The settings of this host for the peer.
 struct Here {
     status: host::Status,
     route: Route,
-    /// None: XCP is not spoken with it.
+    /// None if XCP is not used with this peer.
     wire: Option<Wire>,
 }
 
@@ -250,7 +246,7 @@ impl Here {
         }
     }
 
-    /// Who has chosen another congestion control.
+    /// Returns what has chosen another congestion control.
     fn not_chosen(&self, control: &str) -> Cause {
         let control = control.to_owned();
         match &self.route.control {
@@ -261,8 +257,7 @@ impl Here {
         }
     }
 
-    /// No router is on the path; one on the device that packets leave by does not get
-    /// them.
+    /// The path has no router. If the output device has one, it does not get the packets.
     fn no_router(&self) -> Cause {
         let hiding = self.route.device.as_ref().and_then(|device| {
             let warnings = router::show(device).ok()?.warnings;
@@ -272,7 +267,7 @@ impl Here {
         Cause::NoRouter(hiding)
     }
 
-    /// What holds a connection back that uses XCP.
+    /// Returns what limits a connection that uses XCP.
     fn remark(&self, connection: &Connection) -> Option<Cause> {
         let tcp = &connection.tcp;
         let mostly = |us: u64| us as f64 > MOST_OF_THE_TIME * tcp.busy_us.max(1) as f64;
@@ -281,7 +276,7 @@ impl Here {
         let receives = mostly(tcp.rwnd_limited_us) || is_small(tcp.peer_window_bytes);
         let counters = &self.status.counters;
         let crowded = counters
-            .return_crowded
+            .return_no_room
             .saturating_sub(counters.sacks_trimmed);
         match () {
             () if connection.distrusts_path => Some(Cause::Distrusted),
@@ -293,22 +288,22 @@ impl Here {
     }
 }
 
-/// The congestion control of sockets that choose none and have no other default.
+/// The system's default congestion control.
 fn system_default() -> String {
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     let name = fs::read_to_string(path).unwrap_or_default();
     name.trim().to_owned()
 }
 
-/// Who did not answer with XCP: the peer, or what removes the option on the path.
+/// Finds out whether the peer does not support XCP, or the path removes the option.
 fn where_removed(peer: SocketAddr, wire: Wire) -> Cause {
     if wire.is_header() {
         return Cause::Peer { wire, last: None };
     }
     if io::stderr().is_terminal() {
-        tell("xcp: looking along the path for what removes the option");
+        tell("xcp: probing the path hop by hop for the removal of the option");
     }
-    // without an answer the peer remains
+    // if no hop answers, the cause is the peer
     let hops = hops::find(peer, wire).unwrap_or_default();
     let mut after = None;
     for hop in hops {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The command line: what it turns down and how it says so, and what it
-//! prints without touching the system.
+//! The command line: invalid arguments and their error messages, and commands
+//! that only print something.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,13 +15,13 @@ use xcp_testbed::shared_test_lock;
 const NOBODY: u32 = 65534;
 
 #[test]
-fn bad_capacities_tell_reason_and_remedy() {
-    let example = "give what the link can send, e.g. 10mbit";
+fn invalid_capacities_give_reason_and_remedy() {
+    let example = "give the link's rate, e.g. 10mbit";
     let range = "give a capacity from 8kbit to 1tbit";
     for (text, reason, remedy) in [
-        ("0mbit", "a link with no capacity sends nothing", example),
+        ("0mbit", "a link needs a capacity above 0", example),
         ("-5mbit", "negative", example),
-        ("10", "without a unit", "give one, e.g. 10mbit"),
+        ("10", "without a unit", "add one, e.g. 10mbit"),
         ("fast", "not a number with a unit", example),
         ("2tbit", "too large", range),
         ("1kbit", "too small", range),
@@ -39,7 +39,7 @@ fn bad_capacities_tell_reason_and_remedy() {
 }
 
 #[test]
-fn bad_whole_numbers_tell_reason_and_remedy() {
+fn invalid_whole_numbers_give_reason_and_remedy() {
     for (text, reason) in [
         ("-65", "too small"),
         ("5000", "too large"),
@@ -62,7 +62,7 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
     }
     xcp("router trace lo --duration 0").failed(
         2,
-        "xcp: --duration 0: no time at all\n  help: give seconds, such as 10 or 0.5\n",
+        "xcp: --duration 0: not more than 0\n  help: give seconds, such as 10 or 0.5\n",
     );
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
     xcp("host on --without losses,care").failed(
@@ -72,15 +72,15 @@ fn bad_whole_numbers_tell_reason_and_remedy() {
 }
 
 #[test]
-fn options_that_make_no_sense_together() {
+fn conflicting_options_are_refused() {
     xcp("router add lo --capacity auto --no-measure").failed(
         2,
-        "xcp: --no-measure: with --capacity auto nothing tells what the link carries\n  \
-         help: give the capacity, or let it be measured\n",
+        "xcp: --no-measure: contradicts --capacity auto, which measures the capacity\n  \
+         help: give the capacity, or leave out --no-measure\n",
     );
     xcp("router add lo --capacity auto --shape").failed(
         2,
-        "xcp: --shape: with --capacity auto it has no rate\n  \
+        "xcp: --shape: needs a rate with --capacity auto\n  \
          help: give one, e.g. --shape 10mbit\n",
     );
     for args in [
@@ -95,7 +95,7 @@ fn options_that_make_no_sense_together() {
 }
 
 #[test]
-fn errors_are_json_where_asked() {
+fn errors_are_json_with_the_json_option() {
     let error = |args: &str| {
         let ran = xcp(args);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
@@ -106,7 +106,7 @@ fn errors_are_json_where_asked() {
         json!({ "error": {
             "thing": "--capacity 10",
             "reason": "without a unit",
-            "remedy": "give one, e.g. 10mbit",
+            "remedy": "add one, e.g. 10mbit",
         }})
     );
     assert_eq!(
@@ -120,7 +120,7 @@ fn errors_are_json_where_asked() {
 }
 
 #[test]
-fn unknown_words_are_usage_errors() {
+fn unknown_commands_and_options_are_usage_errors() {
     for (args, part) in [
         ("frob", "unrecognized subcommand 'frob'"),
         ("host", "Usage: xcp host"),
@@ -136,7 +136,7 @@ fn unknown_words_are_usage_errors() {
 }
 
 #[test]
-fn help_and_version_are_no_errors() {
+fn help_and_version_succeed() {
     assert!(xcp("--help").ok().out.contains("Exit status:"));
     assert!(xcp("router add --help")
         .ok()
@@ -147,11 +147,11 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn unknown_experiments_are_named() {
+fn unknown_experiments_are_errors() {
     xcp("lab run no-such-experiment").failed(
         1,
         "xcp: no-such-experiment: no such experiment\n  \
-         help: list them with `xcp lab list`, or name a .toml file\n",
+         help: list them with `xcp lab list`, or give a .toml file\n",
     );
 }
 
@@ -168,12 +168,12 @@ fn the_list_of_experiments_counts_known_gaps() {
 }
 
 #[test]
-fn without_root_it_says_so() {
-    // the user nobody cannot read the build folder
+fn commands_fail_without_root() {
+    // the user `nobody` cannot read the build folder
     let dir = Scratch::new();
     let copy = dir.0.join("xcp");
-    // not by this process: until what another thread starts has closed the file,
-    // it could not be run
+    // cp writes the copy: a child of another thread would inherit a file that this
+    // process has open for writing, and the copy could not be executed (ETXTBSY)
     Ran::of(Command::new("cp").arg(XCP).arg(&copy)).ok();
     for (args, what) in [
         ("host on", "xcp host on"),
@@ -200,9 +200,9 @@ fn without_root_it_says_so() {
 }
 
 #[test]
-fn doctor_tells_of_headers_what_is_lost_without() {
+fn doctor_reports_the_cost_of_missing_header_support() {
     // it loads every program
-    let _turn = shared_test_lock().unwrap();
+    let _lock = shared_test_lock().unwrap();
     let report = xcp("doctor --json").json();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_eq!(report["kernel"], release.trim());
@@ -216,13 +216,14 @@ fn doctor_tells_of_headers_what_is_lost_without() {
     assert_eq!(headers["required"], false);
     assert_eq!(
         headers["cost"],
-        "the wire formats header and header-2004 are not possible here"
+        "the wire formats header and header-2004 are not available"
     );
 }
 
-/// `xcp` runs as root: what experiments need is in the program that it executes.
+/// `xcp` runs as root, so the code of experiments is in another program that it
+/// executes.
 #[test]
-fn lab_is_a_program_of_its_own() {
+fn lab_is_a_separate_program() {
     let program = fs::read(XCP).unwrap();
     for foreign in ["plotters", "qemu-system", "rates_step_ms ="] {
         let has = |w: &[u8]| w == foreign.as_bytes();
@@ -234,7 +235,7 @@ fn lab_is_a_program_of_its_own() {
     let lab = |args: &[&str]| Ran::of(Command::new(&alone).args(args).env("PATH", "/nonexistent"));
     lab(&["lab", "list"]).failed(
         127,
-        "xcp: xcp-lab: not installed, neither beside xcp nor on the PATH\n  \
+        "xcp: xcp-lab: not installed, neither in the folder of xcp nor on the PATH\n  \
          help: install the package xcp-lab, or build it: ./x build\n",
     );
     let beside = dir.path().join("xcp-lab");
@@ -248,7 +249,7 @@ fn lab_is_a_program_of_its_own() {
 }
 
 #[test]
-fn completions_for_three_shells() {
+fn completions_exist_for_three_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let script = xcp(&format!("completions {shell}")).ok().out;
         assert!(script.contains("capacity"), "{shell}");
@@ -256,7 +257,7 @@ fn completions_for_three_shells() {
 }
 
 #[test]
-fn man_pages_for_all_subcommands() {
+fn man_pages_exist_for_subcommands() {
     assert!(xcp("man").ok().out.contains(".TH xcp 1"));
     let dir = Scratch::new();
     xcp(&format!("man --out {}", dir.0.display())).ok();
@@ -275,7 +276,7 @@ fn man_pages_for_all_subcommands() {
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_panic() {
+fn a_closed_output_pipe_causes_no_panic() {
     let mut child = Command::new(XCP)
         .args(["completions", "bash"])
         .stdout(Stdio::piped())
@@ -288,7 +289,7 @@ fn a_reader_that_has_gone_is_no_panic() {
     assert_eq!(out.status.code(), Some(0));
 }
 
-/// A folder that anyone may read, gone when dropped.
+/// A folder that all users may read; removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {

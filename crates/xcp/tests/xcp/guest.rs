@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The program that runs in the lab's machine: its bytes are in the key of kept
-//! results, so they may change with what it does only.
+//! The program that runs in the lab's virtual machine. Its bytes are part of the key of
+//! kept results, so they must change only when its behaviour does.
 
 use std::fs;
 use std::path::Path;
@@ -20,13 +20,13 @@ const SOURCES: [&str; 6] = [
     "crates",
     "testdata",
 ];
-/// As `x` builds it, with the features that all packages together ask of
-/// libraries, but without the other programs.
+/// The build of `x`, with the library features that all packages together enable, but
+/// without the other programs.
 const BUILD: [&str; 5] = ["build", "--release", "--locked", "--bin", "xcp-guest"];
 
-/// A target folder with the libraries of others that another one has, so that
-/// cargo compiles this project alone. What is built there replaces nothing that
-/// other tests use.
+/// Makes a target folder with the dependencies that are built in another one, so that
+/// cargo compiles only this project. Builds there do not replace files that other tests
+/// use.
 fn target_beside(built: &Path) -> TempDir {
     let target = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let script = "mkdir release && cd \"$1\" && tar -c --format=posix --exclude='*xcp*' \
@@ -36,11 +36,11 @@ fn target_beside(built: &Path) -> TempDir {
         .arg(built.parent().unwrap())
         .current_dir(&target)
         .status();
-    assert!(copied.unwrap().success(), "libraries");
+    assert!(copied.unwrap().success(), "cannot copy the dependencies");
     target
 }
 
-/// Changes a file of a copy of the sources.
+/// Changes a file in a copy of the sources.
 fn edit(folder: &Path, name: &str, change: impl FnOnce(&str) -> String) {
     let path = folder.join(name);
     let before = fs::read_to_string(&path).unwrap();
@@ -49,13 +49,13 @@ fn edit(folder: &Path, name: &str, change: impl FnOnce(&str) -> String) {
     fs::write(&path, after).unwrap();
 }
 
-/// The folders do not count, nor do comments of the programs in BPF and of the
-/// protocol's core.
+/// Neither the folder nor comments in BPF programs and in the protocol's core change
+/// the program.
 #[test]
-fn the_same_source_in_another_folder_gives_the_same_program() {
+fn building_in_another_folder_gives_the_same_program() {
     let test = "the same program from another folder";
     if cfg!(debug_assertions) {
-        return skipped(test, "only the release profile is: cargo test --release");
+        return skipped(test, "needs the release profile: cargo test --release");
     }
     let built = Path::new(XCP).with_file_name("xcp-guest");
     let how = format!("cargo {}", BUILD.join(" "));
@@ -76,7 +76,7 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
     }
     let target = target_beside(&built);
     let out = Command::new(env!("CARGO"))
-        // with it libraries use what is unstable
+        // with this variable, libraries use unstable features
         .env_remove("RUSTC_BOOTSTRAP")
         .current_dir(folder.path())
         .args(BUILD)
@@ -90,13 +90,12 @@ fn the_same_source_in_another_folder_gives_the_same_program() {
     let again = fs::read(target.path().join("release/xcp-guest")).unwrap();
     assert!(
         fs::read(&built).unwrap() == again,
-        "{} is another program: if it was not built from these sources alone, {how}",
+        "{} differs: if it was not built from exactly these sources, run {how}",
         built.display()
     );
 }
 
-/// The first rustc that has a target's standard library: that of the PATH, or
-/// Debian's.
+/// The first rustc with a target's standard library: the one on the PATH, or Debian's.
 fn compiler_for(target: &str) -> Option<&'static str> {
     let has = |rustc: &&str| {
         let mut ask = Command::new(rustc);
@@ -109,7 +108,7 @@ fn compiler_for(target: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn all_of_it_compiles_for_aarch64() {
+fn the_workspace_compiles_for_aarch64() {
     const TARGET: &str = "aarch64-unknown-linux-gnu";
     const GCC: &str = "aarch64-linux-gnu-gcc";
     let test = "compiling for aarch64";

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A command that is killed in the middle of its work: just after it has told
-//! the kernel to change something that stays when it ends.
+//! Kills a command in the middle of its work: just after a system call that made a
+//! lasting change.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Runs a command and kills it when its n-th system call that changes something
-/// is done; false if it ended before.
+/// Runs a command and kills it after its n-th system call that makes a lasting change;
+/// false if the command ended before.
 pub fn killed_after(command: &mut Command, n: usize) -> bool {
     // SAFETY: ptrace is a plain system call.
     unsafe {
@@ -23,7 +23,7 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
     let pid = child.id() as i32;
     let (mut status, mut seen, mut inside) = (0, 0, false);
     let killed = loop {
-        // SAFETY: the child is ours and traced by this thread.
+        // SAFETY: this thread started the child and traces it.
         unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
         if !libc::WIFSTOPPED(status) {
             break false;
@@ -45,12 +45,12 @@ pub fn killed_after(command: &mut Command, n: usize) -> bool {
             libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0);
         }
     };
-    // one that ended by itself has been waited for
+    // fails if the command ended by itself: it was waited for above
     let _ = child.wait();
     killed
 }
 
-/// The system call that a traced process has just done.
+/// The system call that a traced process has just finished.
 struct Call {
     number: libc::c_long,
     first: u64,
@@ -69,7 +69,7 @@ impl Call {
             libc::ptrace(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, &raw mut into);
             #[cfg(target_arch = "x86_64")]
             let (number, first) = (registers.orig_rax, registers.rdi);
-            // the first argument's register has the result by now
+            // the register of the first argument holds the result by now
             #[cfg(target_arch = "aarch64")]
             let (number, first) = (registers.regs[8], 0);
             Self {
@@ -79,11 +79,11 @@ impl Call {
         }
     }
 
-    /// Whether it leaves something behind in the system.
+    /// Whether it makes a change that outlives the process.
     fn changes(&self) -> bool {
-        /// Commands of bpf(): maps are updated and entries deleted, objects
-        /// pinned, links made, changed and detached. The others make what goes
-        /// with the process, or only ask.
+        /// Commands of bpf() with lasting changes: update and delete map elements, pin
+        /// objects, create, update and detach links. The other commands only query, or
+        /// create objects that end with the process.
         const LASTING: [u64; 6] = [2, 3, 6, 28, 29, 34];
         const FILES: [libc::c_long; 12] = [
             libc::SYS_sendto,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The real command, run as users run it, and what it leaves behind.
+//! Runs the real command as users run it, and checks what it leaves behind.
 
 pub mod killed;
 
@@ -18,7 +18,7 @@ use xcp_testbed::Loaded;
 pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
 const PINS: &str = "/sys/fs/bpf/xcp";
 
-/// What a command said and how it ended.
+/// The output and exit status of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -43,7 +43,7 @@ impl Ran {
         }
     }
 
-    /// Succeeded, and said nothing on standard error but warnings.
+    /// Asserts that the command succeeded and printed only warnings on standard error.
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         let mut lines = self.err.lines();
@@ -58,7 +58,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// Failed with this status, and said exactly this.
+    /// Asserts that the command failed with this exit status and exactly this error.
     pub fn failed(&self, code: i32, err: &str) {
         assert_eq!((self.code, self.err.as_str()), (Some(code), err));
         assert_eq!(self.out, "");
@@ -69,7 +69,7 @@ pub fn xcp(args: &str) -> Ran {
     Ran::of(Command::new(XCP).args(args.split_whitespace()))
 }
 
-/// The command in a named network namespace.
+/// The command `xcp` in a named network namespace.
 pub fn xcp_within(space: &str, args: &str) -> Command {
     let mut command = Command::new("nsenter");
     command
@@ -79,7 +79,7 @@ pub fn xcp_within(space: &str, args: &str) -> Command {
     command
 }
 
-/// Everything that the command could leave behind.
+/// Everything that the command could leave behind in the system.
 #[derive(Debug)]
 pub struct Traces {
     loaded: Loaded,
@@ -88,8 +88,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// None while XCP is in use on this host by others than tests, which take
-    /// turns. It waits for short-lived users.
+    /// The state before a test; None while something other than the tests uses XCP on
+    /// this host. Waits a few seconds for such a user to end.
     pub fn before(test: &str) -> Option<Self> {
         for _ in 0..5 {
             if !Path::new(PINS).exists() {
@@ -113,8 +113,8 @@ impl Traces {
         }
     }
 
-    /// Fails if there is anything that was not there before. The kernel frees
-    /// later: also what was released before.
+    /// Fails if anything is there that was not there before. The kernel frees objects
+    /// asynchronously, so this waits.
     pub fn gone(&self) {
         let all_gone = xcp_testbed::eventually(|| {
             let now = Self::now();
@@ -123,11 +123,11 @@ impl Traces {
                 && now.pins <= self.pins
                 && now.groups.is_subset(&self.groups)
         });
-        assert!(all_gone, "left: {:?}, before: {self:?}", Self::now());
+        assert!(all_gone, "left behind: {:?}, before: {self:?}", Self::now());
     }
 }
 
-/// A network namespace with a device `v0`, gone when dropped.
+/// A network namespace with the veth devices `v0` and `v1`; removed when dropped.
 pub struct Space {
     name: String,
 }
@@ -145,7 +145,7 @@ impl Space {
         &self.name
     }
 
-    /// All that can be seen of its devices.
+    /// The state of all devices and queue disciplines.
     pub fn devices(&self) -> String {
         self.tool("ip -d -j link show") + &self.tc("qdisc show")
     }
@@ -160,12 +160,12 @@ impl Space {
         tool(&format!("nsenter --net=/run/netns/{} {line}", self.name))
     }
 
-    /// `ip link` in there.
+    /// Runs `ip link` in this namespace.
     pub fn device(&self, action: &str) {
         self.tool(&format!("ip link {action}"));
     }
 
-    /// `ip tuntap` in there.
+    /// Runs `ip tuntap` in this namespace.
     pub fn tuntap(&self, action: &str) {
         self.tool(&format!("ip tuntap {action}"));
     }
@@ -175,21 +175,22 @@ impl Space {
         self.device(&format!("set {device} netns {}", other.name));
     }
 
-    /// `ip addr` and `ip neigh` in there.
+    /// Runs `ip addr` in this namespace.
     pub fn address(&self, action: &str) {
         self.tool(&format!("ip addr {action}"));
     }
 
+    /// Runs `ip neigh` in this namespace.
     pub fn neighbour(&self, action: &str) {
         self.tool(&format!("ip neigh {action}"));
     }
 
-    /// Runs something in there, on a thread of its own.
+    /// Runs a closure in this namespace, on its own thread.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let space = File::open(format!("/run/netns/{}", self.name)).unwrap();
         thread::scope(|scope| {
             let run = scope.spawn(|| {
-                // SAFETY: the descriptor is open; only this thread changes place.
+                // SAFETY: the descriptor is open; only this thread changes namespace.
                 let rc = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
                 assert_eq!(rc, 0);
                 work()
@@ -198,22 +199,22 @@ impl Space {
         })
     }
 
-    /// What `tc` says in there.
+    /// Runs `tc` in this namespace and returns its output.
     pub fn tc(&self, args: &str) -> String {
         self.tool(&format!("tc {args}"))
     }
 
-    /// The command in there.
+    /// Runs `xcp` in this namespace.
     pub fn xcp(&self, args: &str) -> Ran {
         Ran::of(&mut self.command(args))
     }
 
-    /// The same, not started yet.
+    /// The command `xcp` in this namespace, not started yet.
     pub fn command(&self, args: &str) -> Command {
         xcp_within(&self.name, args)
     }
 
-    /// Starts it, with pipes to and from it.
+    /// Starts `xcp` in this namespace, with pipes for its input and output.
     pub fn start(&self, args: &str) -> Child {
         self.command(args)
             .stdin(Stdio::piped())
@@ -224,7 +225,7 @@ impl Space {
     }
 }
 
-/// What Ctrl-C sends.
+/// Sends the signal of Ctrl-C.
 pub fn interrupt(child: &Child) {
     // SAFETY: the child has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A small network on this host for the tests: client - router - server, in
-//! namespaces of their own, real TCP. Gone when dropped.
+//! A small network on this host for the tests: client - router - server, each in
+//! its own network namespace, with real TCP. It is removed when dropped.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,19 +15,22 @@ use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, SenderFeature, Wire};
 use xcp_testbed::TestLock;
 
-/// Tests that change the host's programs run one at a time, also those of several
-/// processes.
+/// Takes the test lock: tests that change the host's programs run one at a time,
+/// even in different processes.
 pub fn test_lock() -> TestLock {
     xcp_testbed::test_lock().unwrap()
 }
 
-/// Waits until a condition holds, which `what` describes.
+/// Waits until a condition holds; `what` describes it.
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(xcp_testbed::eventually(holds), "waited for: {what}");
+    assert!(
+        xcp_testbed::eventually(holds),
+        "timeout waiting for: {what}"
+    );
 }
 
-/// client (c) - router (r) - server (s). The router's link to the server is
-/// a 100 Mb/s token bucket.
+/// The network client (c) - router (r) - server (s). A token bucket limits the
+/// router's link to the server to 100 Mb/s.
 pub struct Net {
     prefix: String,
     home: File,
@@ -37,8 +40,8 @@ pub const CLIENT: &str = "10.77.1.1";
 pub const CLIENT6: &str = "fd77:1::1";
 pub const SERVER: &str = "10.77.2.2";
 pub const SERVER6: &str = "fd77:2::2";
-/// What the link from the router to the server carries, bytes per second.
-pub const LINK_BPS: u64 = 12_500_000;
+/// The capacity of the link from the router to the server.
+pub const LINK_BYTES_PER_S: u64 = 12_500_000;
 
 impl Net {
     pub fn new(name: &str) -> Self {
@@ -51,7 +54,7 @@ impl Net {
             let space = net.space(node);
             ip(&format!("netns add {space}"));
             within_space(&space, "ip link set lo up");
-            // else IPv6 addresses are not used for two seconds
+            // duplicate address detection would delay IPv6 by two seconds
             net.within(node, || {
                 set_sysctl("ipv6/conf/default/accept_dad", "0").unwrap();
             });
@@ -94,7 +97,7 @@ impl Net {
         format!("{}{node}", self.prefix)
     }
 
-    /// Runs something in a node's namespace, on this thread.
+    /// Runs a closure in a node's namespace, on this thread.
     pub fn within<T>(&self, node: &str, work: impl FnOnce() -> T) -> T {
         let space = File::open(format!("/run/netns/{}", self.space(node))).unwrap();
         enter(&space);
@@ -108,7 +111,7 @@ impl Net {
         within_space(&self.space(node), line);
     }
 
-    /// What TCP knows of its sockets, for a test that has failed.
+    /// The state of all TCP sockets, for the message of a failed test.
     pub fn sockets(&self) -> String {
         let of = |node| {
             let space = format!("--net=/run/netns/{}", self.space(node));
@@ -117,13 +120,13 @@ impl Net {
         format!("{}\n{}", of("c"), of("s"))
     }
 
-    /// XCP routers on the forward and the return link.
+    /// Adds XCP routers on the links to the server and to the client.
     pub fn add_routers(&self, capacity_bytes_per_s: u64) {
-        self.add_routers_for(capacity_bytes_per_s, IP_PROTO);
+        self.add_routers_with_protocol(capacity_bytes_per_s, IP_PROTO);
     }
 
-    /// The same that know headers by this IP protocol.
-    pub fn add_routers_for(&self, capacity_bytes_per_s: u64, ip_proto: u8) {
+    /// Adds routers that expect XCP headers with this IP protocol number.
+    pub fn add_routers_with_protocol(&self, capacity_bytes_per_s: u64, ip_proto: u8) {
         self.add_routers_with(router::Options {
             capacity_bytes_per_s,
             ip_proto,
@@ -148,56 +151,59 @@ impl Net {
         }
     }
 
-    /// Client and server speak no other format than `option`, from now on.
-    pub fn silence(&self) {
+    /// Resets the peer policies of client and server: both use only the wire
+    /// format `option` from now on.
+    pub fn reset_peer_policies(&self) {
         for node in ["c", "s"] {
-            self.within(node, || host::speak(&PeerPolicies::default()))
+            self.within(node, || host::set_peer_policies(&PeerPolicies::default()))
                 .unwrap();
         }
     }
 
-    /// Client and server speak this format with each other, from now on.
-    pub fn speak(&self, wire: Wire) {
-        self.speak_by(wire, IP_PROTO);
+    /// Client and server use this wire format with each other from now on.
+    pub fn set_wire_format(&self, wire: Wire) {
+        self.set_wire_format_and_protocol(wire, IP_PROTO);
     }
 
-    /// The same with headers of this IP protocol.
-    pub fn speak_by(&self, wire: Wire, ip_proto: u8) {
+    /// Like `set_wire_format`, with headers of this IP protocol number.
+    pub fn set_wire_format_and_protocol(&self, wire: Wire, ip_proto: u8) {
         for (node, peers) in [
             ("c", ["10.77.2.0/24", "fd77:2::/64"]),
             ("s", ["10.77.1.0/24", "fd77:1::/64"]),
         ] {
             let peers = peers.map(|p| p.parse().unwrap());
-            let speech = PeerPolicies::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
-            self.within(node, || host::speak(&speech)).unwrap();
+            let peer_policies =
+                PeerPolicies::new(wire, &["r".to_owned()], &peers, ip_proto).unwrap();
+            self.within(node, || host::set_peer_policies(&peer_policies))
+                .unwrap();
         }
     }
 
-    /// A connection from the client to the server: (client's end, server's).
+    /// Connects the client to the server; returns the sockets of (client, server).
     pub fn connect(&self, client_cc: &str, server_cc: &str) -> (TcpStream, TcpStream) {
         self.connect_to(SERVER, client_cc, server_cc)
     }
 
-    /// The same to one of the server's addresses.
+    /// Like `connect`, to one of the server's addresses.
     pub fn connect_to(
         &self,
         server: &str,
         client_cc: &str,
         server_cc: &str,
     ) -> (TcpStream, TcpStream) {
-        self.connect_prepared(
+        self.connect_with(
             server,
-            &Opening::choosing(client_cc),
-            &Opening::choosing(server_cc),
+            &SocketSetup::with_control(client_cc),
+            &SocketSetup::with_control(server_cc),
         )
     }
 
-    /// The same with sockets that are opened as these say.
-    pub fn connect_prepared(
+    /// Like `connect_to`, with this setup of the sockets.
+    pub fn connect_with(
         &self,
         server: &str,
-        client: &Opening<'_>,
-        listener: &Opening<'_>,
+        client: &SocketSetup<'_>,
+        listener: &SocketSetup<'_>,
     ) -> (TcpStream, TcpStream) {
         let listener = self.listen(server, listener);
         let to = listener.local_addr().unwrap();
@@ -206,10 +212,10 @@ impl Net {
         (client, server)
     }
 
-    /// A listener on one of the server's addresses.
-    pub fn listen(&self, server: &str, opening: &Opening<'_>) -> TcpListener {
+    /// Opens a listener on one of the server's addresses.
+    pub fn listen(&self, server: &str, setup: &SocketSetup<'_>) -> TcpListener {
         let at = SocketAddr::new(server.parse().unwrap(), 0);
-        self.within("s", || opening.listen(at))
+        self.within("s", || setup.listen(at))
     }
 }
 
@@ -222,7 +228,7 @@ impl Drop for Net {
     }
 }
 
-/// XCP on this host until dropped.
+/// XCP is on for this host until this is dropped.
 pub struct HostOn;
 
 impl HostOn {
@@ -230,7 +236,7 @@ impl HostOn {
         Self::without(&[])
     }
 
-    /// Senders do not do some of what they do beyond the drafts.
+    /// Turns XCP on without some features that senders have beyond the drafts.
     pub fn without(features: &[SenderFeature]) -> Self {
         Self::with(&host::Options {
             without: features.to_vec(),
@@ -238,7 +244,8 @@ impl HostOn {
         })
     }
 
-    /// All new sockets that do not choose a congestion control use `xcp`.
+    /// Turns XCP on as the default: all new sockets that do not choose a
+    /// congestion control use `xcp`.
     pub fn by_default() -> Self {
         Self::with(&host::Options {
             make_default: true,
@@ -264,13 +271,13 @@ fn enter(space: &File) {
     assert_eq!(rc, 0, "setns: {}", std::io::Error::last_os_error());
 }
 
-/// Runs a tool in a namespace. (`ip -n` would mount /sys again, which not every
-/// container allows.)
+/// Runs a tool in a network namespace. (`ip -n` would mount /sys again, which not
+/// every container allows.)
 fn within_space(space: &str, line: &str) {
     run("nsenter", &format!("--net=/run/netns/{space} {line}"));
 }
 
-/// Of this thread's network namespace.
+/// Sets a sysctl of this thread's network namespace.
 pub fn set_sysctl(key: &str, value: &str) -> std::io::Result<()> {
     std::fs::write(format!("/proc/sys/net/{key}"), value)
 }
@@ -283,7 +290,7 @@ pub fn run(tool: &str, args: &str) {
     output(tool, args);
 }
 
-/// What a tool says.
+/// Runs a tool and returns its output.
 pub fn output(tool: &str, args: &str) -> String {
     let out = Command::new(tool)
         .args(args.split_whitespace())
@@ -297,8 +304,9 @@ pub fn output(tool: &str, args: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// An address that has just been added may not be used yet. Who connects before that
-/// does so from another one, is not answered, and so tries again instead of waiting.
+/// Waits until the client can reach the server: an address that has just been added
+/// may not be used yet. A connection before that uses another address and gets no
+/// answer, so this tries again instead of waiting for one.
 fn wait_for_path(server: &str) {
     let closed = SocketAddr::new(server.parse().unwrap(), 1);
     wait_until(&format!("a path to {server}"), || {
@@ -307,25 +315,26 @@ fn wait_for_path(server: &str) {
     });
 }
 
-/// How a socket is opened: what happens to it before it binds or connects.
+/// How a socket is set up before it binds or connects.
 #[derive(Clone, Copy)]
-pub struct Opening<'a> {
-    /// Of the socket: 0 for TCP, or `IPPROTO_MPTCP`.
+pub struct SocketSetup<'a> {
+    /// The protocol of the socket: 0 for TCP, or `IPPROTO_MPTCP`.
     pub protocol: i32,
+    /// Sets socket options.
     pub prepare: &'a dyn Fn(&OwnedFd),
-    /// The congestion control that it chooses then, if it chooses one.
+    /// The congestion control that is selected afterwards, if any.
     pub control: Option<&'a str>,
 }
 
-impl<'a> Opening<'a> {
-    /// A TCP socket that chooses nothing.
+impl<'a> SocketSetup<'a> {
+    /// A TCP socket without options that selects no congestion control.
     pub const PLAIN: Self = Self {
         protocol: 0,
         prepare: &|_| {},
         control: None,
     };
 
-    pub fn choosing(control: &'a str) -> Self {
+    pub fn with_control(control: &'a str) -> Self {
         Self {
             control: Some(control),
             ..Self::PLAIN
@@ -349,8 +358,8 @@ impl<'a> Opening<'a> {
         fd.into()
     }
 
-    /// The socket, on which `act` has worked with the address: `libc::bind` or
-    /// `libc::connect`.
+    /// Opens and prepares the socket, then calls `act` with the address: `libc::bind`
+    /// or `libc::connect`.
     fn open(
         &self,
         address: SocketAddr,
@@ -378,7 +387,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// An address as system calls take it, and its length.
+/// Converts an address to the form that system calls take; also returns its length.
 pub fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: plain bytes, of which 0 is valid; both addresses fit into it.
     unsafe {
@@ -403,7 +412,6 @@ pub fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::sockle
     }
 }
 
-/// Sets a socket option.
 pub fn set_option<T>(
     socket: &impl AsRawFd,
     level: i32,
@@ -411,7 +419,7 @@ pub fn set_option<T>(
     value: &T,
 ) -> std::io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value lives through the call, and is as long as said.
+    // SAFETY: the value outlives the call and has the given length.
     let rc = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -457,7 +465,7 @@ pub fn control(socket: &impl AsRawFd) -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// The system's default congestion control.
+/// The default congestion control of the system.
 pub fn default_control() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
         .unwrap()
@@ -465,7 +473,7 @@ pub fn default_control() -> String {
         .to_owned()
 }
 
-/// Bytes that differ from place to place, the same every time.
+/// Pseudo-random bytes, the same each time.
 pub fn pattern(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     (0..length)
@@ -476,7 +484,7 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends bytes one way and checks that they arrive as they are.
+/// Sends bytes in one direction and checks that they arrive unchanged.
 pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     let mut sender = from.try_clone().unwrap();
     let sent = bytes.to_vec();
@@ -485,11 +493,11 @@ pub fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     to.set_read_timeout(Some(xcp_testbed::PATIENCE)).unwrap();
     to.read_exact(&mut got).unwrap();
     thread.join().unwrap();
-    assert!(got == bytes, "what arrived differs from what was sent");
+    assert!(got == bytes, "received bytes differ from those sent");
 }
 
-/// Waits until all that the sockets have sent is acknowledged, which takes
-/// delayed ACKs some time.
+/// Waits until everything that the sockets have sent is acknowledged; delayed
+/// ACKs take some time.
 pub fn wait_for_acks(sockets: [&TcpStream; 2]) {
     let unacknowledged = |socket: &TcpStream| {
         let mut bytes: libc::c_int = 0;
@@ -503,7 +511,8 @@ pub fn wait_for_acks(sockets: [&TcpStream; 2]) {
     });
 }
 
-/// Sends again and again until the sender has fallen back to the default.
+/// Sends repeatedly until the sender has fallen back to the default congestion
+/// control.
 pub fn send_until_default(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     wait_until("the default congestion control", || {
         transfer(from, to, &pattern(bytes));
@@ -511,8 +520,8 @@ pub fn send_until_default(from: &mut TcpStream, to: &mut TcpStream, bytes: usize
     });
 }
 
-/// Waits until a socket has this congestion control: what it sent last tells
-/// of the path when the ACK arrives.
+/// Waits until a socket has this congestion control. It may change only when the
+/// ACK of the last packet arrives.
 pub fn wait_for_control(socket: &TcpStream, name: &str) {
     wait_until(&format!("the congestion control {name}"), || {
         control(socket) == name

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Results that `xcp lab` keeps: the same as those of a run, to the byte, and
-//! never in its way.
+//! Results that `xcp lab` keeps: they equal those of a new run byte for byte, and
+//! never make a run fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Ran, XCP};
-use crate::place::{brief, Lab};
+use crate::place::{two_second_run, Lab};
 
 const ALL_KEPT: &str = "xcp: 2 of 2 variants kept from an earlier run (--fresh runs them again)\n";
 
 fn two_variants() -> String {
-    brief() + "[[variant]]\nname = \"cubic\"\ncontrol = \"cubic\"\n"
+    two_second_run() + "[[variant]]\nname = \"cubic\"\ncontrol = \"cubic\"\n"
 }
 
-/// Without XCP, whose programs take a while to load.
+/// An experiment with CUBIC only: loading the programs of XCP takes a while.
 fn plain(variants: &str) -> String {
     let cubic = |name| format!("[[variant]]\nname = \"{name}\"\ncontrol = \"cubic\"\n");
-    let brief = brief();
+    let brief = two_second_run();
     let (head, _) = brief.split_once("[[variant]]").unwrap();
     let variants: String = variants.split(' ').map(cubic).collect();
     head.to_owned() + &variants
 }
 
-/// A lab whose results are kept in a folder of its own.
+/// A lab that keeps results in its own folder.
 struct Keeper {
     lab: Lab,
 }
@@ -40,14 +40,14 @@ impl Keeper {
 
     fn run(&self, args: &[&str]) -> Ran {
         let mut command = self.lab.command(args);
-        Ran::of(command.env("XCP_KEPT_DIR", self.folder()))
+        Ran::of(command.env("XCP_CACHE_DIR", self.folder()))
     }
 
-    /// `xcp lab kept`.
+    /// Runs `xcp lab cache`.
     fn kept(&self, args: &[&str]) -> Ran {
         let mut command = Command::new(XCP);
         command.args(["lab", "kept"]).args(args);
-        Ran::of(command.env("XCP_KEPT_DIR", self.folder()))
+        Ran::of(command.env("XCP_CACHE_DIR", self.folder()))
     }
 
     fn entries(&self) -> Vec<PathBuf> {
@@ -62,7 +62,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Each file of a run's report, and what is in it.
+/// Each file of a run's report with its content.
 fn report(lab: &Lab) -> Vec<(PathBuf, Vec<u8>)> {
     let all = files(&lab.path("out")).into_iter();
     all.map(|path| (path.clone(), fs::read(path).unwrap()))
@@ -74,7 +74,7 @@ fn booted(ran: &Ran) -> bool {
 }
 
 #[test]
-fn a_kept_result_is_that_of_a_run_to_the_byte() {
+fn kept_results_equal_those_of_a_run_byte_for_byte() {
     let keeper = Keeper::new();
     let lab = &keeper.lab;
     let file = lab.file("x.toml", &two_variants());
@@ -100,7 +100,7 @@ fn a_kept_result_is_that_of_a_run_to_the_byte() {
     assert!(report(lab) == first_report);
     assert_eq!(keeper.entries().len(), 2);
 
-    // one that is damaged is run again, the other one is kept
+    // a variant with a damaged entry runs again, the other one is kept
     let damaged = &keeper.entries()[0];
     let mut bytes = fs::read(damaged).unwrap();
     let middle = bytes.len() / 2;
@@ -135,9 +135,9 @@ fn a_kept_result_is_that_of_a_run_to_the_byte() {
     assert_eq!(none["total_bytes"], 0, "{none}");
 }
 
-/// And what the report says about the experiment.
+/// Changed checks and a changed description appear in the report.
 #[test]
-fn checks_and_texts_change_without_a_run() {
+fn changed_checks_and_texts_need_no_new_run() {
     let lab = Lab::new();
     let check = |max| {
         let check = "[[check]]\nvariant = \"plain\"\nmetric = \"link_utilisation\"";
@@ -155,9 +155,9 @@ fn checks_and_texts_change_without_a_run() {
 }
 
 #[test]
-fn a_run_goes_on_where_nothing_can_be_kept() {
+fn a_run_continues_if_results_cannot_be_kept() {
     let keeper = Keeper::new();
-    // a file where the folder should be
+    // a file instead of the folder
     keeper.lab.file("kept", "");
     let ran = keeper.run(&[&keeper.lab.file("x.toml", &plain("plain"))]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -168,11 +168,11 @@ fn a_run_goes_on_where_nothing_can_be_kept() {
     );
     fs::remove_file(keeper.folder()).unwrap();
 
-    // no room, for either variant
+    // no space for either variant
     let file = keeper.lab.file("x.toml", &plain("plain again"));
     let mut command = keeper.lab.command(&[&file]);
-    command.env("XCP_KEPT_DIR", keeper.folder());
-    let ran = Ran::of(command.env("XCP_KEPT_MB", "0"));
+    command.env("XCP_CACHE_DIR", keeper.folder());
+    let ran = Ran::of(command.env("XCP_CACHE_MB", "0"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
         ran.err.matches("results are not kept").count(),
@@ -183,12 +183,12 @@ fn a_run_goes_on_where_nothing_can_be_kept() {
 }
 
 #[test]
-fn a_limit_that_is_no_number_is_told() {
+fn a_size_limit_that_is_not_a_number_is_an_error() {
     let mut command = Command::new(XCP);
-    command.args(["lab", "kept"]).env("XCP_KEPT_MB", "2 GB");
+    command.args(["lab", "kept"]).env("XCP_CACHE_MB", "2 GB");
     Ran::of(&mut command).failed(
         1,
-        "xcp: XCP_KEPT_MB=2 GB: not a whole number\n  \
-         help: give megabytes, such as XCP_KEPT_MB=2000\n",
+        "xcp: XCP_CACHE_MB=2 GB: not a whole number\n  \
+         help: give megabytes, such as XCP_CACHE_MB=2000\n",
     );
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What tshark says of captures of every wire format.
+//! Captures of every wire format, checked with tshark.
 
 use std::fs;
 
-use crate::place::{data_packets_of, tshark_is_here, Lab, SHORT};
+use crate::place::{count_data_packets, has_tshark, Lab, SHORT};
 
-/// All formats in one capture, before and behind the router.
+/// Flows of all wire formats share the router; captures before and behind it.
 #[test]
-fn captures_of_every_format_are_clean() {
-    if !tshark_is_here("captures of every format") {
+fn captures_of_every_wire_format_have_no_malformed_packets() {
+    if !has_tshark("captures of every wire format") {
         return;
     }
     let (head, tail) = SHORT.split_once("[[flow]]").unwrap();
@@ -37,8 +37,8 @@ fn captures_of_every_format_are_clean() {
         let ran = lab.run(&args);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         for point in points {
-            let data = data_packets_of(&lab, &format!("xcp-{point}.pcap"));
-            // back come ACKs, and SYN-ACKs that ask for the way back
+            let data = count_data_packets(&lab, &format!("xcp-{point}.pcap"));
+            // towards the senders there are only ACKs, and SYN-ACKs with a request
             let enough = if point == "d-r" {
                 data <= 4
             } else {

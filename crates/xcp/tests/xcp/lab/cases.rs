@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Tests of `native::` on the kernels that the lab has, in virtual machines.
+//! Runs tests of `native::` on the lab's kernels, in virtual machines.
 
 use std::env;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::command::{Ran, XCP};
 use xcp_testbed::skipped;
 
-/// The modules whose tests need nothing that the machine does not have.
+/// The modules whose tests need only what the virtual machine has.
 const MODULES: &[&str] = &[
     "native::cases::",
     "native::clouds::",

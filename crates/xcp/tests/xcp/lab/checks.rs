@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab check`: the queue discipline `xcp` keeps its promises, and every
-//! kernel's verifier takes the programs.
+//! `xcp lab check`: the queue discipline `xcp` passes its stress test, and the
+//! verifier of every kernel accepts the programs.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn lab(args: &[&str]) -> Ran {
     Ran::of(Command::new(XCP).arg("lab").args(args))
 }
 
-/// What the machine found, each by its name.
+/// The checks of the machine: name, whether it passed, and the value seen.
 fn found(ran: &Ran) -> Vec<(String, bool, String)> {
     let all: Vec<Value> = ran.json().as_array().unwrap().clone();
     let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
@@ -20,11 +20,11 @@ fn found(ran: &Ran) -> Vec<(String, bool, String)> {
         .collect()
 }
 
-/// Counters, classes, rate, weights, delay and one medium for two devices;
-/// then 1,000 times installed, changed, replaced and deleted under full load:
-/// nothing out of order, nothing left.
+/// Checks counters, classes, rate, weights, delay and one medium for two devices.
+/// Then the queue discipline is installed, changed, replaced and deleted 1,000 times
+/// under full load: no packet is reordered, and nothing is left behind.
 #[test]
-fn the_queue_discipline_holds_what_it_promises_and_leaves_nothing() {
+fn the_xcp_queue_discipline_passes_all_checks_and_leaves_nothing_behind() {
     let ran = lab(&["check", "qdisc", "--kernel", "6.18", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found = found(&ran);
@@ -34,16 +34,16 @@ fn the_queue_discipline_holds_what_it_promises_and_leaves_nothing() {
     assert!(order.2.starts_with("1000 cycles"), "{order:?}");
 }
 
-/// A kernel without queue disciplines in BPF says so.
 #[test]
-fn a_kernel_without_the_queue_discipline_is_told() {
+fn a_kernel_without_bpf_queue_disciplines_is_reported() {
     let ran = lab(&["check", "qdisc", "--kernel", "6.12"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let reason = "this kernel has no queue disciplines in BPF";
     assert!(ran.err.contains(reason), "{}", ran.err);
 }
 
-/// Every program loads, at least so many, and carries traffic.
+/// Checks that every program loads, that there are at least `least`, and that they
+/// carry traffic.
 fn programs_are_well(kernel: &str, processors: &str, least: usize) {
     let args = ["check", "programs", "--kernel", kernel];
     let ran = lab(&[&args[..], &["--processors", processors, "--json"]].concat());
@@ -56,18 +56,19 @@ fn programs_are_well(kernel: &str, processors: &str, least: usize) {
 }
 
 #[test]
-fn every_program_is_well_on_6_12() {
+fn every_program_loads_and_carries_traffic_on_6_12() {
     programs_are_well("6.12", "1", 16);
 }
 
-/// Its verifier follows fewer bounds, which kept the router from loading once.
+/// The newest verifier tracks fewer bounds, which once prevented the router from
+/// loading.
 #[test]
-fn every_program_is_well_on_the_newest_kernel() {
+fn every_program_loads_and_carries_traffic_on_the_newest_kernel() {
     programs_are_well("newest", "1", 20);
 }
 
-/// The router loops over them, which kept it from loading once.
+/// The router loops over the processors, which once prevented it from loading.
 #[test]
-fn every_program_is_well_on_40_processors() {
+fn every_program_loads_and_carries_traffic_on_40_processors() {
     programs_are_well("6.18", "40", 20);
 }

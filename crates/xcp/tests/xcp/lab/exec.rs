@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab exec`: a program of this computer in the virtual machine.
+//! `xcp lab exec`: runs a program of this computer in the virtual machine.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ fn exec(args: &[&str]) -> Command {
 }
 
 #[test]
-fn output_and_exit_status_are_those_of_the_program() {
+fn output_and_exit_status_come_from_the_program() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a file"), "its text\n").unwrap();
     let script = "read -r line < 'a file' && echo \"$line\"
@@ -47,13 +47,13 @@ fn output_and_exit_status_are_those_of_the_program() {
 }
 
 #[test]
-fn a_program_that_a_signal_ends_has_its_number() {
+fn a_program_killed_by_a_signal_exits_with_128_plus_its_number() {
     let ran = Ran::of(exec(&["--", "sh", "-c", "kill -9 $$"]).env("PATH", "/usr/bin:/bin"));
     assert_eq!(ran.code, Some(128 + libc::SIGKILL), "{ran:?}");
 }
 
 #[test]
-fn output_appears_at_once_and_an_interrupt_ends_the_machine() {
+fn output_is_not_buffered_and_an_interrupt_stops_the_machine() {
     let mut child = exec(&["--", "sh", "-c", "echo begin; while :; do :; done"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -63,13 +63,13 @@ fn output_appears_at_once_and_an_interrupt_ends_the_machine() {
     let out = child.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut line).unwrap();
     assert_eq!(line, "begin\n");
-    // SAFETY: the child is ours and was not waited for.
+    // SAFETY: this process started the child and has not waited for it.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]
-fn a_program_that_does_not_exist_boots_no_machine() {
+fn a_missing_program_fails_before_the_machine_boots() {
     let ran = Ran::of(&mut exec(&["--kernel", "none", "--", "no-such-program"]));
     let expected = "xcp: no-such-program: no such command\n";
     assert_eq!(ran.code, Some(127), "{ran:?}");

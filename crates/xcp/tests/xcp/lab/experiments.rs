@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::place::{brief, number, Lab, SHORT};
+use crate::place::{number, two_second_run, Lab, SHORT};
 use serde_json::Value;
 
 #[test]
-fn the_figures_of_a_run_are_whole() {
+fn a_run_reports_all_results() {
     let lab = Lab::new();
-    // what it shows is a quick case of `xcp lab all`: kept, if that has run
+    // a quick case of `xcp lab all`: its result is kept if that has run
     let args = ["brief", "--variant", "told-11", "--kernel", "newest"];
     let ran = lab.run(&[&args[..], &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -38,19 +38,19 @@ fn the_figures_of_a_run_are_whole() {
 }
 
 #[test]
-fn a_seed_changes_the_run() {
+fn another_seed_gives_another_run() {
     let lab = Lab::new();
-    let file = lab.file("x.toml", &brief());
+    let file = lab.file("x.toml", &two_second_run());
     let seen = ["1", "2"].map(|seed| {
         let ran = lab.run(&[&file, "--seed", seed]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         lab.report("xcp.csv")
     });
-    assert!(seen[0] != seen[1], "another seed, another run");
+    assert!(seen[0] != seen[1], "both seeds give the same run");
 }
 
 #[test]
-fn sockets_by_protocol_number_use_xcp() {
+fn sockets_opened_by_protocol_number_use_xcp() {
     let by_number = SHORT.replace(
         "control = \"xcp\"",
         "control = \"xcp\"\nsocket = \"protocol\"",
@@ -80,23 +80,23 @@ fn sockets_by_protocol_number_use_xcp() {
 }
 
 #[test]
-fn the_guides_example_runs() {
-    let guide = include_str!("../../../../../docs/lab.md");
+fn the_example_of_the_lab_guide_runs() {
+    let guide = include_str!("../../../../../docs/reference/lab.md");
     let example = guide.split("```toml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
     let lab = Lab::new();
     let ran = lab.run(&[&lab.file("short.toml", example), "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let drops = |variant: usize| ran.json()["variants"][variant]["drops"].clone();
-    assert_eq!(drops(0), 0, "XCP");
-    assert_ne!(drops(1), 0, "CUBIC fills the queue");
+    assert_eq!(drops(0), 0, "XCP must drop nothing");
+    assert_ne!(drops(1), 0, "CUBIC must fill the queue");
 }
 
 #[test]
-fn a_check_that_fails_is_status_1() {
+fn a_failed_check_gives_exit_status_1() {
     let lab = Lab::new();
     let check = "[[check]]\nvariant = \"xcp\"\nmetric = \"queue_max\"\nmax = 0\n";
-    let short = brief();
+    let short = two_second_run();
     let ran = lab.run(&[&lab.file("x.toml", &format!("{short}{check}"))]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
@@ -106,9 +106,9 @@ fn a_check_that_fails_is_status_1() {
 }
 
 #[test]
-fn a_known_gap_passes_until_it_has_closed() {
+fn a_known_gap_passes_until_it_is_closed() {
     let lab = Lab::new();
-    let short = brief();
+    let short = two_second_run();
     let check = |metric: &str, why: &str| {
         let check = format!("[[check]]\nvariant = \"xcp\"\nmetric = \"{metric}\"\nmax = 0\n");
         format!("{check}known_gap = \"{why}\"\n")
@@ -138,9 +138,9 @@ fn a_known_gap_passes_until_it_has_closed() {
 }
 
 #[test]
-fn broken_files_are_told_by_line_and_column() {
+fn errors_in_experiment_files_name_line_and_column() {
     let lab = Lab::new();
-    let form = "see the files in experiments/ for the form";
+    let form = "see the files in experiments/ for examples";
     for (text, place, reason) in [
         ("name = \"x\"\nabout = oops\n", ":2:9", ""),
         ("nam = \"x\"\n", ":1:1", "unknown field `nam`"),
@@ -172,17 +172,17 @@ fn broken_files_are_told_by_line_and_column() {
 }
 
 #[test]
-fn unknown_variants_points_and_kernels_are_named() {
+fn unknown_variants_capture_points_and_kernels_are_errors() {
     let lab = Lab::new();
     lab.run(&["zh-validation", "--variant", "vegas"]).failed(
         1,
-        "xcp: variant vegas: zh-validation has none of this name\n  \
-         help: it has xcp, cubic, bbr, reno, cubic-red, cubic-fq_codel\n",
+        "xcp: variant vegas: zh-validation has no such variant\n  \
+         help: use one of xcp, cubic, bbr, reno, cubic-red, cubic-fq_codel\n",
     );
     lab.run(&[&lab.file("x.toml", SHORT), "--pcap", "r-x"])
         .failed(
             1,
-            "xcp: point r-x: short has none of this name\n  help: it has s-r, r-s, r-d, d-r\n",
+            "xcp: point r-x: short has no such point\n  help: use one of s-r, r-s, r-d, d-r\n",
         );
     lab.run(&["zh-validation", "--kernel", "2.4"]).failed(
         1,
@@ -195,11 +195,11 @@ fn unknown_variants_points_and_kernels_are_named() {
 }
 
 #[test]
-fn a_kernel_that_does_not_boot_is_told() {
-    // any run fetches the kernel; this one is over at once
+fn a_kernel_that_does_not_boot_is_reported() {
+    // any run fetches the kernel; this is a short one
     let lab = Lab::new();
     let kernels = Path::new(&cache()).join("xcp/kernels/6.18");
-    let short = lab.file("x.toml", &brief());
+    let short = lab.file("x.toml", &two_second_run());
     assert_eq!(lab.run(&[&short]).code, Some(0));
 
     let boot = fs::read_dir(kernels.join("boot")).unwrap().flatten();
@@ -212,7 +212,7 @@ fn a_kernel_that_does_not_boot_is_told() {
     let broken = lab.path("vmlinuz");
     fs::copy(&image, &broken).unwrap();
     let file = fs::File::options().write(true).open(&broken).unwrap();
-    // its compressed kernel
+    // overwrite a part of the compressed kernel
     file.write_all_at(&[0; 100_000], 1_000_000).unwrap();
     let modules = kernels.join("lib/modules").join(release);
     let named = format!("{}:{}", broken.display(), modules.display());
@@ -228,7 +228,7 @@ fn cache() -> String {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing() {
+fn ctrl_c_leaves_nothing_behind() {
     let lab = Lab::new();
     let mut child = lab
         .command(&["zh-validation", "--fresh"])
@@ -238,34 +238,35 @@ fn ctrl_c_leaves_nothing() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().ends_with(" %")), "it runs");
+    assert!(
+        said.any(|line| line.unwrap().ends_with(" %")),
+        "no progress is shown"
+    );
     let machines = children(child.id());
     assert!(!machines.is_empty());
-    // to the whole group, as a terminal does
+    // signal the whole process group, as a terminal does
     assert_eq!(unsafe { libc::kill(-(child.id() as i32), libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for pid in machines {
         assert!(!Path::new("/proc").join(pid.to_string()).exists());
     }
-    assert_eq!(lab.left(), Vec::<PathBuf>::new());
+    assert_eq!(lab.temporary_files(), Vec::<PathBuf>::new());
     assert!(!lab.path("out").exists());
     let last = said.last().unwrap().unwrap();
     assert_eq!(last, "  help: everything was cleaned up");
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_before_the_run() {
+fn an_unwritable_output_folder_is_reported_before_the_run() {
     let lab = Lab::new();
     let file = lab.file("out", "");
     lab.run(&["zh-validation"]).failed(
         1,
-        &format!(
-            "xcp: {file}: not a folder\n  help: name a folder that you may write: --out DIR\n"
-        ),
+        &format!("xcp: {file}: not a folder\n  help: give a writable folder: --out DIR\n"),
     );
 }
 
-/// Processes that a process has started.
+/// The child processes of a process.
 fn children(of: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{of}/task")).unwrap();
     tasks

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Links of the lab that add framing, vary or are half-duplex, and the traffic
-//! over them. Mostly measured with UDP, whose results can be told beforehand.
+//! Links of the lab with framing, a variable rate or half duplex, and the traffic
+//! over them. Most tests use UDP, whose results can be calculated.
 
 use crate::place::{number, Lab, SHORT};
 use serde_json::Value;
 
-/// UDP of 8 Mb/s each way: 1442 bytes for 1400 of payload.
+/// UDP of 8 Mb/s in each direction: 1442 bytes for 1400 bytes of payload.
 const BOTH_WAYS: &str = r#"
 name = "links"
 source = "a test"
@@ -40,7 +40,7 @@ fn close(value: f64, wanted: f64, part: f64) -> bool {
     (value - wanted).abs() <= wanted * part
 }
 
-/// The only variant's result.
+/// Runs an experiment and returns the result of its first variant.
 fn play(lab: &Lab, text: &str, kernel: &str) -> Value {
     let ran = lab.run(&[&lab.file("x.toml", text), "--json", "--kernel", kernel]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -53,7 +53,7 @@ fn goodputs_mbit(variant: &Value) -> Vec<f64> {
 }
 
 #[test]
-fn both_ends_of_a_half_duplex_link_share_its_time() {
+fn both_directions_of_a_half_duplex_link_share_its_capacity() {
     let lab = Lab::new();
     let full = play(&lab, BOTH_WAYS, "6.18");
     for goodput in goodputs_mbit(&full) {
@@ -66,19 +66,19 @@ fn both_ends_of_a_half_duplex_link_share_its_time() {
     assert_eq!(full["drops"], 0, "{full}");
 
     let half = BOTH_WAYS.replace("rate_mbit = 10", "rate_mbit = 10\nhalf_duplex = true");
-    // and with the queue discipline `xcp`, where the kernel can have it
+    // also with the queue discipline `xcp`, if the kernel supports it
     let own = half.replace(
         "control = \"cubic\"",
         "control = \"cubic\"\nqueue = \"xcp\"",
     );
-    // it has two queues: the other may hold a packet that resolves an address
+    // it has two queues: the other one may hold an ARP packet
     for (text, kernel, queue_max) in [
         (&half, "6.12", 100.0),
         (&half, "6.18", 100.0),
         (&own, "6.18", 101.0),
     ] {
         let half = play(&lab, text, kernel);
-        // as many bytes as one direction had
+        // the sum of both directions is the rate of one
         let payload: f64 = goodputs_mbit(&half).iter().sum();
         assert!(close(payload, 10.0 * 1400.0 / 1442.0, 0.005), "{half}");
         assert!(
@@ -93,7 +93,7 @@ fn both_ends_of_a_half_duplex_link_share_its_time() {
 }
 
 #[test]
-fn framing_takes_its_part_of_the_link() {
+fn framing_bytes_use_link_capacity() {
     let lab = Lab::new();
     let text = BOTH_WAYS
         .replace("rate_mbit = 10", "rate_mbit = 10\nframing_bytes = 58")
@@ -105,7 +105,7 @@ fn framing_takes_its_part_of_the_link() {
             text.clone()
         };
         let variant = play(&lab, &text, "6.18");
-        // 1500 bytes on the link for 1400
+        // 1500 bytes on the link for 1400 bytes of payload
         let payload: f64 = goodputs_mbit(&variant).iter().sum();
         let ways = if half_duplex { 1.0 } else { 2.0 };
         assert!(
@@ -120,13 +120,13 @@ fn framing_takes_its_part_of_the_link() {
 }
 
 #[test]
-fn a_link_that_varies_carries_what_it_offers() {
+fn a_link_with_a_variable_rate_is_fully_used() {
     let lab = Lab::new();
     let steps = BOTH_WAYS
         .replace("rate_mbit = 10", "rates = [[0, 10], [3, 2]]\nrepeat_s = 4")
         .replace("udp_mbit = 8", "udp_mbit = 12");
     let variant = play(&lab, &steps, "6.18");
-    // after the warm-up 10, 2, 10 and 10 Mb/s
+    // after the warm-up: 10, 2, 10 and 10 Mb/s, for 1 s each
     let payload = 8.0 * 1400.0 / 1442.0;
     for goodput in goodputs_mbit(&variant) {
         assert!(close(goodput, payload, 0.01), "{variant}");
@@ -135,7 +135,7 @@ fn a_link_that_varies_carries_what_it_offers() {
         close(number(&variant["link_utilisation"]), 1.0, 0.01),
         "{variant}"
     );
-    // a queue that is always full: 100 packets at 10 Mb/s and at 2
+    // the queue is always full: 100 packets at 10 Mb/s and at 2 Mb/s
     let (least_ms, most_ms) = (100.0 * 1442.0 * 8.0 / 1e4, 100.0 * 1442.0 * 8.0 / 2e3);
     let delay = &variant["queue_delay_ms"];
     assert!(close(number(&delay["max"]), most_ms, 0.02), "{variant}");
@@ -144,13 +144,13 @@ fn a_link_that_varies_carries_what_it_offers() {
         number(&variant["queue_packets"]["max"]) <= 100.0,
         "{variant}"
     );
-    // what leaves slowly is 2 of 32 Mb/s, and so is what waited all that time
+    // 2 of 32 Mb are sent at the low rate: 1/16 of the packets have the long delay
     assert!(number(&delay["p95"]) > 2.0 * least_ms, "{variant}");
     assert!(number(&delay["mean"]) < 2.0 * least_ms, "{variant}");
 }
 
 #[test]
-fn kinds_of_flows_share_a_bottleneck_in_both_directions() {
+fn xcp_cubic_and_udp_flows_share_a_bottleneck_in_both_directions() {
     let lab = Lab::new();
     let text = SHORT
         .replace(
@@ -169,15 +169,15 @@ fn kinds_of_flows_share_a_bottleneck_in_both_directions() {
     let shares: f64 = kinds.iter().map(|k| number(&k["share"])).sum();
     assert!(close(shares, 1.0, 0.001), "{variant}");
     assert!(number(&kinds[1]["goodput_bps"]) > 0.5e6, "{variant}");
-    // one queue for all of them
+    // all of them share one queue
     assert_eq!(variant["xcp_queue_packets"], variant["queue_packets"]);
-    // alone in its direction, the flow back has the link to itself
+    // the flow in the other direction has the link to itself
     let back = goodputs_mbit(&variant)[3];
     assert!(back > 7.0, "{variant}");
 }
 
 #[test]
-fn a_router_is_told_what_the_variant_says() {
+fn router_options_of_a_variant_take_effect() {
     let lab = Lab::new();
     let told = |more: &str| {
         let text = SHORT.replace(
@@ -193,7 +193,7 @@ fn a_router_is_told_what_the_variant_says() {
             .position(|name| *name == "capacity_bps")
             .unwrap();
         let rows: Vec<_> = rows.collect();
-        // an interval is an RTT, of 100 ms and more
+        // a control interval is one RTT, 100 ms or more
         assert!((50..=100).contains(&rows.len()), "{trace}");
         let capacities = rows.iter().map(|row| row[capacity].to_owned());
         let times = rows.iter().map(|row| row[0].parse::<f64>().unwrap());
@@ -211,7 +211,7 @@ fn a_router_is_told_what_the_variant_says() {
 }
 
 #[test]
-fn xcp_has_a_queue_of_its_own_where_the_kernel_can_have_it() {
+fn xcp_packets_have_their_own_queue_if_the_kernel_supports_it() {
     let lab = Lab::new();
     let text = SHORT.replace("[[variant]]", "control = \"cubic\"\n\n[[variant]]");
     let variant = play(&lab, &text, "6.18");

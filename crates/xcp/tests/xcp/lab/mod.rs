@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab` in the virtual-time machine: nothing here loads a program into
-//! this host's kernel.
+//! Tests of `xcp lab` in the virtual-time machine. None of them loads a program
+//! into this host's kernel.
 
 mod boot;
 mod cache;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! docs/results.md is honest: rows that nobody chose, run again, are as they are
-//! written.
+//! Verifies docs/results.md: randomly drawn rows, run again, must give the published
+//! values.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn verify(args: &[&str]) -> Ran {
     Ran::of(command.args(["lab", "verify", "--json"]).args(args))
 }
 
-/// The hash of the commit that is tested, which its author cannot choose.
+/// The hash of the tested commit, which its author cannot choose. It seeds the draw.
 fn commit() -> Option<String> {
     let out = Command::new("git")
         .args(["-C", ROOT, "rev-parse", "HEAD"])
@@ -28,10 +28,10 @@ fn commit() -> Option<String> {
 }
 
 #[test]
-fn rows_drawn_by_the_commit_are_as_written() {
+fn randomly_drawn_rows_are_reproduced() {
     let test = "rows of docs/results.md";
     let Some(draw) = commit() else {
-        return skipped(test, "this is no checkout");
+        return skipped(test, "this is not a git checkout");
     };
     let document = Path::new(ROOT).join("docs/results.md");
     let ran = verify(&[&document.display().to_string(), "--draw", draw.trim()]);
@@ -42,14 +42,14 @@ fn rows_drawn_by_the_commit_are_as_written() {
         let stale = count("stale");
         skipped(
             test,
-            &format!("{stale} are of another build: ./x experiments"),
+            &format!("{stale} rows are from another build: run ./x experiments"),
         );
     }
 }
 
-/// A figure that someone has improved is found.
+/// A published value that was improved by hand is found.
 #[test]
-fn a_row_that_is_not_true_is_told() {
+fn an_altered_row_is_detected() {
     let document = fs::read_to_string(Path::new(ROOT).join("docs/results.md")).unwrap();
     // 5 s of one flow
     let short = "| isi-startup | cubic | 6.18 | ";
@@ -63,7 +63,7 @@ fn a_row_that_is_not_true_is_told() {
     let ran = verify(&[&lab.file("results.md", &text)]);
     let result = ran.json();
     if result["stale"].as_array().unwrap().len() == 1 {
-        return skipped("a row that is not true", "it is of another build");
+        return skipped("altered row", "the row is from another build");
     }
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(result["proofs"][0]["ok"], false, "{result}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Traces of links: `xcp lab trace`, and experiments that name their files.
+//! Link traces: `xcp lab trace`, and experiments that use trace files.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::command::xcp;
 use crate::place::{Lab, SHORT};
 
 #[test]
-fn a_trace_is_plotted() {
+fn a_link_trace_is_plotted() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/tunnel.mahi.gz");
     let file = file.display();
     let folder = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn a_trace_is_plotted() {
 }
 
 #[test]
-fn files_of_links_are_told_by_line() {
+fn errors_in_link_trace_files_name_the_line() {
     let lab = Lab::new();
     let with = |link: &str| {
         let text = SHORT.replace("rate_mbit = 10\n", &format!("{link}\n"));
@@ -43,7 +43,7 @@ fn files_of_links_are_told_by_line() {
     for (link, start) in [
         (
             "rates_file = \"bad.mahi\"",
-            "xcp: bad.mahi:3: \"three\" is no time in ms\n",
+            "xcp: bad.mahi:3: \"three\" is not a time in ms\n",
         ),
         (
             "rates_file = \"back.mahi\"",

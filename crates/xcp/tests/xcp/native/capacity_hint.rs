@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router set` and `xcp router feed`: the capacity changes while traffic
-//! flows, and what a feed said ends with it.
+//! `xcp router set` changes the capacity of a running router; the capacity hint of
+//! `xcp router feed` ends with the command.
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -14,7 +14,7 @@ fn shown(space: &Space) -> Value {
     space.xcp("router show v0 --json").ok().json()
 }
 
-/// Waits until the router has this hint, or none.
+/// Waits until the router has this capacity hint (null: none).
 fn wait_hint(space: &Space, hint_bps: &Value) {
     wait_until(&format!("the hint {hint_bps}"), || {
         shown(space)["hint_bps"] == *hint_bps
@@ -22,8 +22,8 @@ fn wait_hint(space: &Space, hint_bps: &Value) {
 }
 
 #[test]
-fn set_changes_the_capacity_and_nothing_else() {
-    let _turn = test_lock();
+fn router_set_changes_only_the_capacity() {
+    let _lock = test_lock();
     if !can_run("router set") {
         return;
     }
@@ -57,15 +57,15 @@ fn set_changes_the_capacity_and_nothing_else() {
 }
 
 #[test]
-fn what_a_feed_said_ends_with_it() {
-    let _turn = test_lock();
+fn a_capacity_hint_ends_with_its_feed() {
+    let _lock = test_lock();
     if !can_run("router feed") {
         return;
     }
     let space = Space::new("fed");
     space.xcp("router add v0 --capacity 10mbit").ok();
     let none = Value::Null;
-    // a pipe, with lines that are no rates
+    // the feed reads a pipe; some lines are not rates
     let mut feed = space.start("router feed v0 --expires 60 --json");
     let mut lines = feed.stdin.take().unwrap();
     lines
@@ -81,7 +81,7 @@ fn what_a_feed_said_ends_with_it() {
     assert_eq!(told, json!({ "device": "v0", "values": 3, "bad_lines": 1 }));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("\"nonsense\""));
     assert_eq!(shown(&space)["hint_bps"], none);
-    // a value expires, and Ctrl-C ends it
+    // a hint expires, and Ctrl-C ends it
     let mut feed = space.start("router feed v0 --expires 0.3");
     let mut lines = feed.stdin.take().unwrap();
     lines.write_all(b"4mbit\n").unwrap();
@@ -96,7 +96,7 @@ fn what_a_feed_said_ends_with_it() {
     }
     drop((lines, more_lines));
     assert_eq!(shown(&space)["hint_bps"], none);
-    // a Unix socket
+    // the feed reads a Unix socket
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("modem");
     let listener = UnixListener::bind(&path).unwrap();
@@ -107,7 +107,7 @@ fn what_a_feed_said_ends_with_it() {
     drop(modem);
     assert_eq!(feed.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(shown(&space)["hint_bps"], none);
-    // what does not measure cannot be told
+    // a router that does not measure the capacity accepts no hint
     space
         .xcp("router add v0 --capacity 10mbit --no-measure")
         .ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Virtual routers on devices: `xcp edged` adds them, tells them of probes, and
-//! takes them away. The devices are down, so nothing comes through.
+//! Virtual routers on devices: `xcp edged` adds them, sends them probe results and
+//! removes them. The devices are down, so they carry no packets.
 
 use std::fs;
 use std::net::IpAddr;
@@ -17,9 +17,9 @@ use xcp_testbed::{can_run, eventually};
 
 const PINS: &str = "/sys/fs/bpf/xcp/cloud";
 
-/// In a namespace with a device v0.
+/// Runs a test in a namespace with a device v0; it must leave nothing behind.
 fn on_a_device(test: &str, body: impl FnOnce(&Space)) {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run(test) {
         return;
     }
@@ -43,7 +43,7 @@ fn reading() -> Reading {
         free_at_ns: monotonic_ns() - 2_000_000_000,
         routers: 2,
         base_probe: (1_000, 31_000),
-        not_held_back: false,
+        no_delta_limit: false,
     }
 }
 
@@ -53,13 +53,13 @@ fn the_only_one() -> Status {
     all.remove(0)
 }
 
-/// The folders of all virtual routers of the system.
+/// The pin folders of all virtual routers of the system.
 fn pins() -> Vec<PathBuf> {
     let entries = fs::read_dir(PINS).into_iter().flatten();
     entries.map(|e| e.unwrap().path()).collect()
 }
 
-/// Which link is pinned: a new one has another inode.
+/// The inode of the only pinned BPF link: a new link has another one.
 fn link() -> u64 {
     let pins = pins();
     assert_eq!(pins.len(), 1, "{pins:?}");
@@ -67,7 +67,7 @@ fn link() -> u64 {
 }
 
 #[test]
-fn a_virtual_router_is_told_and_stands_aside() {
+fn a_virtual_router_is_suspended_without_recent_probes() {
     on_a_device("virtual router", |space| {
         space.within(|| {
             let router = Virtual::add("v0", upstream()).unwrap().unwrap();
@@ -89,8 +89,8 @@ fn a_virtual_router_is_told_and_stands_aside() {
             assert_eq!((status.routers, status.free_bps), (2, 10_000_000));
             assert_eq!(status.error_bps, 1_000_000);
             assert!(status.free_age_ms >= Some(2_060.0), "{status:?}");
-            assert_eq!((status.wait_ms, status.xcp_packets), (3.5, 0));
-            assert!(eventually(in_force), "told again");
+            assert_eq!((status.queue_delay_ms, status.xcp_packets), (3.5, 0));
+            assert!(eventually(in_force), "not resumed after another probe");
             assert_eq!(the_only_one().input_rate_bps, 0);
             router.del().unwrap();
             assert!(cloud::list().unwrap().is_empty());
@@ -99,9 +99,8 @@ fn a_virtual_router_is_told_and_stands_aside() {
     });
 }
 
-/// A daemon that is started again takes over what the one before has left.
 #[test]
-fn a_virtual_router_is_taken_over() {
+fn a_restarted_daemon_takes_over_its_virtual_router() {
     on_a_device("virtual router taken over", |space| {
         let other = Space::new("other");
         space.within(|| {
@@ -111,8 +110,12 @@ fn a_virtual_router_is_taken_over() {
             let before = link();
             drop(first);
             let second = Virtual::add("v0", upstream()).unwrap().unwrap();
-            assert_eq!(link(), before, "the same link");
-            assert_eq!(the_only_one().wait_ms, 3.5, "the last reading");
+            assert_eq!(link(), before, "the link must stay the same");
+            assert_eq!(
+                the_only_one().queue_delay_ms,
+                3.5,
+                "the last reading must stay"
+            );
             assert_eq!(cloud::base_probe(upstream()), Some(((1_000, 31_000), 2)));
             assert_eq!(cloud::base_probe("10.79.2.1".parse().unwrap()), None);
 
@@ -125,7 +128,7 @@ fn a_virtual_router_is_taken_over() {
             assert!(the_only_one().age_ms.is_none());
             drop(second);
 
-            // one for each upstream router and device
+            // there is one for each pair of upstream router and device
             let v6 = "2001:db8::1".parse().unwrap();
             let of_v6 = Virtual::add("v0", v6).unwrap().unwrap();
             let of_v1 = Virtual::add("v1", upstream()).unwrap().unwrap();
@@ -143,8 +146,8 @@ fn a_virtual_router_is_taken_over() {
 }
 
 #[test]
-fn what_a_device_leaves_behind_is_removed() {
-    on_a_device("virtual router of a device that is gone", |space| {
+fn virtual_routers_of_deleted_devices_are_removed() {
+    on_a_device("virtual router of a deleted device", |space| {
         space.within(|| Virtual::add("v0", upstream()).map(drop).unwrap());
         assert_eq!(pins().len(), 1);
         space.device("del v0");
@@ -160,11 +163,11 @@ fn what_a_device_leaves_behind_is_removed() {
     });
 }
 
-/// What a daemon has left that was killed, and is not started again with that upstream
-/// router.
+/// A killed daemon leaves its virtual router behind. If the daemon is not started again
+/// with the same upstream router, the virtual router is removed.
 #[test]
-fn what_is_told_nothing_for_long_is_removed() {
-    on_a_device("virtual router of nobody", |space| {
+fn virtual_routers_without_recent_updates_are_removed() {
+    on_a_device("virtual router without a daemon", |space| {
         space.within(|| {
             let router = Virtual::add("v0", upstream()).unwrap().unwrap();
             let now_ns = monotonic_ns();
@@ -177,9 +180,10 @@ fn what_is_told_nothing_for_long_is_removed() {
     });
 }
 
-/// It is shown where its device is, and its daemon takes it away from there.
+/// A virtual router is shown in the namespace of its device, and its daemon can remove
+/// it there.
 #[test]
-fn a_device_takes_its_virtual_router_along() {
+fn a_virtual_router_moves_with_its_device() {
     on_a_device("virtual router, moved", |home| {
         let away = Space::new("away");
         home.device("set v0 name m0");
@@ -188,7 +192,7 @@ fn a_device_takes_its_virtual_router_along() {
         home.within(|| assert!(cloud::list().unwrap().is_empty()));
         away.within(|| {
             assert_eq!(the_only_one().device, "m0");
-            cloud::clear().unwrap(); // another daemon's
+            cloud::clear().unwrap(); // it belongs to another daemon
             assert_eq!(pins().len(), 1);
         });
         home.within(|| cloud::clear().unwrap());
@@ -196,10 +200,10 @@ fn a_device_takes_its_virtual_router_along() {
     });
 }
 
-/// The one before has gone to another namespace, with its virtual router.
+/// The first device has moved to another namespace, with its virtual router.
 #[test]
-fn another_device_with_its_number_is_another() {
-    on_a_device("virtual router, number taken", |home| {
+fn a_new_device_with_the_same_index_gets_its_own_virtual_router() {
+    on_a_device("virtual router, index taken", |home| {
         let away = Space::new("away");
         home.device("set v0 name m0");
         let number = home.within(|| {

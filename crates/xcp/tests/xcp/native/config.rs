@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Random configuration files: what a valid one describes is there after `xcp apply`,
-//! and a broken one changes nothing.
+//! Random configuration files: `xcp apply` sets up what a valid file describes, and an
+//! invalid file changes nothing.
 
 use std::env;
 
@@ -11,7 +11,8 @@ use serde_json::{json, Map, Value};
 use xcp_datapath::features::has_qdisc;
 use xcp_testbed::can_run;
 
-/// How many, unless the environment says so: a virtual machine is slower.
+/// The number of files, unless the environment gives another one: a virtual machine is
+/// slower.
 const FILES: u32 = 1_000;
 const FILES_VARIABLE: &str = "XCP_TEST_FILES";
 
@@ -40,7 +41,7 @@ impl Random {
     }
 }
 
-/// A table of a file as it is written, and as it is shown.
+/// A table of a file as it is written, and as `xcp config show` prints it.
 #[derive(Default)]
 struct Table {
     written: Vec<String>,
@@ -48,19 +49,19 @@ struct Table {
 }
 
 impl Table {
-    /// A key that is shown as it is written.
+    /// Adds a key that is shown as it is written.
     fn set(&mut self, key: &str, value: Value) {
         self.written.push(format!("{key} = {value}"));
         self.shown.insert(key.into(), value);
     }
 
-    /// A key that is shown otherwise, or, if that is what holds without it, not at all.
+    /// Adds a key that is shown differently, or not at all if its value is the default.
     fn set_as(&mut self, key: &str, value: Value, shown: Option<Value>) {
         self.written.push(format!("{key} = {value}"));
         self.shown.extend(shown.map(|shown| (key.into(), shown)));
     }
 
-    /// Its lines in any order.
+    /// The table as text, with its lines in random order.
     fn text(&mut self, head: &str, random: &mut Random) -> String {
         for i in (1..self.written.len()).rev() {
             self.written.swap(i, random.below(i as u64 + 1) as usize);
@@ -96,8 +97,8 @@ fn random_host(random: &mut Random) -> Table {
     if random.one_in(4) {
         host.set_as(
             "without",
-            json!(["use", "losses"]),
-            Some(json!(["losses", "use"])),
+            json!(["app-limit", "losses"]),
+            Some(json!(["losses", "app-limit"])),
         );
     }
     host
@@ -127,7 +128,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
         } else {
             random.of(&["capacity", "20mbit"])
         };
-        // the queue discipline xcp shapes to the capacity as it is
+        // the queue discipline xcp shapes to the capacity by default
         let needless = shape == "capacity" && has_qdisc();
         let limit = random.one_in(2);
         router.set_as(
@@ -173,7 +174,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
     router
 }
 
-/// A valid file, and what is shown once it has been applied.
+/// A valid file, and the configuration that is shown after it has been applied.
 fn random_file(random: &mut Random) -> (String, Value) {
     let mut shown = Map::new();
     let mut tables = Vec::new();
@@ -217,7 +218,7 @@ fn broken(valid: &str, random: &mut Random) -> String {
         11 => "[edge]\nupstream = []\n".to_owned(),
         12 => format!("{V0}anticipate = \"no\"\n"),
         _ => {
-            // cut off, and a bracket that nothing closes
+            // a truncated file with an unclosed bracket
             let end = random.below(valid.len() as u64 + 1) as usize;
             return format!("{}\n[[router\n", &valid[..end]);
         }
@@ -226,8 +227,8 @@ fn broken(valid: &str, random: &mut Random) -> String {
 }
 
 #[test]
-fn random_files_are_applied_and_broken_ones_change_nothing() {
-    let _turn = test_lock();
+fn random_files_are_applied_and_invalid_ones_change_nothing() {
+    let _lock = test_lock();
     let Some(traces) = Traces::before("random files").filter(|_| can_run("random files")) else {
         return;
     };

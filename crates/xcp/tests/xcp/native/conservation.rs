@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Conservation: what routers granted is what senders applied, and what lost
-//! packets carried, to the last byte per second. With offload, delayed ACKs,
-//! and SACK blocks that crowd the option out.
+//! Conservation: the sum of the deltas that routers granted equals what senders applied
+//! plus what lost packets carried, exactly. The tests include offload, delayed ACKs, and
+//! SACK blocks that leave no room for the option.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{self, pattern, test_lock, transfer, wait_for_acks, HostOn, Net, LINK_BPS};
+use crate::common::{
+    self, pattern, test_lock, transfer, wait_for_acks, HostOn, Net, LINK_BYTES_PER_S,
+};
 use xcp_datapath::host::Sums2005;
 use xcp_datapath::{host, router, SenderFeature, Wire};
 use xcp_testbed::{can_run, FaultCounters, FaultInjector, FaultPlan, PATIENCE};
@@ -17,18 +19,18 @@ const BYTES: usize = 8_000_000;
 struct Books {
     granted: Option<i64>,
     hosts: host::Counters,
-    /// In the unit of the run's wire format.
+    /// Sums in the unit of the run's wire format.
     sums: Sums2005,
     lost: FaultCounters,
-    /// Both receivers keep what is less than the unit of a running total.
+    /// What both receivers may hold back: less than one unit of a running total each.
     may_wait: i64,
-    /// Every packet since the handshake has arrived, or the accident has
-    /// counted it.
+    /// Every packet since the handshake has arrived, or the fault injector has counted
+    /// it as dropped.
     complete: bool,
 }
 
-/// Headers that were sent and have not been received. In the handshake there
-/// are some: nobody counts them before both ends know that they speak XCP.
+/// Numbers of headers that were sent and not received. The handshake has some: a peer
+/// does not count headers before it knows that the other peer uses XCP.
 struct Missing {
     forward: u64,
     returned: u64,
@@ -36,21 +38,21 @@ struct Missing {
 }
 
 impl Missing {
-    fn now(accident: &FaultInjector) -> Self {
+    fn now(faults: &FaultInjector) -> Self {
         let hosts = host::counters().unwrap();
         Self {
             forward: hosts.forward_sent.wrapping_sub(hosts.forward_received),
             returned: hosts.return_sent.wrapping_sub(hosts.return_received),
-            dropped: accident.account().unwrap().dropped,
+            dropped: faults.account().unwrap().dropped,
         }
     }
 
-    /// Whether those that are missing since are those that were dropped.
+    /// Whether the headers missing since then are exactly those that were dropped.
     fn are_dropped_since(&self, before: &Self, how: &How) -> bool {
         let dropped = self.dropped - before.dropped;
         let acks = how.plan.drop_return != 0;
-        // data has a header for both ways, but options as they are needed: the
-        // first window's do, for nothing has come back yet
+        // a header in a data packet always has return fields; an option is sent for the
+        // return direction only if there is something to return
         let least = match acks || how.wire.is_some_and(Wire::is_header) {
             true => dropped,
             false => 0,
@@ -87,14 +89,14 @@ impl Books {
     }
 }
 
-/// A segment that is sent twice for nothing, as on a busy machine, is thrown
-/// away by the receiver's TCP before anyone sees its option: it is lost, but
-/// nobody can tell what it carried. So is an ACK that data of the same host has
-/// overtaken. Such runs are made again.
+/// The receiver's TCP discards a spurious retransmission before its option is counted,
+/// so the delta that it carried is unknown. The same happens to an ACK that arrives
+/// after later data of the same host. This happens on a busy machine; such runs are
+/// repeated.
 const RUNS: usize = 20;
 
-/// Runs transfers with an accident on the router's link to the server (data)
-/// or to the client (ACKs), and reads all the books when all is quiet.
+/// Runs transfers with faults on the router's link to the server (data) or to the
+/// client (ACKs), and reads all counters when no packet is in flight.
 fn keep_books(how: How) -> Books {
     let mut books = run(how);
     for again in 1..RUNS {
@@ -107,14 +109,15 @@ fn keep_books(how: How) -> Books {
     books
 }
 
-/// What a run is like.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct How {
     name: &'static str,
-    /// None: `option`, without the devices that make room on crowded ACKs.
+    /// None: `option`, without the device programs that make room on ACKs full of SACK
+    /// blocks.
     wire: Option<Wire>,
     plan: FaultPlan,
-    /// Of the routers, bytes per second.
+    /// The capacity of the routers, bytes per second.
     capacity: u64,
     measure: bool,
     both_ways: bool,
@@ -127,7 +130,7 @@ impl Default for How {
             name: "n",
             wire: None,
             plan: FaultPlan::default(),
-            capacity: LINK_BPS,
+            capacity: LINK_BYTES_PER_S,
             measure: true,
             both_ways: false,
             bytes: BYTES,
@@ -143,11 +146,11 @@ fn run(how: How) -> Books {
         measure: how.measure,
         ..Default::default()
     });
-    // with every twelfth packet lost, windows would be too small for many holes
+    // the loss response would make windows too small for many holes at a time
     let _host = HostOn::without(&[SenderFeature::Losses]);
     if let Some(wire) = how.wire {
-        net.speak(wire);
-        // a lost packet is one hole, not a super-packet's
+        net.set_wire_format(wire);
+        // a dropped packet must be one segment, not a GSO packet
         net.tool("c", "ip link set dev r gso_max_segs 1");
     }
     for (node, gateway) in [("c", "10.77.1.2"), ("s", "10.77.2.1")] {
@@ -158,7 +161,7 @@ fn run(how: How) -> Books {
         );
     }
     let dev = if plan.drop_return != 0 { "c" } else { "s" };
-    let accident = net.within("r", || FaultInjector::start(dev, plan).unwrap());
+    let faults = net.within("r", || FaultInjector::start(dev, plan).unwrap());
     let syn = FaultPlan {
         strip: plan.strip & TOTALS_OF_SYN,
         ..Default::default()
@@ -167,7 +170,7 @@ fn run(how: How) -> Books {
         (dev == "c").then(|| FaultInjector::start("s", syn).unwrap())
     });
     let (mut client, mut server) = net.connect("xcp", "xcp");
-    let handshake = Missing::now(&accident);
+    let handshake = Missing::now(&faults);
     let bytes = pattern(how.bytes);
     if how.both_ways {
         thread::scope(|scope| {
@@ -179,19 +182,19 @@ fn run(how: How) -> Books {
     } else {
         transfer(&mut client, &mut server, &bytes);
     }
-    // whatever an ACK had no room for goes out with the next ones
-    accident.plan(FaultPlan::default()).unwrap();
+    // what did not fit into an ACK is sent with the next ones
+    faults.plan(FaultPlan::default()).unwrap();
     for _ in 0..4 {
         wait_for_acks([&client, &server]);
         transfer(&mut client, &mut server, b"x");
         transfer(&mut server, &mut client, b"x");
     }
     wait_for_acks([&client, &server]);
-    assert_eq!(common::control(&client), "xcp", "it must have been XCP");
+    assert_eq!(common::control(&client), "xcp", "the client must use XCP");
     // TCP frees the data before it applies the feedback of the same ACK
     let begun = Instant::now();
     loop {
-        let books = read(&how, &net, &accident, &handshake);
+        let books = read(&how, &net, &faults, &handshake);
         let waited = begun.elapsed();
         if books.imbalance().is_none() && books.complete
             || waited > LATE && !books.complete
@@ -203,18 +206,18 @@ fn run(how: How) -> Books {
     }
 }
 
-/// How long a run may be incomplete before it is made again.
+/// How long a run may be incomplete before it is repeated.
 const LATE: Duration = Duration::from_secs(1);
 
-fn read(how: &How, net: &Net, accident: &FaultInjector, handshake: &Missing) -> Books {
-    let complete = Missing::now(accident).are_dropped_since(handshake, how);
+fn read(how: &How, net: &Net, faults: &FaultInjector, handshake: &Missing) -> Books {
+    let complete = Missing::now(faults).are_dropped_since(handshake, how);
     let granted = net.within("r", || {
         let all = router::list().unwrap();
         all.iter().map(|r| r.counters.granted_bytes_per_s).sum()
     });
     let hosts = host::counters().unwrap();
     Books {
-        // routers count in B/s, hosts of this format in packets
+        // routers count in B/s, hosts with this format in packets
         granted: (how.wire != Some(Wire::Option2005)).then_some(granted),
         sums: match how.wire {
             Some(Wire::Option2005) => hosts.option_2005,
@@ -227,7 +230,7 @@ fn read(how: &How, net: &Net, accident: &FaultInjector, handshake: &Missing) -> 
             },
         },
         hosts,
-        lost: accident.account().unwrap(),
+        lost: faults.account().unwrap(),
         may_wait: match how.wire {
             None | Some(Wire::Option) if how.plan.strip == 0 => 2 * 7,
             _ => 0,
@@ -243,27 +246,27 @@ fn assert_balanced(books: &Books) {
 }
 
 #[test]
-fn without_loss() {
-    let _turn = test_lock();
+fn deltas_are_conserved_without_loss() {
+    let _lock = test_lock();
     if !can_run("conservation without loss") {
         return;
     }
     let books = keep_books(How::default());
     assert_balanced(&books);
-    assert_eq!(books.sums.feedback, books.sums.applied, "all of it applied");
+    assert_eq!(books.sums.feedback, books.sums.applied, "not all applied");
     assert!(
         books.hosts.return_sent < books.hosts.forward_received,
-        "ACKs were delayed, or segments merged"
+        "no ACK was delayed and no segments were merged"
     );
 }
 
 #[test]
-fn with_lost_data_and_crowded_acks() {
-    let _turn = test_lock();
+fn deltas_are_conserved_with_lost_data_and_acks_full_of_sack_blocks() {
+    let _lock = test_lock();
     if !can_run("conservation with lost data") {
         return;
     }
-    // whether blocks fill an ACK depends on when packets arrive
+    // it depends on timing whether SACK blocks fill an ACK
     let crowded = (0..RUNS).any(|_| {
         let books = keep_books(How {
             name: "d",
@@ -271,28 +274,28 @@ fn with_lost_data_and_crowded_acks() {
         });
         assert_balanced(&books);
         assert!(books.lost.dropped > 10);
-        books.hosts.return_crowded > 0
+        books.hosts.return_no_room > 0
     });
-    assert!(crowded, "SACK blocks left no room at least once");
+    assert!(crowded, "SACK blocks never filled an ACK");
 }
 
-/// More than the link carries: a standing queue, and so many packets on their
-/// way that there are several holes at a time.
+/// The routers grant more than the link carries. The queue stays long, and enough
+/// packets are in flight that several are missing at a time.
 fn many_holes() -> How {
     How {
         plan: FaultPlan {
             drop_every: 40,
             ..Default::default()
         },
-        capacity: 3 * LINK_BPS,
+        capacity: 3 * LINK_BYTES_PER_S,
         measure: false,
         ..How::default()
     }
 }
 
 #[test]
-fn in_every_format_with_lost_data() {
-    let _turn = test_lock();
+fn deltas_are_conserved_with_lost_data_in_every_wire_format() {
+    let _lock = test_lock();
     if !can_run("conservation in every format") {
         return;
     }
@@ -300,20 +303,20 @@ fn in_every_format_with_lost_data() {
         let mut how = How {
             name: "w",
             wire: Some(wire),
-            // longer than the router's first interval, in which it grants nothing
+            // longer than the router's first control interval, which grants nothing
             bytes: BYTES / 2,
             ..many_holes()
         };
         how.plan.drop_every = 12;
         if wire == Wire::Option2005 {
-            // its short ACKs have room for two SACK blocks: three holes are
-            // needed at a time, in a longer queue
-            how.capacity = 5 * LINK_BPS;
+            // its ACKs are short and have room for two SACK blocks: the test needs three
+            // holes at a time, so a longer queue
+            how.capacity = 5 * LINK_BYTES_PER_S;
         }
         let mut books = keep_books(how);
         println!("{wire}");
         for _ in 1..RUNS {
-            // how many holes there are at a time is a matter of timing
+            // the number of holes at a time depends on timing
             if wire.is_header() || books.hosts.sacks_trimmed > 0 {
                 break;
             }
@@ -325,16 +328,16 @@ fn in_every_format_with_lost_data() {
             let hosts = &books.hosts;
             assert!(
                 hosts.sacks_trimmed > 0,
-                "ACKs with three SACK blocks: {hosts:?}"
+                "no ACK had three SACK blocks: {hosts:?}"
             );
-            assert!(hosts.return_sent > hosts.return_crowded, "{hosts:?}");
+            assert!(hosts.return_sent > hosts.return_no_room, "{hosts:?}");
         }
     }
 }
 
 #[test]
-fn in_every_format_with_lost_acks() {
-    let _turn = test_lock();
+fn deltas_are_conserved_with_lost_acks_in_other_wire_formats() {
+    let _lock = test_lock();
     if !can_run("conservation in every format with lost ACKs") {
         return;
     }
@@ -356,8 +359,8 @@ fn in_every_format_with_lost_acks() {
 }
 
 #[test]
-fn with_lost_acks() {
-    let _turn = test_lock();
+fn deltas_are_conserved_with_lost_acks() {
+    let _lock = test_lock();
     if !can_run("conservation with lost ACKs") {
         return;
     }
@@ -373,15 +376,18 @@ fn with_lost_acks() {
     });
     assert_balanced(&books);
     assert!(books.lost.dropped > 10);
-    assert_eq!(books.lost.lost_feedback_bytes_per_s, 0, "it was a total");
+    assert_eq!(
+        books.lost.lost_feedback_bytes_per_s, 0,
+        "a lost running total must lose no feedback"
+    );
 }
 
-/// Versions understand each other: if one end does not know totals, the other
-/// returns differences, and what a lost ACK returned is lost.
+/// Different versions are compatible: if one peer does not support running totals, the
+/// other returns differences, and the feedback in a lost ACK is lost.
 #[test]
-fn with_lost_acks_and_a_peer_that_knows_no_totals() {
-    let _turn = test_lock();
-    if !can_run("conservation with a peer that knows no totals") {
+fn deltas_are_conserved_with_lost_acks_and_a_peer_without_totals() {
+    let _lock = test_lock();
+    if !can_run("conservation with a peer without running totals") {
         return;
     }
     for strip in [TOTALS_OF_SYN, TOTALS_OF_SYN_ACK] {
@@ -406,9 +412,9 @@ const TOTALS_OF_SYN: u32 = 8;
 const TOTALS_OF_SYN_ACK: u32 = 16;
 
 #[test]
-fn with_data_both_ways() {
-    let _turn = test_lock();
-    if !can_run("conservation with data both ways") {
+fn deltas_are_conserved_with_data_in_both_directions() {
+    let _lock = test_lock();
+    if !can_run("conservation with data in both directions") {
         return;
     }
     let books = keep_books(How {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp host on --dev`: what it changes on devices, and that they are as they
-//! were afterwards, whatever happens in between.
+//! `xcp host on --dev`: what it changes on devices, and that `xcp host off` restores
+//! them in all cases.
 
 use std::process::Command;
 
 use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
-use crate::common::{self, pattern, test_lock, transfer, Net, LINK_BPS, SERVER};
+use crate::common::{self, pattern, test_lock, transfer, Net, LINK_BYTES_PER_S, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 const HEADER: &str = "host on --wire header --dev v0 --peers 10.0.0.0/8";
 
-/// Runs a test that leaves nothing behind.
+/// Runs a test, which must leave nothing behind.
 fn leaves_nothing(test: &str, body: impl Fn()) {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run(test) {
         return;
     }
@@ -27,12 +27,12 @@ fn leaves_nothing(test: &str, body: impl Fn()) {
     before.gone();
 }
 
-/// Attaches as many programs to a device's egress as the kernel permits.
+/// Attaches as many programs to a device's egress as the kernel allows.
 fn fill_egress(dev: &str) -> Vec<FaultInjector> {
     std::iter::from_fn(|| FaultInjector::start(dev, FaultPlan::default()).ok()).collect()
 }
 
-/// XCP is off in the end, also where a test fails.
+/// Turns XCP off when dropped, also if a test fails.
 struct Off;
 
 impl Drop for Off {
@@ -42,7 +42,7 @@ impl Drop for Off {
 }
 
 #[test]
-fn only_what_differs_is_changed() {
+fn host_on_changes_only_devices_that_differ() {
     leaves_nothing("devices", || {
         let space = Space::new("dev");
         let elsewhere = Space::new("else");
@@ -67,7 +67,7 @@ fn only_what_differs_is_changed() {
             ])
         );
         assert_eq!(change(HEADER), "unchanged");
-        // of one namespace, and nobody else's
+        // these belong to one namespace; others have none
         let other = elsewhere.xcp("host show --json").ok().json();
         assert_eq!(
             (&other["devices"], &other["wires"]),
@@ -84,7 +84,7 @@ fn only_what_differs_is_changed() {
         assert_eq!(change(&format!("{one} --ip-proto 200")), "changed");
         assert_eq!(segments(), (segs, 1));
 
-        // for crowded ACKs a device is not changed, only attached to
+        // to make room on ACKs, a program is attached but the device is not changed
         assert_eq!(change("host on --dev v1"), "changed");
         assert_eq!(segments(), (segs, segs));
         assert_eq!(shown("devices"), json!(["v1"]));
@@ -94,7 +94,7 @@ fn only_what_differs_is_changed() {
         assert_eq!(shown("devices"), json!([]));
         assert_eq!(space.devices(), untouched);
 
-        // taken off from another namespace
+        // turned off from another namespace
         assert_eq!(change(&format!("{HEADER} --dev v1")), "changed");
         elsewhere.xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
@@ -102,7 +102,7 @@ fn only_what_differs_is_changed() {
 }
 
 #[test]
-fn a_namespace_without_a_name_is_found_by_its_processes() {
+fn a_namespace_without_a_name_is_found_through_its_processes() {
     leaves_nothing("devices of a process", || {
         let mut script = Command::new("unshare");
         script.args(["--net", "sh", "-c"]).arg(
@@ -123,14 +123,14 @@ fn a_namespace_without_a_name_is_found_by_its_processes() {
 }
 
 #[test]
-fn a_device_that_has_gone_leaves_nothing() {
+fn a_deleted_device_leaves_nothing_behind() {
     leaves_nothing("device gone", || {
         let space = Space::new("gone");
         space.xcp(HEADER).ok();
         space.device("del v0");
         let shown = space.xcp("host show --json").ok().json();
         assert_eq!(shown["devices"], json!([]));
-        // another of the same name is another
+        // a new device of the same name is not configured
         space.device("add v0 type veth peer name v1");
         let untouched = space.devices();
         assert_eq!(
@@ -144,14 +144,14 @@ fn a_device_that_has_gone_leaves_nothing() {
 }
 
 #[test]
-fn what_fails_changes_nothing() {
+fn a_failed_command_changes_nothing() {
     leaves_nothing("devices refused", || {
         let space = Space::new("bad");
         let untouched = space.devices();
         let no_device = "xcp: none: no such network device here\n  \
                          help: list the devices with `ip link`\n";
         let needs = "xcp: wire format header: needs the devices that carry it and the peers that \
-                     understand it: others answer that they do not know the protocol\n  \
+                     understand it: others do not know the protocol and reject it\n  \
                      help: name them: xcp host on --wire header --dev eth0 --peers 10.0.0.0/8\n";
         let bad_value = |thing: &str, reason: &str, remedy: &str| {
             format!("xcp: {thing}: {reason}\n  help: {remedy}\n")
@@ -185,7 +185,7 @@ fn what_fails_changes_nothing() {
                 2,
                 bad_value(
                     "--peers 10.0.0.1/8",
-                    "bits are set behind the first 8",
+                    "bits after the first 8 are not zero",
                     prefix,
                 ),
             ),
@@ -213,7 +213,7 @@ fn what_fails_changes_nothing() {
             space.xcp(&format!("host on {args}")).failed(*code, told);
             off.gone();
         }
-        // nor is anything different where XCP is on
+        // the same while XCP is on
         space.xcp("host on --dev v0").ok();
         let (seen, shown) = (space.devices(), space.xcp("host show").ok().out);
         for (args, code, told) in &lines {
@@ -229,20 +229,20 @@ fn what_fails_changes_nothing() {
             "xcp: attaching the program: Numerical result out of range (os error 34)\n  \
              help: see `xcp doctor`\n",
         );
-        assert_eq!(space.devices(), untouched, "v0 is as it was: v1 refused");
+        assert_eq!(space.devices(), untouched, "v0 must be restored: v1 failed");
         drop(full);
         xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
     });
 }
 
-/// The host's program puts the header in before the router's reads it.
+/// The host's program inserts the header before the router's program reads it.
 #[test]
-fn a_router_on_the_same_device_reads_what_the_host_puts_in() {
+fn a_router_on_the_hosts_device_sees_headers_that_the_host_inserts() {
     leaves_nothing("devices and router", || {
         for (first, second) in [("host", "router"), ("router", "host")] {
             let net = Net::new("h");
-            net.add_routers(LINK_BPS);
+            net.add_routers(LINK_BYTES_PER_S);
             let xcp =
                 |node: &str, args: &str| Ran::of(&mut xcp_within(&net.space(node), args)).ok();
             let tc = |args: &str| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp edged`: two daemons with a router between them, the upstream edge at the
-//! server, the downstream one at the client.
+//! `xcp edged`: two daemons with a router between them, the upstream edge on the server,
+//! the downstream edge on the client.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -44,7 +44,7 @@ impl Edges {
         xcp_within(&self.net.space(node), &run)
     }
 
-    /// As systemd does.
+    /// Starts the daemon and waits until it is ready, as systemd does.
     fn start(&self, node: &str, args: &str) -> Daemon {
         let place = self.path("notify");
         let told = UnixDatagram::bind(&place).unwrap();
@@ -77,7 +77,7 @@ impl Daemon {
         self.show("--json").json()
     }
 
-    /// What is shown again and again, once it is so.
+    /// Waits until `show --watch` prints a status that meets the condition.
     fn wait_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let begin = Instant::now();
         let mut show = Command::new(XCP)
@@ -91,7 +91,7 @@ impl Daemon {
             .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
         let found = shown.find(|status| {
             let in_time = begin.elapsed() < PATIENCE;
-            assert!(in_time, "waited for: {what}; {status}");
+            assert!(in_time, "timeout waiting for: {what}; {status}");
             is_so(status)
         });
         drop(shown);
@@ -125,8 +125,8 @@ fn askers(status: &Value) -> usize {
 }
 
 #[test]
-fn edges_measure_a_cloud_and_outlive_each_other() {
-    let _turn = test_lock();
+fn edges_measure_a_cloud_and_survive_restarts_of_each_other() {
+    let _lock = test_lock();
     let test = "measure";
     if !can_run(test) {
         return;
@@ -148,17 +148,17 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
             && cloud["trains"].as_u64() > Some(0)
             && cloud["free_bps"].as_f64() > Some(0.0)
     };
-    let status = down.wait_until("both are measured", |s| all(s, measured));
+    let status = down.wait_until("both clouds are measured", |s| all(s, measured));
     assert!(all(&status, |cloud| cloud["routers"] == 1), "{status}");
     assert_eq!(clouds(&status)[0]["local"], CLIENT);
     assert_eq!(clouds(&status)[1]["local"], CLIENT6);
     let text = down.show("").out;
     let head = format!("{SERVER}\n  asked from       {CLIENT}\n  state            probed\n");
     assert!(text.starts_with(&head), "{text}");
-    up.wait_until("both ask", |s| askers(s) == 2);
+    up.wait_until("two askers", |s| askers(s) == 2);
     assert!(
         eventually(|| named() != Value::Null),
-        "asked, it has a name"
+        "no edge address after a request"
     );
     let name = named();
     let name = name.as_str().unwrap();
@@ -167,7 +167,7 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     let line = text.lines().find(|l| l.contains("edge address"));
     assert!(line.unwrap().ends_with(name), "{text}");
 
-    // what has not the key changes nothing
+    // packets without the key change nothing
     let junk =
         format!("for i in 1 2 3 4 5 6 7 8 9 10; do echo -n XCPi$i >/dev/udp/{SERVER}/22595; done");
     edges.net.within(DOWN, || {
@@ -176,41 +176,43 @@ fn edges_measure_a_cloud_and_outlive_each_other() {
     up.wait_until("junk is counted", |s| s["ignored"]["malformed"] == 10);
     assert_eq!(askers(&up.status()), 2);
 
-    // a command that takes long does not hold probes up
+    // a command that holds the lock for long does not delay probes
     let probes = |status: &Value| clouds(status).iter().map(|c| c["probes"].as_u64()).max();
     let mut command = Command::new("flock")
         .args(["--no-fork", "/run/xcp.lock", "sleep", "30"])
         .spawn()
         .unwrap();
-    // by then the routers' name is due
+    // by then the daemon has to refresh the edge address of routers
     sleep(Duration::from_secs(6));
     let before = probes(&down.status()).flatten().unwrap();
     down.wait_until("probes go on", |s| probes(s).flatten() > Some(before + 100));
-    assert_eq!(command.try_wait().unwrap(), None, "before it ends");
+    assert_eq!(command.try_wait().unwrap(), None, "the command ended early");
     command.kill().unwrap();
     command.wait().unwrap();
 
-    // killed, it leaves its socket, and the next one takes its place
+    // a killed daemon leaves its socket, which the next one replaces
     up.signal("KILL");
     assert!(fs::exists(&up.socket).unwrap());
     let mut up = edges.start(UP, "");
     let before = probes(&down.status());
-    down.wait_until("probes come again", |s| {
+    down.wait_until("probes are answered again", |s| {
         probes(s) > before && all(s, measured)
     });
 
-    // ended, it says so
+    // a daemon that ends notifies its peers
     assert_eq!(up.signal("TERM"), Some(0));
     assert!(!fs::exists(&up.socket).unwrap());
-    assert_eq!(named(), Value::Null, "and its routers have no name again");
+    assert_eq!(named(), Value::Null, "the edge address must be removed");
     within("router del r");
-    down.wait_until("it is gone", |s| all(s, |cloud| cloud["state"] == "broken"));
+    down.wait_until("the clouds are broken", |s| {
+        all(s, |cloud| cloud["state"] == "broken")
+    });
     assert_eq!(down.signal("INT"), Some(0));
 }
 
 #[test]
-fn what_stands_in_the_way_is_told() {
-    let _turn = test_lock();
+fn startup_errors_name_reason_and_remedy() {
+    let _lock = test_lock();
     let test = "errors";
     if !can_run(test) {
         return;
@@ -220,15 +222,16 @@ fn what_stands_in_the_way_is_told() {
     let up = edges.start(UP, "--upstream 192.0.2.1");
     fails(
         UP,
-        "xcp: UDP port 22595: something else uses it\n  help: see what: ss -ulpn sport = 22595\n",
+        "xcp: UDP port 22595: is in use by another program\n  \
+         help: find the program: ss -ulpn sport = 22595\n",
     );
     let (socket, other) = (edges.path(UP), edges.path(DOWN));
     fs::rename(&socket, &other).unwrap();
     fails(
         DOWN,
         &format!(
-            "xcp: {other}: another daemon answers there\n  \
-             help: stop it, or name another place with --socket\n"
+            "xcp: {other}: another daemon is using this socket\n  \
+             help: stop it, or choose another path with --socket\n"
         ),
     );
     fs::rename(&other, &socket).unwrap();
@@ -236,12 +239,12 @@ fn what_stands_in_the_way_is_told() {
     fails(
         DOWN,
         &format!(
-            "xcp: {other}: something else than a socket is there\n  \
-             help: name another place with --socket\n"
+            "xcp: {other}: exists but is not a socket\n  \
+             help: choose another path with --socket\n"
         ),
     );
     fs::remove_file(&other).unwrap();
-    // the address that nobody answers: three tries
+    // the upstream address does not answer: three tries
     let broken = |s: &Value| clouds(s)[0]["state"] == "broken";
     let status = up.wait_until("the path is broken", broken);
     assert_eq!(clouds(&status)[0]["routers"], Value::Null);
@@ -251,21 +254,20 @@ fn what_stands_in_the_way_is_told() {
     fails(
         DOWN,
         &format!(
-            "xcp: {key}: others than its owner may use it (mode 644)\n  \
-             help: chmod 600 {key}, and make another key if someone has read it\n"
+            "xcp: {key}: users other than its owner have access (mode 644)\n  \
+             help: chmod 600 {key}, and make a new key if someone has read it\n"
         ),
     );
     fs::remove_file(&key).unwrap();
     fails(
         DOWN,
-        &format!(
-            "xcp: {key}: there is no such file\n  help: make a key with: xcp edged key {key}\n"
-        ),
+        &format!("xcp: {key}: no such file\n  help: make a key with: xcp edged key {key}\n"),
     );
     xcp(&format!("edged show --socket {other}")).failed(
         1,
         &format!(
-            "xcp: {other}: no daemon answers there\n  help: start it: xcp edged run --key FILE\n"
+            "xcp: {other}: no daemon is listening on this socket\n  \
+             help: start it: xcp edged run --key FILE\n"
         ),
     );
 }

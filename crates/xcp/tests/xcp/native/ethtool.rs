@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Settings of a device, changed as ethtool changes them.
+//! Changes settings of a device as ethtool does.
 
 use std::io;
 
-/// Reads a record of settings by the command `get`, changes its words, and
-/// writes it by `set`. The record has N words; the first is the command.
+/// Reads a record of settings with the command `get`, changes its words, and writes it
+/// with the command `set`. The record has N words; the first is the command.
 fn change<const N: usize>(
     device: &str,
     (get, set): (u32, u32),
     change: impl FnOnce(&mut [u32; N]),
 ) -> io::Result<()> {
-    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the
-    // size of the kernel's; the socket is closed at the end.
+    // SAFETY: a zeroed ifreq is valid, the name fits, and the record has the same size
+    // as in the kernel; the socket is closed at the end.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
         let mut record = [0u32; N];
@@ -37,7 +37,7 @@ fn change<const N: usize>(
     }
 }
 
-/// What `ethtool -s DEVICE speed MBIT` does.
+/// Does the same as `ethtool -s DEVICE speed MBIT`.
 pub fn set_speed(device: &str, mbit: u32) -> io::Result<()> {
     const GET_SET: (u32, u32) = (1, 2);
     const SPEED: usize = 3;
@@ -48,7 +48,7 @@ pub fn set_speed(device: &str, mbit: u32) -> io::Result<()> {
     })
 }
 
-/// What `ethtool -L DEVICE tx N` does.
+/// Does the same as `ethtool -L DEVICE tx N`.
 pub fn set_queues(device: &str, count: u32) -> io::Result<()> {
     const GET_SET: (u32, u32) = (0x3c, 0x3d);
     const TX_COUNT: usize = 6;

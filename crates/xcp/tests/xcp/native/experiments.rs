@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp lab run --native`: the same experiments on this host's kernel, which
-//! leave nothing behind.
+//! `xcp lab run --native`: experiments on this host's kernel, which leave nothing
+//! behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::command::{xcp_within, Ran, Traces};
 use crate::common::test_lock;
-use crate::place::{number, packets_of, tshark_is_here, Lab, SHORT};
+use crate::place::{count_packets, has_tshark, number, Lab, SHORT};
 use xcp_testbed::{can_run, eventually, skipped};
 
-/// On this host's kernel, in a folder; nothing is left behind.
+/// Runs a test on this host's kernel, with a folder; it must leave nothing behind.
 fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run(test) {
         return;
     }
@@ -27,7 +27,7 @@ fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {
 }
 
 #[test]
-fn the_same_file_runs_natively() {
+fn an_experiment_file_runs_natively() {
     natively("native run", |test, lab| {
         let brief = direct(SHORT).replace("10\nwarmup_s = 4", "5\nwarmup_s = 0");
         let ran = lab.run(&[
@@ -48,7 +48,7 @@ fn the_same_file_runs_natively() {
         let result = ran.json();
         assert_eq!(result["kernel"], release.trim());
         let xcp = &result["variants"][0];
-        // how much passes in the time is up to the machine, but some does
+        // the throughput depends on the machine, but is not 0
         assert!(number(&xcp["link_utilisation"]) > 0.0, "{xcp}");
         let flows = xcp["flows"].as_array().unwrap();
         assert_eq!(flows.len(), 2, "{xcp}");
@@ -58,23 +58,23 @@ fn the_same_file_runs_natively() {
         }
         let capture = &result["captures"][0];
         assert_eq!(capture["file"], "xcp-r-d.pcap");
-        // packets that the capture missed are counted
+        // packets that the capture missed are reported
         let told = ran.err.contains("xcp-r-d.pcap: ");
         assert_eq!(capture["missing"] != 0, told, "{capture} {ran:?}");
         assert!(number(&capture["packets"]) > 0.0, "{capture}");
-        if tshark_is_here(test) {
-            let (data, all) = packets_of(lab, "xcp-r-d.pcap");
+        if has_tshark(test) {
+            let (data, all) = count_packets(lab, "xcp-r-d.pcap");
             assert!(data > 0);
             assert_eq!(capture["packets"], all, "{capture}");
         }
-        assert_eq!(spaces(), 0, "namespaces of the lab");
+        assert_eq!(spaces(), 0, "namespaces of the lab remain");
     });
 }
 
 #[test]
-fn ctrl_c_ends_a_native_run_as_cleanly() {
+fn ctrl_c_ends_a_native_run_cleanly() {
     natively("native run and Ctrl-C", |test, lab| {
-        // it does not end by itself before the signal
+        // the run must not end by itself before the signal
         let long = direct(SHORT).replace("duration_s = 10", "duration_s = 600");
         let mut child = lab
             .command(&[&lab.file("x.toml", &long), "--native"])
@@ -84,7 +84,7 @@ fn ctrl_c_ends_a_native_run_as_cleanly() {
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let Some(line) = said.next() else {
-            panic!("it says nothing")
+            panic!("the run printed nothing")
         };
         let line = line.unwrap();
         if line.contains("this kernel does not have the queue discipline") {
@@ -93,14 +93,14 @@ fn ctrl_c_ends_a_native_run_as_cleanly() {
         }
         assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert_eq!(spaces(), 0, "namespaces of the lab");
+        assert_eq!(spaces(), 0, "namespaces of the lab remain");
         assert!(!lab.path("out").exists());
     });
 }
 
-/// Real flows through a cloud: its edge's virtual router grants to them.
+/// Real flows cross a cloud, and the virtual router of its edge grants deltas to them.
 #[test]
-fn a_cloud_is_crossed_natively() {
+fn a_cloud_works_in_a_native_run() {
     natively("native run with a cloud", |test, lab| {
         let mut child = lab
             .command(&[&lab.file("x.toml", CLOUD), "--native"])
@@ -111,7 +111,7 @@ fn a_cloud_is_crossed_natively() {
         let edge = format!("xcp{}-r1", child.id());
         let granted = || {
             let shown = Ran::of(&mut xcp_within(&edge, "router show --json"));
-            // the namespace comes in a moment, the cloud is known after some trains
+            // the namespace appears soon, the cloud is known after some trains
             let all: Value = serde_json::from_str(&shown.out).unwrap_or_default();
             let cloud = &all["clouds"][0];
             let found = cloud["xcp_packets"].as_u64() > Some(1000);
@@ -135,7 +135,7 @@ fn a_cloud_is_crossed_natively() {
         }
         assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        let cloud = found.expect("the virtual router grants to packets");
+        let cloud = found.expect("the virtual router handled no packets");
         assert_eq!(
             (&cloud["device"], &cloud["routers"]),
             (&"r1-n1".into(), &1.into())
@@ -143,7 +143,7 @@ fn a_cloud_is_crossed_natively() {
     });
 }
 
-/// One flow; between the routers r0 and r1 is one that is not XCP.
+/// One flow; the node n1 between the routers r0 and r1 does not use XCP.
 const CLOUD: &str = r#"
 name = "crossed"
 source = "a test"
@@ -162,12 +162,12 @@ flow = [{ name = "1", from = "s", to = "d" }]
 variant = [{ name = "xcp-i", control = "xcp", queue = "xcp", edges = true }]
 "#;
 
-/// Without a path to emulate, which would need netem.
+/// The same experiment without an emulated delay, which would need netem.
 fn direct(experiment: &str) -> String {
     experiment.replace("rate_mbit = 100\ndelay_ms = 50\n", "")
 }
 
-/// Namespaces that labs have left.
+/// The number of network namespaces of labs.
 fn spaces() -> usize {
     fs::read_dir("/run/netns").map_or(0, |all| {
         let names = all.map(|e| e.unwrap().file_name());

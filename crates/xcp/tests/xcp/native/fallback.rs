@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Nobody is left uncontrolled: a peer without XCP, a middlebox that strips
-//! the option, a path without XCP routers.
+//! Connections always have a congestion control that works: with a peer without XCP, a
+//! middlebox that strips the option, or a path without XCP routers they fall back.
 
 use crate::common::{
     control, default_control, pattern, send_until_default, set_control, test_lock, transfer,
-    wait_for_control, HostOn, Net, LINK_BPS,
+    wait_for_control, HostOn, Net, LINK_BYTES_PER_S,
 };
 use xcp_datapath::host;
 use xcp_testbed::can_run;
@@ -13,13 +13,13 @@ use xcp_testbed::{FaultInjector, FaultPlan};
 const BYTES: usize = 2_000_000;
 
 #[test]
-fn a_peer_without_xcp_gets_the_default() {
-    let _turn = test_lock();
+fn connections_to_a_peer_without_xcp_use_the_default_control() {
+    let _lock = test_lock();
     if !can_run("peer without XCP") {
         return;
     }
     let net = Net::new("p");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     for (client, server) in [("xcp", "reno"), ("reno", "xcp")] {
         let (mut a, mut b) = net.connect(client, server);
@@ -37,13 +37,13 @@ fn a_peer_without_xcp_gets_the_default() {
 }
 
 #[test]
-fn a_stripped_handshake_gets_the_default_at_both_ends() {
-    let _turn = test_lock();
+fn both_peers_fall_back_if_the_handshake_is_stripped() {
+    let _lock = test_lock();
     if !can_run("stripped handshake") {
         return;
     }
     let net = Net::new("m");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     // the SYN leaves the router towards the server, the SYN-ACK to the client
     for (dev, strip) in [("s", 1), ("c", 2)] {
@@ -51,48 +51,51 @@ fn a_stripped_handshake_gets_the_default_at_both_ends() {
             strip,
             ..Default::default()
         };
-        let accident = net.within("r", || FaultInjector::start(dev, plan).unwrap());
+        let faults = net.within("r", || FaultInjector::start(dev, plan).unwrap());
         let (mut a, mut b) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(BYTES));
         transfer(&mut b, &mut a, &pattern(BYTES));
-        assert_eq!(accident.account().unwrap().stripped, 1);
+        assert_eq!(faults.account().unwrap().stripped, 1);
         assert_eq!(control(&a), default_control());
         assert_eq!(control(&b), default_control());
     }
     let counters = host::counters().unwrap();
     assert_eq!((counters.sockets, counters.fallbacks.total()), (0, 4));
-    assert_eq!(counters.forward_sent, 0, "no option where none was agreed");
+    assert_eq!(
+        counters.forward_sent, 0,
+        "options were sent without agreement"
+    );
 }
 
 #[test]
-fn an_option_that_is_stripped_later_leaves_the_default() {
-    let _turn = test_lock();
+fn a_sender_falls_back_if_the_option_is_stripped_later() {
+    let _lock = test_lock();
     if !can_run("option stripped later") {
         return;
     }
     let net = Net::new("l");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
-    let accident = net.within("r", || {
+    let faults = net.within("r", || {
         FaultInjector::start("c", FaultPlan::default()).unwrap()
     });
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "xcp");
-    // no feedback comes back from here on
+    // no feedback arrives from now on
     let plan = FaultPlan {
         strip: 4,
         ..Default::default()
     };
-    accident.plan(plan).unwrap();
+    faults.plan(plan).unwrap();
     send_until_default(&mut a, &mut b, BYTES);
-    let stripped = accident.account().unwrap().stripped;
+    let stripped = faults.account().unwrap().stripped;
     assert!(stripped > 100, "after {stripped} ACKs");
 }
 
 #[test]
-fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
-    let _turn = test_lock();
+fn a_sender_falls_back_without_routers_and_returns_to_xcp_with_them() {
+    let _lock = test_lock();
     if !can_run("path without routers") {
         return;
     }
@@ -101,13 +104,13 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, &default_control());
-    // one header per RTT looks for a router, and asks for nothing
+    // one header per RTT probes for a router, with a requested delta of 0
     let before = host::counters().unwrap().forward_sent;
     transfer(&mut a, &mut b, &pattern(4 * BYTES));
     let told = host::counters().unwrap().forward_sent - before;
     let packets = (4 * BYTES / 1500) as u64;
     assert!((1..packets / 2).contains(&told), "{told} of {packets}");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, "xcp");
     net.del_routers();
@@ -116,8 +119,8 @@ fn a_path_without_routers_gets_the_default_and_a_router_brings_xcp_back() {
 }
 
 #[test]
-fn a_program_that_selects_another_control_after_the_fallback_keeps_it() {
-    let _turn = test_lock();
+fn a_control_selected_after_the_fallback_is_kept() {
+    let _lock = test_lock();
     if !can_run("selection after the fallback") {
         return;
     }
@@ -127,20 +130,20 @@ fn a_program_that_selects_another_control_after_the_fallback_keeps_it() {
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, &default_control());
     set_control(&a, "reno");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     transfer(&mut a, &mut b, &pattern(BYTES));
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "reno");
 }
 
 #[test]
-fn the_system_goes_on_when_xcp_is_switched_off_under_a_flow() {
-    let _turn = test_lock();
+fn switching_xcp_off_breaks_no_connection() {
+    let _lock = test_lock();
     if !can_run("switched off under a flow") {
         return;
     }
     let net = Net::new("o");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));

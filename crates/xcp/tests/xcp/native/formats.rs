@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Every wire format over IPv4 and IPv6, on this kernel: what arrives is what
-//! was sent, both ends speak XCP, and no connection breaks when they switch.
+//! Every wire format over IPv4 and IPv6, on this kernel: data arrives unchanged, both
+//! peers use XCP, and no connection breaks when the format changes.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::common::{
     self, pattern, test_lock, transfer, wait_for_acks, wait_for_control, wait_until, HostOn, Net,
-    LINK_BPS, SERVER, SERVER6,
+    LINK_BYTES_PER_S, SERVER, SERVER6,
 };
 use xcp_datapath::host::PeerPolicies;
 use xcp_datapath::wire::IP_PROTO;
@@ -24,17 +24,17 @@ fn routed(net: &Net) -> u64 {
 }
 
 #[test]
-fn both_ends_speak_every_format() {
-    let _turn = test_lock();
+fn both_peers_use_every_wire_format() {
+    let _lock = test_lock();
     if !can_run("formats") {
         return;
     }
     let net = Net::new("f");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let bytes = pattern(BYTES);
     for wire in Wire::ALL {
-        net.speak(wire);
+        net.set_wire_format(wire);
         for server in [SERVER, SERVER6] {
             let (was, seen) = (host::counters().unwrap(), routed(&net));
             let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
@@ -48,25 +48,25 @@ fn both_ends_speak_every_format() {
             assert_eq!(common::control(&other), "xcp");
             assert_eq!(is.sockets - was.sockets, 2);
             assert_eq!(is.fallbacks.total(), was.fallbacks.total());
-            assert_eq!(is.header_left_out, was.header_left_out);
+            assert_eq!(is.header_omitted, was.header_omitted);
             assert!(is.forward_received - was.forward_received > PACKETS);
             assert!(routed(&net) - seen > PACKETS);
         }
     }
 }
 
-/// One end speaks a header, the other has none, or does not use it.
+/// The client offers XCP; the server does not use XCP, or accepts no headers.
 #[test]
-fn an_end_that_does_not_answer_gets_plain_tcp() {
-    let _turn = test_lock();
+fn a_peer_that_does_not_answer_gets_plain_tcp() {
+    let _lock = test_lock();
     if !can_run("formats unanswered") {
         return;
     }
     let net = Net::new("u");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     for wire in Wire::ALL {
-        net.speak(wire);
+        net.set_wire_format(wire);
         for server in [SERVER, SERVER6] {
             let was = host::counters().unwrap();
             let (mut client, mut other) = net.connect_to(server, "xcp", &common::default_control());
@@ -77,37 +77,37 @@ fn an_end_that_does_not_answer_gets_plain_tcp() {
             assert_eq!(is.fallbacks.total() - was.fallbacks.total(), 1, "{wire}");
         }
     }
-    // the server's host takes no headers: the third SYN goes without
-    net.speak(Wire::Header);
-    net.within("s", || host::speak(&PeerPolicies::default()))
+    // the server's host accepts no headers: the third SYN is sent without one
+    net.set_wire_format(Wire::Header);
+    net.within("s", || host::set_peer_policies(&PeerPolicies::default()))
         .unwrap();
     let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
     transfer(&mut client, &mut other, &pattern(100_000));
     assert_eq!(common::control(&client), common::default_control());
 }
 
-/// A server answers once more what it was asked, and in the same format.
+/// A server repeats its answer in the format of the request.
 #[test]
-fn a_lost_syn_ack_costs_no_format() {
-    let _turn = test_lock();
+fn a_lost_syn_ack_does_not_change_the_wire_format() {
+    let _lock = test_lock();
     if !can_run("formats with a lost SYN-ACK") {
         return;
     }
     let net = Net::new("y");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     for wire in Wire::ALL {
-        net.speak(wire);
+        net.set_wire_format(wire);
         for server in [SERVER, SERVER6] {
             let plan = FaultPlan {
                 drop_syn_acks: 1,
                 ..Default::default()
             };
-            let accident = net.within("r", || FaultInjector::start("c", plan).unwrap());
+            let faults = net.within("r", || FaultInjector::start("c", plan).unwrap());
             let (mut client, mut other) = net.connect_to(server, "xcp", "xcp");
             transfer(&mut client, &mut other, &pattern(100_000));
             transfer(&mut other, &mut client, &pattern(100_000));
-            assert_eq!(accident.account().unwrap().dropped, 1, "{wire}");
+            assert_eq!(faults.account().unwrap().dropped, 1, "{wire}");
             for end in [&client, &other] {
                 assert_eq!(common::control(end), "xcp", "{wire}");
             }
@@ -115,18 +115,18 @@ fn a_lost_syn_ack_costs_no_format() {
     }
 }
 
-/// Without a router on the path nobody is left uncontrolled, and the first
-/// router brings XCP back.
+/// Without a router on the path, the sender falls back; with a router, it returns to
+/// XCP.
 #[test]
-fn a_path_without_routers_is_noticed_in_every_format() {
-    let _turn = test_lock();
+fn a_path_without_routers_is_detected_in_every_wire_format() {
+    let _lock = test_lock();
     if !can_run("formats without routers") {
         return;
     }
     let net = Net::new("w");
     let _host = HostOn::new();
     for wire in Wire::ALL {
-        net.speak(wire);
+        net.set_wire_format(wire);
         let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
         println!("{wire}");
         let mut send_until = |control: &str| {
@@ -136,21 +136,21 @@ fn a_path_without_routers_is_noticed_in_every_format() {
             });
         };
         send_until(&common::default_control());
-        net.add_routers(LINK_BPS);
+        net.add_routers(LINK_BYTES_PER_S);
         send_until("xcp");
         net.del_routers();
     }
 }
 
-/// Wire format, devices, routers and capacity change under a flow.
+/// Wire format, devices, routers and capacity change while flows are active.
 #[test]
-fn switching_breaks_no_connection() {
-    let _turn = test_lock();
+fn changing_formats_and_routers_breaks_no_connection() {
+    let _lock = test_lock();
     if !can_run("formats switched") {
         return;
     }
     let net = Net::new("x");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let done = AtomicBool::new(false);
     let rounds = Wire::ALL.map(|_| AtomicUsize::new(0));
@@ -158,7 +158,7 @@ fn switching_breaks_no_connection() {
     thread::scope(|scope| {
         let ends = Done(&done);
         let mut flows = Vec::new();
-        // a switch is over when every flow has sent something after it
+        // a change is complete when every flow has sent something after it
         let settle = || {
             let before = rounds.each_ref().map(|r| r.load(Ordering::Relaxed));
             let settled = eventually(|| {
@@ -168,7 +168,7 @@ fn switching_breaks_no_connection() {
             assert!(settled, "{before:?}, then {rounds:?}:\n{}", net.sockets());
         };
         for wire in Wire::ALL {
-            net.speak(wire);
+            net.set_wire_format(wire);
             let (client, other) = net.connect_to(SERVER, "xcp", "xcp");
             let done = &done;
             let rounds = &rounds[flows.len()];
@@ -176,13 +176,13 @@ fn switching_breaks_no_connection() {
         }
         for round in 0..3 {
             for wire in Wire::ALL {
-                net.speak(wire);
-                net.add_routers(LINK_BPS / (1 + round));
+                net.set_wire_format(wire);
+                net.add_routers(LINK_BYTES_PER_S / (1 + round));
                 settle();
             }
             net.del_routers();
             settle();
-            net.silence();
+            net.reset_peer_policies();
             settle();
         }
         host::off().unwrap();
@@ -194,46 +194,46 @@ fn switching_breaks_no_connection() {
     });
 }
 
-/// One end takes no headers any more; the other finds out.
+/// The server accepts no more headers; the client detects it.
 #[test]
-fn an_end_that_stops_breaks_no_connection() {
-    let _turn = test_lock();
+fn a_peer_that_stops_accepting_headers_breaks_no_connection() {
+    let _lock = test_lock();
     if !can_run("formats stopped") {
         return;
     }
     let net = Net::new("e");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
-    net.speak(Wire::Header);
+    net.set_wire_format(Wire::Header);
     let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
     transfer(&mut client, &mut other, &pattern(1_000_000));
     wait_for_control(&client, "xcp");
-    net.within("s", || host::speak(&PeerPolicies::default()))
+    net.within("s", || host::set_peer_policies(&PeerPolicies::default()))
         .unwrap();
     transfer(&mut client, &mut other, &pattern(1_000_000));
     transfer(&mut other, &mut client, &pattern(1_000_000));
     wait_for_control(&client, &common::default_control());
 }
 
-/// The thesis used 200. Routers that know another number see no header.
+/// The thesis used 200. Routers configured for another number see no headers.
 #[test]
-fn another_ip_protocol_is_for_hosts_and_routers_alike() {
-    let _turn = test_lock();
+fn hosts_and_routers_must_use_the_same_ip_protocol_number() {
+    let _lock = test_lock();
     if !can_run("formats by protocol 200") {
         return;
     }
     let net = Net::new("p");
     let _host = HostOn::new();
     for wire in [Wire::Header, Wire::Header2004] {
-        net.speak_by(wire, 200);
-        net.add_routers_for(LINK_BPS, 200);
+        net.set_wire_format_and_protocol(wire, 200);
+        net.add_routers_with_protocol(LINK_BYTES_PER_S, 200);
         let seen = routed(&net);
         let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
         transfer(&mut client, &mut other, &pattern(BYTES));
         assert_eq!(common::control(&client), "xcp");
         assert!(routed(&net) - seen > PACKETS);
 
-        net.add_routers_for(LINK_BPS, IP_PROTO);
+        net.add_routers_with_protocol(LINK_BYTES_PER_S, IP_PROTO);
         let seen = routed(&net);
         let (mut client, mut other) = net.connect_to(SERVER, "xcp", "xcp");
         common::send_until_default(&mut client, &mut other, 100_000);
@@ -241,7 +241,7 @@ fn another_ip_protocol_is_for_hosts_and_routers_alike() {
     }
 }
 
-/// Ends the flows, also where the test fails.
+/// Ends the flows when dropped, also if the test fails.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {

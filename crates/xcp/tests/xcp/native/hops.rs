@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What a sender says its packets' TTL or hop limit began with, against what
-//! they have as they leave: else routers are seen that are not there, or those
-//! that are there stay hidden.
+//! The initial TTL or hop limit that a sender writes into the option must be that of the
+//! packet: otherwise routers without XCP are counted that do not exist, or real ones are
+//! missed.
 
 use std::fs;
 
-use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BPS, SERVER, SERVER6};
+use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BYTES_PER_S, SERVER, SERVER6};
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
-/// The server's IPv4 address, as a socket of IPv6 has it.
+/// The server's IPv4 address, mapped to IPv6.
 const MAPPED: &str = "::ffff:10.77.2.2";
 
 fn set(key: &str, value: &str) {
@@ -16,13 +16,13 @@ fn set(key: &str, value: &str) {
 }
 
 #[test]
-fn the_first_ttl_is_known_however_it_is_set() {
-    let _turn = test_lock();
+fn the_initial_ttl_is_correct_for_every_way_to_set_it() {
+    let _lock = test_lock();
     if !can_run("hops") {
         return;
     }
     let net = Net::new("h");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let seen = net.within("c", || {
         FaultInjector::start("r", FaultPlan::default()).unwrap()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp host`: it stays when the command ends, changes only what differs,
-//! and leaves nothing behind.
+//! `xcp host`: XCP stays on when the command ends, `on` changes only what differs, and
+//! `off` leaves nothing behind.
 
 use crate::command::{xcp, Traces};
 use crate::common::test_lock;
@@ -8,8 +8,8 @@ use serde_json::json;
 use xcp_testbed::can_run;
 
 #[test]
-fn on_twice_changed_and_off() {
-    let _turn = test_lock();
+fn host_on_changes_only_what_differs_and_off_leaves_nothing() {
+    let _lock = test_lock();
     let test = "host on and off";
     if !can_run(test) {
         return;
@@ -51,8 +51,8 @@ fn on_twice_changed_and_off() {
 }
 
 #[test]
-fn a_folder_that_is_no_control_group_changes_nothing() {
-    let _turn = test_lock();
+fn a_folder_that_is_not_a_control_group_is_refused() {
+    let _lock = test_lock();
     let test = "no control group";
     if !can_run(test) {
         return;

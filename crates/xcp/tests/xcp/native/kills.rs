@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Commands that are killed, at every moment at which they have changed
-//! something: the next one completes it, or takes it down.
+//! Commands that are killed after each of their lasting changes: the next command
+//! completes the work, or undoes it.
 
 use std::process::Command;
 
@@ -10,8 +10,8 @@ use crate::command::{xcp, Space, Traces, XCP};
 use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
-/// Kills a command at each of its moments, has `after` look, and says how many
-/// there were.
+/// Runs a command repeatedly and kills it after its 1st, 2nd, ... lasting change. Calls
+/// `after` each time; returns the number of kills.
 fn at_every_moment(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> usize {
     let mut moments = 0;
     while killed_after(&mut make(), moments + 1) {
@@ -22,7 +22,7 @@ fn at_every_moment(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> 
     moments
 }
 
-/// What was there before, or None where the test cannot run.
+/// The state before the test, or None if the test cannot run.
 fn begin(test: &str) -> Option<Traces> {
     if !can_run(test) {
         return None;
@@ -35,8 +35,8 @@ fn begin(test: &str) -> Option<Traces> {
 }
 
 #[test]
-fn a_router_that_is_half_there_is_completed_or_taken_down() {
-    let _turn = test_lock();
+fn a_partly_added_router_is_completed_or_removed() {
+    let _lock = test_lock();
     let Some(before) = begin("router, killed") else {
         return;
     };
@@ -57,7 +57,7 @@ fn a_router_that_is_half_there_is_completed_or_taken_down() {
     );
     assert!(moments > 8, "{moments}");
     space.xcp("router del v0").ok();
-    // and in the middle of taking it away
+    // kill the removal
     let moments = at_every_moment(
         || {
             space.xcp(add);
@@ -72,14 +72,14 @@ fn a_router_that_is_half_there_is_completed_or_taken_down() {
     before.gone();
 }
 
-/// Whatever the next command is, it does what it does to a router that is whole.
+/// Every next command has the same result as with a complete router.
 #[test]
-fn a_router_that_is_half_changed_is_changed_or_taken_down() {
+fn a_partly_changed_router_is_changed_or_removed() {
     const PLAIN: &str = "router add v0 --capacity 10mbit";
     const SHAPED: &str = "router add v0 --capacity 10mbit --shape";
     const SLOWER: &str = "router add v0 --capacity 10mbit --shape 5mbit --limit 30";
     const DEL: &str = "router del v0";
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some(before) = begin("change of a router, killed") else {
         return;
     };
@@ -108,16 +108,16 @@ fn a_router_that_is_half_changed_is_changed_or_taken_down() {
 }
 
 #[test]
-fn a_router_that_is_half_renewed_is_renewed() {
+fn a_partly_upgraded_router_is_upgraded() {
     const ADD: &str = "router add v0 --capacity 10mbit";
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some(before) = begin("upgrade of a router, killed") else {
         return;
     };
     let space = Space::new("kre");
     let upgrade = || {
         space.xcp(ADD).ok();
-        space.within(|| xcp_testbed::call_another_version("v0").unwrap());
+        space.within(|| xcp_testbed::mark_as_other_build("v0").unwrap());
         space.command(ADD)
     };
     let moments = at_every_moment(upgrade, |moment| {
@@ -131,17 +131,18 @@ fn a_router_that_is_half_renewed_is_renewed() {
 }
 
 #[test]
-fn a_host_that_is_half_on_is_completed_or_taken_down() {
+fn a_partly_enabled_host_is_completed_or_turned_off() {
     const ALL: &str = "host on --default --wire header --dev v0 --dev v1 --peers 10.77.2.0/24";
     const DEFAULT: &str = "host on --default";
     const HEADER: &str = "host on --wire header --dev v0 --peers 10.77.2.0/24";
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some(before) = begin("host, killed") else {
         return;
     };
     let space = Space::new("kho");
     let untouched = space.devices();
-    // the even moments are completed or the odd ones, and the others taken down
+    // `completed`: the remainder (0 even, 1 odd) of the moments after which the next
+    // command completes the work; after the others, XCP is turned off
     for (from, to, completed) in [
         (None, ALL, 0),
         (None, ALL, 1),
@@ -155,7 +156,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
         let wanted = result();
         xcp("host off").ok();
         let on = || {
-            // what was completed before is not loaded again
+            // programs that are loaded already are not loaded again
             match from {
                 Some(from) => drop(space.xcp(from).ok()),
                 None => drop(xcp("host off")),
@@ -167,7 +168,7 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
             if moment % 2 == completed {
                 assert_eq!(result(), wanted, "{case}");
             } else {
-                // also from elsewhere
+                // this also works from another namespace
                 let _ = xcp("host off");
                 assert_eq!(space.devices(), untouched, "{case}");
             }
@@ -180,8 +181,8 @@ fn a_host_that_is_half_on_is_completed_or_taken_down() {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_nothing_to_the_next() {
-    let _turn = test_lock();
+fn the_next_run_cleans_up_after_killed_ones() {
+    let _lock = test_lock();
     let Some(before) = begin("run, killed") else {
         return;
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp metrics`: Prometheus reads it, and its alerts come when they should.
+//! `xcp metrics`: Prometheus can read it, and the alerts fire when they should.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ fn is_here(tool: &str, test: &str) -> bool {
     found
 }
 
-/// What a server in a namespace answers, head and body.
+/// The response of a web server in a namespace, head and body.
 fn get(space: &Space, address: &str, path: &str) -> Option<String> {
     space.within(|| {
         let mut stream = TcpStream::connect(address).ok()?;
@@ -33,7 +33,7 @@ fn get(space: &Space, address: &str, path: &str) -> Option<String> {
     })
 }
 
-/// Ends with the test, however that ends.
+/// A process that is killed when this is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -43,7 +43,7 @@ impl Drop for Killed {
     }
 }
 
-/// The exporter in a namespace, and the address that it has found.
+/// Starts the exporter in a namespace; also returns the address on which it listens.
 fn exporter(space: &Space) -> (Killed, String) {
     let mut child = space.start("metrics --listen 127.0.0.1:0");
     let mut line = String::new();
@@ -58,7 +58,7 @@ fn exporter(space: &Space) -> (Killed, String) {
 
 #[test]
 fn prometheus_reads_routers_and_hosts() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some(traces) = Traces::before("metrics").filter(|_| can_run("metrics")) else {
         return;
     };
@@ -106,7 +106,7 @@ fn prometheus_reads_routers_and_hosts() {
     traces.gone();
 }
 
-/// Prometheus finds the exporter healthy and has a router's capacity of it.
+/// Checks that Prometheus finds the exporter healthy and reads the capacities of routers.
 fn is_scraped(space: &Space, address: &str) {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("prometheus.yml");
@@ -131,7 +131,7 @@ fn is_scraped(space: &Space, address: &str) {
         .unwrap();
     let _child = Killed(child);
     let query = "/api/v1/query?query=xcp_router_configured_capacity_bytes_per_second";
-    wait_until("Prometheus has read it", || {
+    wait_until("Prometheus has read the metrics", || {
         let answer = get(space, own, query).unwrap_or_default();
         let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
         let found: Value = serde_json::from_str(body).unwrap_or_default();
@@ -144,7 +144,7 @@ fn is_scraped(space: &Space, address: &str) {
 }
 
 #[test]
-fn alerts_come_with_their_causes() {
+fn alerts_fire_with_their_causes() {
     if !is_here("promtool", "alerts") {
         return;
     }

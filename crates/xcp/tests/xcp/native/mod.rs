@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! On this host's kernel, in network namespaces: each with a turn of its own,
-//! since they share where the command pins what stays.
+//! Tests on this host's kernel, in network namespaces. They run one at a time, since
+//! they share the folder in which the command pins its programs.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -35,8 +35,8 @@ mod trust;
 mod upgrades;
 mod why;
 
-/// Has a test run in a process of its own, for what all threads of a process
-/// share. False there, where it goes on.
+/// Runs a test in a separate process, because it changes what all threads of a process
+/// share. Returns false in that process, where the test continues.
 fn is_elsewhere(test: &str) -> bool {
     const ALONE: &str = "XCP_TEST_ALONE";
     if env::var_os(ALONE).is_some() {

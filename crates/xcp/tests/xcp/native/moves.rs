@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A device takes its router along to another network namespace, where `xcp
-//! router` finds it.
+//! A router moves with its device to another network namespace, where `xcp router`
+//! finds it.
 
 use std::net::UdpSocket;
 
@@ -9,9 +9,10 @@ use crate::common::test_lock;
 use serde_json::{json, Value};
 use xcp_testbed::can_run;
 
-/// Two namespaces, and a router on w0 of the first.
+/// Runs a test with two namespaces and a router on w0 of the first; it must leave
+/// nothing behind.
 fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run(test) {
         return;
     }
@@ -44,8 +45,8 @@ fn index_of(space: &Space, device: &str) -> u32 {
     space.within(|| unsafe { libc::if_nametoindex(name.as_ptr()) })
 }
 
-/// What passes w0 is counted by its router; moved devices are down and have no
-/// addresses.
+/// Checks that the router on w0 counts packets. A moved device is down and has no
+/// addresses, so this sets it up first.
 fn assert_counts(space: &Space) {
     space.device("set w0 up");
     space.address("replace 10.78.0.1/24 dev w0");
@@ -62,7 +63,7 @@ fn assert_counts(space: &Space) {
 }
 
 #[test]
-fn a_router_goes_with_its_device_and_comes_back() {
+fn a_router_moves_with_its_device_to_another_namespace_and_back() {
     moves(
         "router moved",
         "router add w0 --capacity 10mbit",
@@ -73,7 +74,7 @@ fn a_router_goes_with_its_device_and_comes_back() {
             let number = index_of(home, "w0");
 
             home.move_to("w0", away);
-            assert_ne!(index_of(away, "w0"), number, "another has that number");
+            assert_ne!(index_of(away, "w0"), number, "the index must be taken");
             assert_eq!(routers(home), json!([]));
             assert_eq!(routers(away), json!([shown(away)]));
             assert_eq!(shown(away)["capacity_bps"], 10_000_000);
@@ -99,9 +100,9 @@ fn a_router_goes_with_its_device_and_comes_back() {
 }
 
 #[test]
-fn a_router_is_taken_off_where_its_device_is() {
+fn a_moved_router_is_removed_from_the_namespace_of_its_device() {
     moves(
-        "router moved, taken off",
+        "router moved, removed",
         "router add w0 --capacity 10mbit",
         |home, away| {
             home.move_to("w0", away);
@@ -112,9 +113,9 @@ fn a_router_is_taken_off_where_its_device_is() {
     );
 }
 
-/// The kernel takes queue disciplines off a device that moves.
+/// The kernel removes queue disciplines from a device that moves.
 #[test]
-fn a_moved_device_is_not_said_to_be_shaped() {
+fn a_moved_device_is_not_shown_as_shaped() {
     let add = "router add w0 --capacity 10mbit --shape";
     moves("router moved, shaped", add, |home, away| {
         let shaped = |space: &Space| {
@@ -132,9 +133,9 @@ fn a_moved_device_is_not_said_to_be_shaped() {
 }
 
 #[test]
-fn another_device_with_its_number_is_another() {
+fn a_new_device_with_the_same_index_does_not_get_the_moved_router() {
     moves(
-        "router moved, number taken",
+        "router moved, index taken",
         "router add w0 --capacity 10mbit",
         |home, away| {
             let number = index_of(home, "w0");

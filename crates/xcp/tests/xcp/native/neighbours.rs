@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Other programs on the machine, and people: they and XCP leave each other
-//! what is theirs, and what they take away is noticed.
+//! Other programs on the machine, and administrators: XCP does not disturb them, and it
+//! detects programs that hide packets from it.
 
 use crate::command::Space;
-use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BPS};
+use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BYTES_PER_S};
 use xcp_datapath::{host, router};
 use xcp_testbed::{can_run, eventually, ForeignProgram};
 
 const BYTES: usize = 2_000_000;
 
-/// A program that asks for callbacks of sockets gets them, whether the
-/// connections speak XCP or not.
+/// A program that requests socket callbacks gets them, whether the connections use XCP
+/// or not.
 #[test]
-fn callbacks_that_others_ask_for_stay() {
-    let _turn = test_lock();
-    if !can_run("callbacks of others") {
+fn other_programs_keep_their_socket_callbacks() {
+    let _lock = test_lock();
+    if !can_run("callbacks of other programs") {
         return;
     }
     let net = Net::new("k");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     for first in ["neighbour", "XCP"] {
         let early = (first == "neighbour").then(|| ForeignProgram::of_sockets().unwrap());
         let _host = HostOn::new();
@@ -35,10 +35,11 @@ fn callbacks_that_others_ask_for_stay() {
     }
 }
 
-/// Of a device's programs the router is the first, or says who is before it.
+/// The router runs before the other programs of its device, or reports those that run
+/// before it.
 #[test]
-fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
-    let _turn = test_lock();
+fn a_program_that_ends_the_chain_runs_after_the_router_or_is_reported() {
+    let _lock = test_lock();
     if !can_run("programs before the router") {
         return;
     }
@@ -46,7 +47,7 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
     let _host = HostOn::new();
     let ends = |first| {
         net.within("r", || {
-            ForeignProgram::who_ends_the_chain("s", first).unwrap()
+            ForeignProgram::ending_tcx_chain("s", first).unwrap()
         })
     };
     let seen = || {
@@ -55,7 +56,7 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
         net.within("r", || router::show("s").unwrap())
     };
     let early = ends(false);
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let status = seen();
     assert!(status.counters.xcp_packets > 1000, "{status:?}");
     assert_eq!(status.programs_before, Vec::<String>::new());
@@ -65,13 +66,15 @@ fn a_program_that_ends_the_chain_hides_no_packets_or_is_told() {
     let _late = ends(true);
     let status = seen();
     assert_eq!(status.programs_before, ["xcp_ends"]);
-    assert_eq!(status.counters.xcp_packets, before, "they do not get here");
+    assert_eq!(
+        status.counters.xcp_packets, before,
+        "packets reached the router"
+    );
 }
 
-/// A device with another name, another MTU, other queues, is the same device.
 #[test]
-fn a_device_that_changes_keeps_its_router() {
-    let _turn = test_lock();
+fn a_device_keeps_its_router_when_its_name_and_mtu_change() {
+    let _lock = test_lock();
     if !can_run("changed devices") {
         return;
     }
@@ -92,11 +95,10 @@ fn a_device_that_changes_keeps_its_router() {
     xcp("router del n0");
 }
 
-/// Nothing is measured where nothing can be: the capacity would grow without
-/// end.
+/// Without a queue, a measured capacity would grow without limit.
 #[test]
-fn a_device_that_never_holds_packets_back_wants_a_capacity() {
-    let _turn = test_lock();
+fn a_device_without_a_queue_needs_a_configured_capacity() {
+    let _lock = test_lock();
     if !can_run("capacity of a device without a queue") {
         return;
     }
@@ -104,8 +106,8 @@ fn a_device_that_never_holds_packets_back_wants_a_capacity() {
     space.device("set v0 up");
     space.xcp("router add v0 --capacity auto").failed(
         1,
-        "xcp: v0: never holds packets back (noqueue), so its capacity cannot be measured\n  \
-         help: give it: --capacity 10mbit\n",
+        "xcp: v0: never queues packets (noqueue), so its capacity cannot be measured\n  \
+         help: set the capacity: --capacity 10mbit\n",
     );
     space.xcp("router show v0 --json").failed(
         1,
@@ -115,31 +117,30 @@ fn a_device_that_never_holds_packets_back_wants_a_capacity() {
     space.tc("qdisc add dev v0 root tbf rate 10mbit burst 10k limit 1m");
     space.xcp("router add v0 --capacity auto").ok();
     let told = space.xcp("router show v0 --json").ok().json();
-    // what a veth says of itself
+    // the speed that a veth device reports
     assert_eq!(told["speed_bps"], 10_000_000_000_u64);
     space.xcp("router del v0").ok();
 }
 
-/// Receive offload of a guest's packets, and what programs do, leave
-/// super-packets whose segments nobody has counted.
+/// GSO packets from virtual machines and from other programs may have no segment count.
 #[test]
-fn super_packets_of_unknown_segments_are_conserved() {
-    let _turn = test_lock();
-    if !can_run("super-packets of unknown segments") {
+fn gso_packets_without_a_segment_count_conserve_deltas() {
+    let _lock = test_lock();
+    if !can_run("GSO packets without a segment count") {
         return;
     }
-    // beside other load a packet may be lost, and its header with it
+    // on a busy machine a packet may be lost, and its header with it
     let all_came = (0..3).any(|_| headers_of_unknown_segments_are_conserved());
-    assert!(all_came, "headers were lost three times");
+    assert!(all_came, "headers were lost in three runs");
 }
 
-/// False if a header was lost on the way.
+/// False if a header was lost on the path.
 fn headers_of_unknown_segments_are_conserved() -> bool {
     let net = Net::new("g");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let forgets = [
-        net.within("r", || ForeignProgram::who_forgets("c").unwrap()),
-        net.within("s", || ForeignProgram::who_forgets("r").unwrap()),
+        net.within("r", || ForeignProgram::clearing_gso_segs("c").unwrap()),
+        net.within("s", || ForeignProgram::clearing_gso_segs("r").unwrap()),
     ];
     let _host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");

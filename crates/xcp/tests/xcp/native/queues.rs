@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Routers on devices with several queues: what the queues hold and have sent
-//! together counts, however they count it.
+//! Routers on devices with several queues: the backlogs and byte counters of all queues
+//! are added up, also if they count per CPU.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -13,13 +13,13 @@ use serde_json::Value;
 use xcp_testbed::can_run;
 
 const QUEUES: usize = 4;
-/// UDP payload, and what a packet is with its headers.
+/// The UDP payload, and the size of a packet with its headers.
 const PAYLOAD_B: usize = 958;
 const PACKET_B: u64 = 1000;
-/// After this time at least, the router looks at the link again.
+/// After this time, the next packet makes the router read the link's counters again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A device `m0` with several queues, and a neighbour to send to.
+/// Adds a device `m0` with several queues, and a neighbour to send to.
 fn multi_queue(space: &Space) {
     space.device(&format!(
         "add m0 numtxqueues {QUEUES} type veth peer name m1 numrxqueues {QUEUES}"
@@ -31,7 +31,7 @@ fn multi_queue(space: &Space) {
     space.neighbour("add 10.78.0.2 lladdr 02:00:00:00:00:02 dev m0");
 }
 
-/// Goes to the n-th of the machine's first two CPUs, if there are two.
+/// Moves this thread to CPU 0 (n even) or CPU 1 (n odd), if there are two.
 fn move_to_cpu(n: usize) {
     // SAFETY: a cpu_set_t is plain bits, valid for any value, and outlives the call.
     unsafe {
@@ -41,8 +41,7 @@ fn move_to_cpu(n: usize) {
     }
 }
 
-/// Sends on several CPUs and from several sockets, whose packets go to
-/// different queues.
+/// Sends packets from several CPUs and sockets, so that they use different queues.
 fn send(packets: usize) {
     for number in 0..packets {
         move_to_cpu(number);
@@ -54,7 +53,7 @@ fn send(packets: usize) {
     }
 }
 
-/// What tc says of all qdiscs of a kind.
+/// A counter of all queue disciplines of one kind, from tc.
 fn told(space: &Space, kind: &str, counter: &str) -> Vec<u64> {
     let all: Value = serde_json::from_str(&space.tc("-s -j qdisc show dev m0")).unwrap();
     let all = all.as_array().unwrap();
@@ -65,8 +64,8 @@ fn told(space: &Space, kind: &str, counter: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_backlog_is_that_of_all_queues() {
-    let _turn = test_lock();
+fn the_backlog_is_the_sum_of_all_queues() {
+    let _lock = test_lock();
     if !can_run("backlog of several queues") {
         return;
     }
@@ -74,7 +73,7 @@ fn the_backlog_is_that_of_all_queues() {
     multi_queue(&space);
     space.tc("qdisc replace dev m0 root handle 1: mq");
     for queue in 1..=QUEUES {
-        // of what is queued, a packet leaves every 100 s
+        // one packet is dequeued every 100 s
         space.tc(&format!(
             "qdisc add dev m0 parent 1:{queue} tbf rate 80bit burst 2k limit 100k"
         ));
@@ -95,14 +94,14 @@ fn the_backlog_is_that_of_all_queues() {
 }
 
 #[test]
-fn queues_that_count_per_cpu_are_added_up() {
-    let _turn = test_lock();
+fn queue_counters_per_cpu_are_added_up() {
+    let _lock = test_lock();
     if !can_run("queues counted per CPU") {
         return;
     }
     let space = Space::new("mqf");
     multi_queue(&space);
-    // it has no lock there, and counts per CPU
+    // pfifo_fast has no lock, so it counts per CPU
     space.tc("qdisc replace dev m0 root pfifo_fast");
     space.xcp("router add m0 --capacity 10mbit").ok();
     let sent = || told(&space, "pfifo_fast", "bytes").iter().sum::<u64>();
@@ -115,7 +114,7 @@ fn queues_that_count_per_cpu_are_added_up() {
     });
     wait_until("the last packet sent", || sent() >= 101 * PACKET_B);
     let sent = sent();
-    // the last packet was not there yet when the router looked
+    // the last packet was not sent yet when the router read the counters
     assert!(link.seen.sent_B >= 100 * PACKET_B, "{}", link.seen.sent_B);
     assert!(
         sent - link.seen.sent_B <= 2 * PACKET_B,
@@ -126,11 +125,11 @@ fn queues_that_count_per_cpu_are_added_up() {
     space.xcp("router del m0").ok();
 }
 
-/// With `ethtool -L` a device gets fewer queues, or more, whose counters went on
-/// being where they were: nothing has left by that.
+/// `ethtool -L` changes the number of queues. Queues that return have their old counters,
+/// which must not count as packets that were just sent.
 #[test]
-fn other_queues_are_no_traffic() {
-    let _turn = test_lock();
+fn changing_the_number_of_queues_does_not_count_as_traffic() {
+    let _lock = test_lock();
     let test = "number of queues";
     if !can_run(test) {
         return;
@@ -147,7 +146,7 @@ fn other_queues_are_no_traffic() {
     space.xcp("router add m0 --capacity 10mbit").ok();
     let seen = || xcp_testbed::router_link("m0").unwrap().seen.sent_B;
     space.within(|| {
-        // the first look
+        // the router reads the counters for the first time
         send(1);
         set_queues("m0", 1).unwrap();
         thread::sleep(LOOK);
@@ -157,7 +156,7 @@ fn other_queues_are_no_traffic() {
         thread::sleep(LOOK);
         send(1);
         let more = seen() - few;
-        assert!(more <= 2 * PACKET_B, "{more} B came back with the queues");
+        assert!(more <= 2 * PACKET_B, "{more} B counted as sent");
     });
     space.xcp("router del m0").ok();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router` on a device of a namespace: it stays when the command ends,
-//! changes only what differs, and leaves nothing behind.
+//! `xcp router` on a device of a namespace: a router stays when the command ends, `add`
+//! changes only what differs, and `del` leaves nothing behind.
 
 use crate::command::{xcp, Space, Traces};
 use crate::common::test_lock;
@@ -8,8 +8,8 @@ use serde_json::json;
 use xcp_testbed::{can_run, shared_test_lock};
 
 #[test]
-fn a_router_is_added_changed_shown_and_taken_off() {
-    let _turn = test_lock();
+fn a_router_is_added_changed_shown_and_removed() {
+    let _lock = test_lock();
     let test = "router";
     if !can_run(test) {
         return;
@@ -77,8 +77,8 @@ fn a_router_is_added_changed_shown_and_taken_off() {
 }
 
 #[test]
-fn all_options_are_told() {
-    let _turn = test_lock();
+fn all_options_are_shown() {
+    let _lock = test_lock();
     let test = "router options";
     if !can_run(test) {
         return;
@@ -130,7 +130,7 @@ fn all_options_are_told() {
         "\n  link carries         not measured\n",
         "\n  XCP's share          in proportion to the flows\n",
         "\n  overhead             0 B per packet, PTM\n",
-        "\n  law                  counts what was granted\n",
+        "\n  law                  counts grants as load\n",
     ] {
         assert!(text.contains(line), "{text}");
     }
@@ -146,8 +146,8 @@ fn all_options_are_told() {
 }
 
 #[test]
-fn a_device_that_has_gone_leaves_nothing_for_long() {
-    let _turn = test_lock();
+fn the_next_command_cleans_up_after_a_deleted_device() {
+    let _lock = test_lock();
     let test = "device gone";
     if !can_run(test) {
         return;
@@ -169,9 +169,9 @@ fn a_device_that_has_gone_leaves_nothing_for_long() {
 }
 
 #[test]
-fn unknown_devices_are_named() {
-    // nothing is loaded for them
-    let _turn = shared_test_lock().unwrap();
+fn unknown_devices_are_errors() {
+    // these commands load no programs
+    let _lock = shared_test_lock().unwrap();
     if !can_run("unknown device") {
         return;
     }

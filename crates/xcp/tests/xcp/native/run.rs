@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp run`: the program's sockets use XCP, its end is ours, and nothing
-//! is left behind.
+//! `xcp run`: the program's sockets use XCP, its exit status is returned, and nothing is
+//! left behind.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -18,8 +18,8 @@ fn run(script: &str) -> Ran {
 }
 
 #[test]
-fn exit_status_is_the_programs() {
-    let _turn = test_lock();
+fn run_returns_the_exit_status_of_the_program() {
+    let _lock = test_lock();
     let test = "run";
     if !can_run(test) {
         return;
@@ -37,14 +37,14 @@ fn exit_status_is_the_programs() {
     );
     xcp("run /etc/passwd").failed(
         126,
-        "xcp: /etc/passwd: not executable\n  help: name a program, or chmod +x it\n",
+        "xcp: /etc/passwd: not executable\n  help: give a program, or chmod +x it\n",
     );
     before.gone();
 }
 
 #[test]
-fn signals_are_passed_on() {
-    let _turn = test_lock();
+fn signals_are_forwarded_to_the_program() {
+    let _lock = test_lock();
     let test = "run and signals";
     if !can_run(test) {
         return;
@@ -74,10 +74,10 @@ fn signals_are_passed_on() {
     before.gone();
 }
 
-/// It waits for its turn while another command changes something.
+/// `xcp run` waits while another command holds the lock.
 #[test]
 fn an_interrupt_ends_the_wait_for_another_command() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     let test = "run, interrupted while it waits";
     if !can_run(test) {
         return;
@@ -105,7 +105,7 @@ fn an_interrupt_ends_the_wait_for_another_command() {
         BufReader::new(run.stderr.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        assert_eq!(line, "xcp: waits for another xcp command to end\n");
+        assert_eq!(line, "xcp: waiting for another xcp command to end\n");
         // SAFETY: the child has not been waited for.
         assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
         let in_time = eventually(|| run.try_wait().unwrap().is_some());
@@ -115,17 +115,17 @@ fn an_interrupt_ends_the_wait_for_another_command() {
     assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_UN) }, 0);
     for (signal, mut run, in_time) in ended {
         let status = run.wait().unwrap();
-        assert!(in_time, "waited on after signal {signal}");
-        // which a shell tells as 128 and the signal
+        assert!(in_time, "still waiting after signal {signal}");
+        // a shell reports it as 128 plus the signal
         assert_eq!(status.signal(), Some(signal), "{status}");
     }
     before.gone();
 }
 
-/// What the next test runs, inside and outside.
+/// The next test runs this inside and outside `xcp run`.
 #[test]
 #[ignore = "run by another test"]
-fn tell_control() {
+fn congestion_controls_of_a_connection_are_printed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
@@ -133,8 +133,8 @@ fn tell_control() {
 }
 
 #[test]
-fn sockets_use_xcp_inside_only() {
-    let _turn = test_lock();
+fn only_sockets_inside_the_run_use_xcp() {
+    let _lock = test_lock();
     let test = "run and sockets";
     if !can_run(test) {
         return;
@@ -147,7 +147,7 @@ fn sockets_use_xcp_inside_only() {
         "--ignored",
         "--exact",
         "--nocapture",
-        "native::run::tell_control",
+        "native::run::congestion_controls_of_a_connection_are_printed",
     ];
     let inside = Ran::of(Command::new(XCP).arg("run").arg(&me).args(tell)).ok();
     assert!(inside.out.contains("client xcp server xcp"), "{inside:?}");
@@ -156,10 +156,10 @@ fn sockets_use_xcp_inside_only() {
     before.gone();
 }
 
-/// The programs are there as long as any of several commands wants them.
+/// The BPF programs stay loaded as long as any of several runs needs them.
 #[test]
-fn one_that_ends_takes_nothing_from_another() {
-    let _turn = test_lock();
+fn a_run_that_ends_does_not_affect_other_runs() {
+    let _lock = test_lock();
     let test = "several runs";
     if !can_run(test) {
         return;
@@ -169,10 +169,11 @@ fn one_that_ends_takes_nothing_from_another() {
     };
     let me = std::env::current_exe().unwrap();
     let tell = format!(
-        "{} --ignored --exact --nocapture native::run::tell_control",
+        "{} --ignored --exact --nocapture \
+         native::run::congestion_controls_of_a_connection_are_printed",
         me.display()
     );
-    // they begin and end together and apart
+    // start and end of the runs overlap in different ways
     let runs: Vec<_> = (0..8)
         .map(|i| {
             let script = format!("sleep 0.{i}; {tell}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The ways for an application to get XCP, by the examples in docs/examples:
-//! each fetches some bytes over an XCP path, in C and in Python.
+//! The ways for an application to use XCP, with the examples in docs/examples: each
+//! fetches some bytes over an XCP path, in C and in Python.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::thread;
 
 use crate::command::{xcp, Traces, XCP};
 use crate::common::{
-    control, default_control, pattern, run, set_control, test_lock, Net, CLIENT, LINK_BPS,
+    control, default_control, pattern, run, set_control, test_lock, Net, CLIENT, LINK_BYTES_PER_S,
 };
 use tempfile::TempDir;
 
@@ -23,18 +23,18 @@ use xcp_testbed::{can_run, skipped};
 const BYTES: usize = 1_000_000;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
 const NUMBER: i32 = 200;
-/// The server's IPv6 address, where a test has one.
+/// The IPv6 address of `c`, the server here.
 const SERVER6: &str = "fd77:1::1";
 
-/// The network and the compiled examples. The server is in `c`, the client in
-/// `s`: that way the link is narrow.
+/// The network and the compiled examples. The server is in `c` and the client in `s`:
+/// data flows over the 100 Mb/s link.
 struct Place {
     net: Net,
     bin: TempDir,
     _traces: Check,
 }
 
-/// Checks that nothing is left when the rest is gone.
+/// Checks when dropped that nothing is left behind.
 struct Check(Traces);
 
 impl Drop for Check {
@@ -47,7 +47,7 @@ impl Drop for Check {
 }
 
 impl Place {
-    /// None, and the reason on standard error, where it cannot be.
+    /// None if the test cannot run; the reason is printed on standard error.
     fn new(test: &str) -> Option<Self> {
         if !can_run(test) {
             return None;
@@ -68,7 +68,7 @@ impl Place {
             );
         }
         let net = Net::new("k");
-        net.add_routers(LINK_BPS);
+        net.add_routers(LINK_BYTES_PER_S);
         Some(Self {
             net,
             bin,
@@ -76,29 +76,29 @@ impl Place {
         })
     }
 
-    /// Both kinds of an example, as commands.
+    /// The commands of an example in C and in Python.
     fn kinds(&self, name: &str) -> [Vec<String>; 2] {
         let compiled = self.bin.path().join(name).display().to_string();
         let script = format!("{EXAMPLES}/{name}.py");
-        // -B: it shall not write into the documents' folder
+        // -B: do not write bytecode into the documentation folder
         let python = ["python3", "-B", &script].map(str::to_owned);
         [vec![compiled], python.to_vec()]
     }
 
-    /// Fetches from a listener by an example, in C and in Python; `before` is
-    /// put before the command. Every byte must come, and both ends must speak
-    /// XCP all the time.
+    /// Fetches from a listener with an example, in C and in Python; `before` is put
+    /// before the command. Every byte must arrive, and both peers must use XCP all the
+    /// time.
     fn fetch(&self, before: &[&str], example: &str, listener: &TcpListener) {
         for command in self.kinds(example) {
             let was = host::counters().unwrap();
             let ran = self.client(before, &command, listener);
             assert_eq!(ran, format!("xcp, {BYTES} bytes\n"), "{command:?}");
             let is = host::counters().unwrap();
-            assert_eq!(is.sockets - was.sockets, 2, "both ends: {command:?}");
+            assert_eq!(is.sockets - was.sockets, 2, "both peers: {command:?}");
             assert_eq!(
                 is.fallbacks.total(),
                 was.fallbacks.total(),
-                "neither gave it up"
+                "a peer fell back"
             );
             let least = (BYTES / 1500) as u64;
             assert!(is.forward_received - was.forward_received >= least);
@@ -106,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Runs a client against a listener; returns what it says.
+    /// Runs a client against a listener; returns its standard error.
     fn client(&self, before: &[&str], command: &[String], listener: &TcpListener) -> String {
         let to = listener.local_addr().unwrap();
         let sent = pattern(BYTES);
@@ -129,7 +129,7 @@ impl Place {
         })
     }
 
-    /// Listens at the server's place on a socket of this protocol number;
+    /// Opens a listener in the server's namespace on a socket of this protocol number;
     /// with `choose`, it selects xcp by name.
     fn listen(&self, address: &str, protocol: i32, choose: bool) -> TcpListener {
         let address: SocketAddr = match address.contains(':') {
@@ -144,7 +144,7 @@ impl Place {
             } else {
                 libc::AF_INET
             };
-            // bound and listening as the standard library does, on our socket
+            // the standard library cannot open a socket with a protocol number
             let fd = socket(family, libc::SOCK_STREAM, protocol).unwrap();
             if choose {
                 set_control(&fd, "xcp");
@@ -157,7 +157,7 @@ impl Place {
                 libc::getsockname(model.as_raw_fd(), to, &mut length)
             };
             assert_eq!(rc, 0);
-            drop(model); // its port is free, and known
+            drop(model); // its port is free now
             unsafe {
                 let at = (&raw const raw).cast();
                 assert_eq!(libc::bind(fd.as_raw_fd(), at, length), 0);
@@ -172,7 +172,7 @@ impl Place {
         run("nsenter", &format!("--net=/run/netns/{space} ip {line}"));
     }
 
-    /// Gives both ends' routes an attribute, or takes it away.
+    /// Sets or removes an attribute of the routes of server and client.
     fn set_routes(&self, server: &str, client: &str) {
         for (node, via4, via6, attribute) in [
             ("c", "10.77.1.2", "fd77:1::2", server),
@@ -189,7 +189,7 @@ impl Place {
 }
 
 fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // what another thread starts shall not keep it open
+    // children of other threads must not keep it open
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -198,8 +198,8 @@ fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 }
 
 #[test]
-fn by_name() {
-    let _turn = test_lock();
+fn a_program_selects_xcp_by_name() {
+    let _lock = test_lock();
     let Some(place) = Place::new("setsockopt") else {
         return;
     };
@@ -210,14 +210,14 @@ fn by_name() {
 }
 
 #[test]
-fn by_route() {
-    let _turn = test_lock();
+fn a_route_selects_xcp() {
+    let _lock = test_lock();
     let Some(place) = Place::new("routes") else {
         return;
     };
     xcp("host on").ok();
     for address in [CLIENT, SERVER6] {
-        // both by route; then each end by route where the other chooses
+        // both peers by route; then one by route and the other by name
         let xcp = "congctl xcp";
         place.set_routes(xcp, xcp);
         place.fetch(&[], "plain", &place.listen(address, 0, false));
@@ -226,7 +226,7 @@ fn by_route() {
         place.set_routes(xcp, "");
         place.fetch(&[], "setsockopt", &place.listen(address, 0, false));
 
-        // a server whose route says otherwise does not answer the offer
+        // a server whose route selects reno does not answer the offer of XCP
         place.set_routes("congctl reno", xcp);
         let was = host::counters().unwrap();
         let listener = place.listen(address, 0, true);
@@ -238,14 +238,13 @@ fn by_route() {
         assert_eq!(
             is.fallbacks.total() - was.fallbacks.total(),
             1,
-            "the client's"
+            "only the client must fall back"
         );
     }
     xcp("host off").ok();
 }
 
-/// This process, with all its threads, in a control group of its own until
-/// dropped.
+/// A control group that contains this process, with all its threads, until dropped.
 struct Group {
     path: PathBuf,
     home: PathBuf,
@@ -278,11 +277,11 @@ impl Drop for Group {
 }
 
 #[test]
-fn by_control_group() {
-    if is_elsewhere("native::sockets::by_control_group") {
+fn a_control_group_selects_xcp() {
+    if is_elsewhere("native::sockets::a_control_group_selects_xcp") {
         return;
     }
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some(place) = Place::new("control groups") else {
         return;
     };
@@ -294,7 +293,7 @@ fn by_control_group() {
     .ok();
     place.fetch(&[], "plain", &place.listen(CLIENT, 0, false));
 
-    // outside of it, `xcp run` is needed, at both ends
+    // outside the group, client and listener must select XCP themselves
     drop(group);
     xcp("host on").ok();
     let listener = place.listen(CLIENT, 0, true);
@@ -303,16 +302,16 @@ fn by_control_group() {
 }
 
 #[test]
-fn by_protocol_number() {
-    if is_elsewhere("native::sockets::by_protocol_number") {
+fn a_protocol_number_selects_xcp() {
+    if is_elsewhere("native::sockets::a_protocol_number_selects_xcp") {
         return;
     }
-    let _turn = test_lock();
+    let _lock = test_lock();
     let test = "sockets of type IPPROTO_XCP";
     let Some(place) = Place::new(test) else {
         return;
     };
-    assert!(!has_number(NUMBER), "nobody has taken it");
+    assert!(!has_number(NUMBER), "the number is already in use");
     let on = xcp("host on --json").ok().json();
     let show = xcp("host show --json").ok().json();
     assert_eq!(on["socket_protocol"], show["socket_protocol"]);
@@ -332,10 +331,11 @@ fn by_protocol_number() {
     other_numbers_and_groups();
 
     xcp("host off").ok();
-    assert!(!has_number(NUMBER), "`off` takes it away");
+    assert!(!has_number(NUMBER), "`off` must remove the number");
 }
 
-/// What is said where the kernel forbids it, and that all else goes on.
+/// Checks the note if the kernel does not support protocol numbers, and that everything
+/// else works.
 fn refused(reason: &str, sentence: &str) {
     let note = format!("note: sockets of type IPPROTO_XCP are not available: {reason}\n");
     assert!(sentence.ends_with(&note), "{sentence}");
@@ -358,23 +358,23 @@ fn has_number(number: i32) -> bool {
     socket(libc::AF_INET, libc::SOCK_STREAM, number).is_ok()
 }
 
-/// The congestion control of a socket when it listens.
+/// Lets a socket listen; returns its congestion control.
 fn when_listening(fd: OwnedFd) -> String {
     assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 1) }, 0);
     control(&fd)
 }
 
-/// No socket gets XCP, nor any other number a socket, by accident.
+/// Checks that other sockets do not get XCP, and that other numbers give no socket.
 fn only_what_was_asked_for() {
     let plain = || socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     let ours = |kind| socket(libc::AF_INET, libc::SOCK_STREAM | kind, NUMBER);
     assert_eq!(when_listening(ours(libc::SOCK_NONBLOCK).unwrap()), "xcp");
     assert_eq!(when_listening(plain()), default_control());
-    // a call that fails when its number has been looked at
+    // a failed call does not affect the next socket
     let error = ours(1 << 30).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     assert_eq!(when_listening(plain()), default_control());
-    // one that chose something else afterwards has that
+    // a socket can select another congestion control afterwards
     let other = ours(0).unwrap();
     set_control(&other, "reno");
     assert_eq!(when_listening(other), "reno");
@@ -387,7 +387,7 @@ fn only_what_was_asked_for() {
     }
 }
 
-/// Changing the number and the group, which others are not in.
+/// Changes the number, and the group to which it is limited.
 fn other_numbers_and_groups() {
     let on = |args: &str| xcp(&format!("host on {args} --json")).ok().json()["change"].clone();
     assert_eq!(on(""), "unchanged");
@@ -401,7 +401,7 @@ fn other_numbers_and_groups() {
     assert_eq!(on(&covered), "changed");
     assert!(has_number(NUMBER));
     Group::move_to(&group.home);
-    assert!(!has_number(NUMBER), "outside of the group");
+    assert!(!has_number(NUMBER), "it must not work outside the group");
     assert_eq!(on(""), "changed");
     assert!(has_number(NUMBER));
 }

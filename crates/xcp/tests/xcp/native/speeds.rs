@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A device's link gets another speed.
+//! The link speed of a device changes.
 
 use super::ethtool::set_speed;
 use crate::command::{Space, Traces};
@@ -8,8 +8,8 @@ use serde_json::json;
 use xcp_testbed::{can_run, skipped};
 
 #[test]
-fn a_router_tells_of_another_speed_and_goes_by_it() {
-    let _turn = test_lock();
+fn a_new_device_speed_is_shown_and_used_when_the_router_is_added_again() {
+    let _lock = test_lock();
     let test = "speed of a device";
     if !can_run(test) {
         return;
@@ -22,7 +22,7 @@ fn a_router_tells_of_another_speed_and_goes_by_it() {
     space.tuntap("add t0 mode tap");
     let set = |mbit| space.within(|| set_speed("t0", mbit));
     if let Err(e) = set(100) {
-        return skipped(test, &format!("tap devices take no speed here: {e}"));
+        return skipped(test, &format!("cannot set the speed of tap devices: {e}"));
     }
     let add = |args: &str| {
         let ran = space.xcp(&format!("router add t0 {args} --json")).ok();
@@ -44,13 +44,13 @@ fn a_router_tells_of_another_speed_and_goes_by_it() {
 
     set(1000).unwrap();
     assert_eq!(speeds(), (json!(100_000_000), json!(1_000_000_000)));
-    let told = "auto; the device has another speed now, 1.0 Gb/s: add the router again\n";
+    let told = "auto; the device's speed is now 1.0 Gb/s: add the router again\n";
     assert!(text().contains(told), "{}", text());
     assert_eq!(add("--capacity auto"), "changed");
     assert_eq!(speeds(), (json!(1_000_000_000), json!(null)));
     assert_eq!(add("--capacity auto"), "unchanged");
 
-    // a capacity that was given goes before it
+    // a configured capacity takes precedence over the speed
     add("--capacity 10mbit");
     set(10).unwrap();
     assert_eq!(speeds(), (json!(null), json!(null)));

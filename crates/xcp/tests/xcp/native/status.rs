@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp status` with and without XCP.
+//! `xcp status` while XCP is off and on.
 
 use crate::command::Space;
 use crate::common::{test_lock, HostOn};
@@ -8,7 +8,7 @@ use xcp_testbed::can_run;
 
 #[test]
 fn status_shows_hosts_routers_and_edges() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run("status") {
         return;
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp top` on a real terminal, which tmux has: what it shows, its keys, its ends and
-//! what it costs.
+//! `xcp top` on a real terminal, provided by tmux: its output, keys, end and CPU time.
 
 use std::fs;
 use std::io::Write;
@@ -11,17 +10,17 @@ use std::time::Duration;
 
 use crate::command::{xcp, Ran, Space, XCP};
 use crate::common::{
-    pattern, test_lock, transfer, wait_for_control, wait_until, HostOn, Net, LINK_BPS,
+    pattern, test_lock, transfer, wait_for_control, wait_until, HostOn, Net, LINK_BYTES_PER_S,
 };
 use xcp_testbed::{can_run, skipped};
 
-/// A terminal with `xcp top` in it; gone when dropped.
+/// A terminal that runs `xcp top`; closed when dropped.
 struct Terminal {
     socket: String,
 }
 
 impl Terminal {
-    /// In a network namespace; None if there is no tmux.
+    /// Opens a terminal in a network namespace; None if there is no tmux.
     fn open(test: &str, space: &str, columns: u16, env: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             skipped(test, "tmux is not installed");
@@ -69,7 +68,7 @@ impl Terminal {
         self.tmux(&["has-session"]).code != Some(0)
     }
 
-    /// The process of `xcp top`.
+    /// The process ID of `xcp top`.
     fn process(&self) -> u32 {
         let pid = self.tmux(&["list-panes", "-F", "#{pane_pid}"]).ok().out;
         pid.trim().parse().unwrap()
@@ -84,12 +83,12 @@ impl Drop for Terminal {
 
 #[test]
 fn links_and_connections_are_shown_sorted_and_filtered() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run("top") {
         return;
     }
     let net = Net::new("top");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(2_000_000));
@@ -99,7 +98,7 @@ fn links_and_connections_are_shown_sorted_and_filtered() {
         return;
     };
     client.shows("connections 2: 1 XCP, 0 probing, 1 fell back");
-    client.shows("fell back: the peer does not speak XCP");
+    client.shows("fell back: the peer does not use XCP");
     client.shows("No XCP router here.");
     for line in client.page().lines() {
         assert!(line.chars().count() <= 80, "{line:?}");
@@ -119,7 +118,7 @@ fn links_and_connections_are_shown_sorted_and_filtered() {
     client.press(&["p"]);
     client.shows("PAUSED");
     client.press(&["q"]);
-    wait_until("it has quit", || client.has_ended());
+    wait_until("the end after q", || client.has_ended());
 
     let router = Terminal::open("r", &net.space("r"), 200, "NO_COLOR=1 LANG=C.UTF-8").unwrap();
     router.shows("LINKS (2)");
@@ -129,7 +128,7 @@ fn links_and_connections_are_shown_sorted_and_filtered() {
         router.shows(head);
     }
     router.shows("100.0 Mb/s");
-    // traffic is seen
+    // traffic is shown
     wait_until("a link in use", || {
         transfer(&mut a, &mut b, &pattern(4_000_000));
         router.page().contains('█') || router.page().contains('▃')
@@ -138,14 +137,14 @@ fn links_and_connections_are_shown_sorted_and_filtered() {
     assert!(!coloured.contains("\u{1b}[38;"), "{coloured:?}");
     let process = router.process();
     drop(router);
-    wait_until("it ends with its terminal", || {
+    wait_until("the end after the terminal is closed", || {
         !fs::exists(format!("/proc/{process}")).unwrap()
     });
 }
 
 #[test]
-fn a_connection_without_a_router_is_probing() {
-    let _turn = test_lock();
+fn a_connection_without_a_router_is_shown_as_probing() {
+    let _lock = test_lock();
     if !can_run("top without routers") {
         return;
     }
@@ -160,32 +159,34 @@ fn a_connection_without_a_router_is_probing() {
     client.shows("connections 1: 0 XCP, 1 probing, 0 fell back");
     client.shows("probing: no XCP router on the path");
     client.press(&["C-c"]);
-    wait_until("it has ended", || client.has_ended());
+    wait_until("the end after Ctrl-C", || client.has_ended());
 }
 
 #[test]
-fn without_a_terminal_it_says_what_else_there_is() {
+fn without_a_terminal_top_names_alternatives() {
     let ran = xcp("top");
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.contains("standard output is none") && ran.err.contains("xcp metrics"));
+    assert!(
+        ran.err.contains("standard output is not a terminal") && ran.err.contains("xcp metrics")
+    );
 }
 
 const ROUTERS: usize = 200;
 const SOCKETS: usize = 10_000;
-/// Connections of one listener: what a process may have open is limited.
+/// The number of connections per listener.
 const BATCH: usize = 400;
-/// In which the list of connections is read again twice.
+/// The time of a measurement; the list of connections is read twice in it.
 const WINDOW_S: u64 = 11;
-/// 2 % of a processor.
+/// The limit: 2 % of a processor.
 const MOST_NS_PER_S: u64 = 20_000_000;
 
-/// The processor time that a process has had.
+/// The processor time of a process so far.
 fn processor_ns(process: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Connections over the loopback device, one end each for two sockets.
+/// Opens connections over the loopback device, each with two sockets.
 fn connections(count: usize) -> Vec<(TcpStream, TcpStream)> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -201,7 +202,7 @@ fn connections(count: usize) -> Vec<(TcpStream, TcpStream)> {
 
 #[test]
 fn five_refreshes_a_second_take_less_than_two_percent_of_a_processor() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run("cost of top") {
         return;
     }
@@ -214,7 +215,10 @@ fn five_refreshes_a_second_take_less_than_two_percent_of_a_processor() {
         limit.rlim_cur > SOCKETS as u64 + 100
     };
     if !enough {
-        return skipped("cost of top", "too few files may be open here (ulimit -n)");
+        return skipped(
+            "cost of top",
+            "the limit of open files is too low (ulimit -n)",
+        );
     }
     let space = Space::new("many");
     space.device("set lo up");
@@ -243,7 +247,7 @@ fn five_refreshes_a_second_take_less_than_two_percent_of_a_processor() {
     if let Some(terminal) = Terminal::open("cost", space.name(), 80, "LANG=C.UTF-8") {
         terminal.shows(&format!("links {ROUTERS}  connections {SOCKETS}:"));
         let process = terminal.process();
-        // the least of some: others use the processor too
+        // the minimum of several windows: other processes disturb the measurement
         let windows = (0..3).map(|_| {
             let before = processor_ns(process);
             thread::sleep(Duration::from_secs(WINDOW_S));

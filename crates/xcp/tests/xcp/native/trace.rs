@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp router trace` and `xcp router show --watch` as people and programs
-//! use them: what they print, and every way in which they end.
+//! `xcp router trace` and `xcp router show --watch`: their output in every format, and
+//! every way in which they end.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,11 +16,11 @@ use crate::common::test_lock;
 use serde_json::Value;
 use xcp_testbed::{can_run, router_memory};
 
-/// The time from one update of `--watch` to the next, if it is in time.
+/// The interval between two updates of `--watch`.
 const UPDATE: Duration = Duration::from_millis(200);
 
-/// A router on `v0` of a namespace, which XCP packets pass as long as the
-/// work goes on.
+/// Adds a router on `v0` of a namespace and sends XCP packets through it while `work`
+/// runs.
 fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
     let space = Space::new(name);
     for device in ["v0", "v1"] {
@@ -37,7 +37,7 @@ fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        // also when the work panics
+        // the sender must also stop if `work` panics
         struct Over<'a>(&'a AtomicBool);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
@@ -50,7 +50,7 @@ fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
     let _ = space.xcp("router del v0");
 }
 
-/// One of the golden packets.
+/// The bytes of a golden packet.
 fn golden(name: &str) -> Vec<u8> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire");
     let text = fs::read_to_string(dir.join(format!("{name}.hex"))).unwrap();
@@ -66,7 +66,7 @@ fn golden(name: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A socket whose packets leave by a device as they are.
+/// A socket that sends raw frames on a device.
 fn packet_socket(device: &str) -> OwnedFd {
     let name = std::ffi::CString::new(device).unwrap();
     // SAFETY: the records are plain, and live through the calls.
@@ -88,7 +88,7 @@ fn send(socket: &OwnedFd, frame: &[u8]) -> isize {
     unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) }
 }
 
-/// What it prints first.
+/// The next line of a command's output.
 fn line(child: &mut Child) -> String {
     let mut line = String::new();
     let out = child.stdout.as_mut().unwrap();
@@ -110,8 +110,8 @@ fn end(child: Child) -> Ran {
 }
 
 #[test]
-fn intervals_are_told_in_three_forms() {
-    let _turn = test_lock();
+fn intervals_are_printed_as_csv_json_and_table() {
+    let _lock = test_lock();
     if !can_run("trace") {
         return;
     }
@@ -131,7 +131,7 @@ fn intervals_are_told_in_three_forms() {
         for row in [1, 2] {
             assert_eq!(rows[row].len(), rows[0].len());
             assert_eq!(value(row, "capacity_bps"), 10e6);
-            // an interval has a packet at least; a rate is whole bytes per second
+            // an interval has at least one packet; a rate is in whole bytes per second
             let bits = (value(row, "input_rate_bps") + 8.0) * value(row, "interval_s");
             assert!(bits >= frame_bits, "{csv}");
             assert!(value(row, "feedback_bps") > 0.0, "{csv}");
@@ -139,7 +139,7 @@ fn intervals_are_told_in_three_forms() {
         let apart = value(2, "time_s") - value(1, "time_s");
         assert!((apart - value(2, "interval_s")).abs() < 1e-6, "{csv}");
 
-        // the slower the traffic, the longer it takes until there are some
+        // on a slow machine it takes longer until there are three intervals
         let mut duration_s = 1;
         loop {
             let begun = Instant::now();
@@ -166,8 +166,8 @@ fn intervals_are_told_in_three_forms() {
 }
 
 #[test]
-fn a_trace_ends_in_every_way() {
-    let _turn = test_lock();
+fn a_trace_ends_on_interrupt_closed_output_and_router_removal() {
+    let _lock = test_lock();
     if !can_run("ends of a trace") {
         return;
     }
@@ -193,7 +193,7 @@ fn a_trace_ends_in_every_way() {
         line(&mut removed);
         space.xcp("router del v0").ok();
         let ran = end(removed);
-        // intervals may have ended meanwhile
+        // more intervals may have been printed before the removal
         for line in ran.out.lines() {
             let interval: Value = serde_json::from_str(line).unwrap();
             assert_eq!(interval["capacity_bps"], 10_000_000);
@@ -212,10 +212,11 @@ fn a_trace_ends_in_every_way() {
     });
 }
 
-/// Kernel memory of the router's maps without a ring buffer, at most.
+/// The upper limit of the memory of the router's maps without a ring buffer.
 const MAPS_MAX_BYTES: u64 = 32 << 10;
 
-/// Whether the router of `v0` has a ring buffer; its memory is printed.
+/// Whether the router of `v0` has a ring buffer. Also checks and prints the memory of its
+/// maps.
 fn has_ring(space: &Space) -> bool {
     let (ring, bytes) = space.within(|| router_memory("v0").unwrap());
     println!("ring {ring}: {bytes:?}");
@@ -227,31 +228,34 @@ fn has_ring(space: &Space) -> bool {
 
 #[test]
 fn a_router_without_a_reader_has_no_ring_buffer() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run("memory of a trace") {
         return;
     }
     with_traffic("ring", |space| {
-        assert!(!has_ring(space), "a new router");
+        assert!(!has_ring(space), "a new router has a ring buffer");
         let mut reader = space.start("router trace v0 --json");
         line(&mut reader);
-        assert!(has_ring(space), "while it is read");
+        assert!(has_ring(space), "there is a reader, but no ring buffer");
         interrupt(&reader);
         end(reader);
-        assert!(!has_ring(space), "the reader has ended");
+        assert!(
+            !has_ring(space),
+            "the reader did not remove the ring buffer"
+        );
 
         let mut killed = space.start("router trace v0 --json");
         line(&mut killed);
         killed.kill().unwrap();
         killed.wait().unwrap();
-        assert!(has_ring(space), "the reader was killed");
+        assert!(has_ring(space), "a killed reader leaves the ring buffer");
         space.xcp("router add v0 --capacity 10mbit").ok();
-        assert!(!has_ring(space), "the next command frees it");
+        assert!(!has_ring(space), "the next command must free it");
 
         let mut reader = space.start("router trace v0 --json");
         line(&mut reader);
         space.xcp("router add v0 --capacity 10mbit").ok();
-        assert!(has_ring(space), "a command leaves a reader its ring");
+        assert!(has_ring(space), "a command must not free it under a reader");
         line(&mut reader);
         interrupt(&reader);
         end(reader);
@@ -259,8 +263,8 @@ fn a_router_without_a_reader_has_no_ring_buffer() {
 }
 
 #[test]
-fn watching_goes_on_until_interrupted() {
-    let _turn = test_lock();
+fn watch_continues_until_interrupted() {
+    let _lock = test_lock();
     if !can_run("watch") {
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Unmodified programs over XCP: curl fetches 10 MB from Python's web server
-//! across XCP routers and a 100 Mb/s link, both under `xcp run`, by itself and
-//! with every wire format that `xcp host on` sets.
+//! Unmodified programs over XCP: curl fetches 10 MB from Python's web server across XCP
+//! routers and a 100 Mb/s link. Both run under `xcp run`, alone and with every wire format
+//! that `xcp host on` can set.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::command::{xcp_within, Ran, Traces};
-use crate::common::{output, pattern, test_lock, wait_until, Net, CLIENT, CLIENT6, LINK_BPS};
+use crate::common::{
+    output, pattern, test_lock, wait_until, Net, CLIENT, CLIENT6, LINK_BYTES_PER_S,
+};
 use tempfile::TempDir;
 use xcp_datapath::host::Counters;
 use xcp_datapath::{host, router, Wire};
@@ -35,12 +37,12 @@ fn installed(program: &str) -> bool {
     found
 }
 
-/// The command in a node's namespace.
+/// The command `xcp` in a node's namespace.
 fn xcp(net: &Net, node: &str, args: &str) -> Command {
     xcp_within(&net.space(node), args)
 }
 
-/// `xcp run` in the background; ended as a user would when dropped.
+/// `xcp run` in the background; terminated when dropped, as by a user.
 struct Background(Child);
 
 impl Drop for Background {
@@ -50,7 +52,7 @@ impl Drop for Background {
     }
 }
 
-/// A web server on the client's node, so that its file passes the narrow link.
+/// Starts a web server on node `c`, so that its file passes the 100 Mb/s link.
 fn serve(net: &Net, address: &str, dir: &Path) -> Background {
     let mut run = xcp(net, "c", "run -- python3 -m http.server");
     run.args([&PORT.to_string(), "--bind", address, "--directory"])
@@ -62,7 +64,7 @@ fn serve(net: &Net, address: &str, dir: &Path) -> Background {
     server
 }
 
-/// By the kernel's table: a connection would count.
+/// Waits until the kernel lists the listener: a test connection would change the counters.
 fn wait_for_listener(net: &Net, address: &str) {
     let family = if address.contains(':') { 6 } else { 4 };
     let listening = format!("--net=/run/netns/{} ss -ltnH{family}", net.space("c"));
@@ -72,7 +74,7 @@ fn wait_for_listener(net: &Net, address: &str) {
     });
 }
 
-/// What is sent, and where to put what arrives.
+/// The file that is sent, and the folder for the received one.
 struct Files {
     dir: TempDir,
     sent: Vec<u8>,
@@ -86,7 +88,7 @@ impl Files {
         Self { dir, sent }
     }
 
-    /// curl fetches the file, and everything on the way has spoken XCP.
+    /// Fetches the file with curl; both peers and the router must use XCP.
     fn fetch(&self, net: &Net, address: &str) -> Counters {
         let seen = routed(net);
         let before = host::counters().unwrap();
@@ -98,21 +100,24 @@ impl Files {
         assert!(fs::read(&got).unwrap() == self.sent, "the file differs");
 
         let after = host::counters().unwrap();
-        assert_eq!(after.sockets - before.sockets, 2, "both ends spoke XCP");
+        assert_eq!(after.sockets - before.sockets, 2, "both peers must use XCP");
         assert_eq!(
             after.fallbacks.total(),
             before.fallbacks.total(),
-            "neither gave it up"
+            "a peer fell back"
         );
-        assert_eq!(after.header_left_out, before.header_left_out);
+        assert_eq!(after.header_omitted, before.header_omitted);
         assert!(after.forward_sent - before.forward_sent >= LEAST_PACKETS);
         assert!(after.forward_received - before.forward_received >= LEAST_PACKETS);
-        assert!(routed(net) - seen >= LEAST_PACKETS, "the router saw it");
+        assert!(
+            routed(net) - seen >= LEAST_PACKETS,
+            "the router missed packets"
+        );
         after
     }
 }
 
-/// XCP packets that passed the router to the narrow link.
+/// The number of XCP packets that the router sent to the 100 Mb/s link.
 fn routed(net: &Net) -> u64 {
     let routers = net.within("r", || router::list().unwrap());
     let narrow = routers.iter().find(|r| r.device == "s").unwrap();
@@ -121,7 +126,7 @@ fn routed(net: &Net) -> u64 {
 
 #[test]
 fn curl_fetches_a_file_over_xcp() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_transfer("transfer") {
         return;
     }
@@ -129,11 +134,14 @@ fn curl_fetches_a_file_over_xcp() {
         return;
     };
     let net = Net::new("t");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let files = Files::new();
     let server = serve(&net, CLIENT, files.dir.path());
     let after = files.fetch(&net, CLIENT);
-    assert_ne!(after.applied_bytes_per_s, 0, "the sender obeyed: {after:?}");
+    assert_ne!(
+        after.applied_bytes_per_s, 0,
+        "no feedback was applied: {after:?}"
+    );
     let routers = net.within("r", || router::list().unwrap());
     let narrow = routers.iter().find(|r| r.device == "s").unwrap();
     assert_ne!(narrow.counters.granted_bytes_per_s, 0, "{narrow:?}");
@@ -145,7 +153,7 @@ fn curl_fetches_a_file_over_xcp() {
 
 #[test]
 fn curl_fetches_a_file_in_every_wire_format() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_transfer("transfers") {
         return;
     }
@@ -153,11 +161,11 @@ fn curl_fetches_a_file_in_every_wire_format() {
         return;
     };
     let net = Net::new("w");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let files = Files::new();
     let links = || ["c", "s"].map(|node| device(&net, node));
     let untouched = links();
-    let speak = |wire: Wire| {
+    let set_wire_format = |wire: Wire| {
         for (node, v4, v6) in [
             ("c", "10.77.2.0/24", "fd77:2::/64"),
             ("s", "10.77.1.0/24", "fd77:1::/64"),
@@ -169,10 +177,10 @@ fn curl_fetches_a_file_in_every_wire_format() {
         }
     };
     let _off = Off;
-    speak(Wire::Option);
+    set_wire_format(Wire::Option);
     let servers = [CLIENT, CLIENT6].map(|address| serve(&net, address, files.dir.path()));
     for wire in Wire::ALL {
-        speak(wire);
+        set_wire_format(wire);
         let before = host::counters().unwrap();
         files.fetch(&net, CLIENT);
         if matches!(wire, Wire::Option2005 | Wire::Header) {
@@ -183,11 +191,7 @@ fn curl_fetches_a_file_in_every_wire_format() {
         let obeyed = after.applied_bytes_per_s != before.applied_bytes_per_s;
         let in_packets = after.option_2005.applied != before.option_2005.applied;
         let expected = (wire != Wire::Option2005, wire == Wire::Option2005);
-        assert_eq!(
-            (obeyed, in_packets),
-            expected,
-            "the sender obeyed in {wire}"
-        );
+        assert_eq!((obeyed, in_packets), expected, "feedback applied in {wire}");
     }
 
     drop(servers);
@@ -197,7 +201,7 @@ fn curl_fetches_a_file_in_every_wire_format() {
     clean.gone();
 }
 
-/// XCP is off in the end, also where a test fails.
+/// Turns XCP off when dropped, also if a test fails.
 struct Off;
 
 impl Drop for Off {
@@ -206,7 +210,7 @@ impl Drop for Off {
     }
 }
 
-/// What there is to see of a node's device.
+/// The output of `ip` for a node's device.
 fn device(net: &Net, node: &str) -> String {
     let space = net.space(node);
     output(

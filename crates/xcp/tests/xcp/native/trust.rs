@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Whom hosts believe: peers that were named, and packets of connections that
-//! there are.
+//! Which headers hosts accept: those of configured peers, in packets of existing
+//! connections.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use crate::common::{
     control, default_control, pattern, test_lock, transfer, wait_for_acks, wait_until, HostOn, Net,
-    CLIENT, LINK_BPS, SERVER,
+    CLIENT, LINK_BYTES_PER_S, SERVER,
 };
 use xcp_datapath::host::{self, NetnsScope, PeerPolicies};
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::Wire;
 use xcp_testbed::can_run;
 
-/// A packet with the draft's header that says to slow down, as if from the
-/// client to the server.
+/// A forged packet from the client to the server with the draft's header, which reduces
+/// the rate.
 fn forged(client: SocketAddr, server: SocketAddr, seq: u32, ack: u32) -> Vec<u8> {
     const LENGTH: u8 = 60;
     let address = |text: &str| text.parse::<Ipv4Addr>().unwrap().octets();
@@ -69,19 +69,19 @@ fn send(packets: &[Vec<u8>]) {
     }
 }
 
-/// Who knows addresses and ports, and sees nothing, must guess where a
-/// connection stands.
+/// An attacker that knows addresses and ports but sees no packets must guess sequence
+/// numbers.
 #[test]
-fn a_header_with_a_guessed_place_is_not_believed() {
-    let _turn = test_lock();
+fn forged_headers_with_guessed_sequence_numbers_are_ignored() {
+    let _lock = test_lock();
     if !can_run("forged headers") {
         return;
     }
     const GUESSES: u32 = 200;
     let net = Net::new("b");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
-    net.speak(Wire::Header);
+    net.set_wire_format(Wire::Header);
     let (mut client, mut server) = net.connect("xcp", "xcp");
     transfer(&mut client, &mut server, &pattern(2_000_000));
     wait_for_acks([&client, &server]);
@@ -92,46 +92,47 @@ fn a_header_with_a_guessed_place_is_not_believed() {
         .map(|i| forged(names.0, names.1, i * 0x0123_4567, i * 0x0765_4321))
         .collect();
     net.within("r", || send(&packets));
-    wait_until("all guesses are there", || {
+    wait_until("all forged packets arrived", || {
         host::counters().unwrap().implausible == u64::from(GUESSES)
     });
     let after = host::counters().unwrap();
     assert_eq!(after.received_bytes_per_s, before.received_bytes_per_s);
     assert_eq!(after.feedback_bytes_per_s, before.feedback_bytes_per_s);
-    // and it goes on
+    // the connection continues with XCP
     transfer(&mut client, &mut server, &pattern(2_000_000));
     assert_eq!(control(&client), "xcp");
 }
 
-/// With `--peers`, nobody else: neither asked nor answered.
+/// With `--peers`, a host neither offers XCP to other hosts nor answers their offers.
 #[test]
-fn who_is_no_peer_gets_the_default() {
-    let _turn = test_lock();
-    if !can_run("no peers") {
+fn hosts_that_are_not_peers_use_the_default_control() {
+    let _lock = test_lock();
+    if !can_run("hosts that are not peers") {
         return;
     }
     let net = Net::new("n");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
-    let speak = |node: &str, peers: &str| {
-        let speech =
+    let set_peers = |node: &str, peers: &str| {
+        let peer_policies =
             PeerPolicies::new(Wire::Option, &[], &[peers.parse().unwrap()], IP_PROTO).unwrap();
-        net.within(node, || host::speak(&speech)).unwrap();
+        net.within(node, || host::set_peer_policies(&peer_policies))
+            .unwrap();
     };
     let controls = || {
         let (mut a, mut b): (TcpStream, TcpStream) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(500_000));
         [control(&a), control(&b)]
     };
-    for (c, s, speaks) in [
+    for (c, s, uses_xcp) in [
         ("10.9.0.0/16", "10.77.0.0/16", false),
         ("10.77.0.0/16", "10.9.0.0/16", false),
         ("10.77.0.0/16", "10.77.1.1", true),
         ("::/0", "::/0", true),
     ] {
-        speak("c", c);
-        speak("s", s);
-        let wanted = match speaks {
+        set_peers("c", c);
+        set_peers("s", s);
+        let wanted = match uses_xcp {
             true => "xcp".to_owned(),
             false => default_control(),
         };
@@ -140,18 +141,19 @@ fn who_is_no_peer_gets_the_default() {
     assert_eq!(host::counters().unwrap().sockets, 4);
 }
 
-/// With `--netns`, sockets of other network namespaces neither ask nor answer.
+/// With `--netns`, sockets of other network namespaces neither offer XCP nor answer
+/// offers.
 #[test]
-fn one_network_namespace_may_speak_alone() {
-    let _turn = test_lock();
+fn xcp_can_be_limited_to_one_network_namespace() {
+    let _lock = test_lock();
     if !can_run("one network namespace") {
         return;
     }
     let net = Net::new("o");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let sockets = || host::counters().unwrap().sockets;
     let _ = host::off();
-    for (this_netns, speak) in [(false, 2), (true, 0)] {
+    for (this_netns, xcp_sockets) in [(false, 2), (true, 0)] {
         let options = host::Options {
             this_netns,
             make_default: true,
@@ -161,9 +163,9 @@ fn one_network_namespace_may_speak_alone() {
         let before = sockets();
         let (mut a, mut b) = net.connect("xcp", "xcp");
         transfer(&mut a, &mut b, &pattern(500_000));
-        assert_eq!(sockets() - before, speak);
-        assert_eq!(control(&b) == "xcp", speak > 0);
-        // what did not choose: within it, and elsewhere
+        assert_eq!(sockets() - before, xcp_sockets);
+        assert_eq!(control(&b) == "xcp", xcp_sockets > 0);
+        // sockets that select nothing, in this namespace and in another one
         for (node, uses) in [("c", true), ("s", !this_netns)] {
             let before = sockets();
             net.within(node, || {

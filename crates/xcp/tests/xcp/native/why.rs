@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp why`: each cause that it tells of is made here.
+//! `xcp why`: the tests create each cause that it can report.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -16,12 +16,13 @@ use super::cases::option_space::{sign_md5, MPTCP};
 use crate::command::{xcp_within, Ran, XCP};
 use crate::common::{
     default_control, pattern, send_until_default, set_option, set_sysctl, test_lock, transfer,
-    wait_for_control, wait_until, HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
+    wait_for_control, wait_until, HostOn, Net, SocketSetup, CLIENT, CLIENT6, LINK_BYTES_PER_S,
+    SERVER, SERVER6,
 };
 
 const BYTES: usize = 2_000_000;
 
-/// What the command says in a node's namespace, in JSON.
+/// The JSON output of `xcp why` in a node's namespace.
 fn told(net: &Net, node: &str, host: &str) -> Value {
     let ran = Ran::of(&mut xcp_within(
         &net.space(node),
@@ -34,7 +35,7 @@ fn told(net: &Net, node: &str, host: &str) -> Value {
     value
 }
 
-/// It names this cause, and its sentence has these words.
+/// Checks that `xcp why` names this cause, with these words in its text.
 fn is_told(net: &Net, node: &str, host: &str, cause: &str, words: &[&str]) {
     let value = told(net, node, host);
     assert_eq!(value["cause"], cause, "{value}");
@@ -44,12 +45,12 @@ fn is_told(net: &Net, node: &str, host: &str, cause: &str, words: &[&str]) {
     }
 }
 
-/// A network, unless the test cannot run here.
+/// A network, or None if the test cannot run.
 fn network(test: &str, name: &str) -> Option<Net> {
     can_run(&format!("why: {test}")).then(|| Net::new(name))
 }
 
-/// Covers /sys/kernel/btf, for this process.
+/// Hides /sys/kernel/btf from this process.
 fn hide_type_information() -> std::io::Result<()> {
     let (none, btf, tmpfs) = (c"none", c"/sys/kernel/btf", c"tmpfs");
     // SAFETY: the strings are constant.
@@ -77,8 +78,8 @@ fn hide_type_information() -> std::io::Result<()> {
 }
 
 #[test]
-fn a_host_that_is_off_or_cannot_be_on() {
-    let _turn = test_lock();
+fn xcp_that_is_off_or_unsupported_is_reported() {
+    let _lock = test_lock();
     let Some(net) = network("off", "wo") else {
         return;
     };
@@ -98,10 +99,10 @@ fn a_host_that_is_off_or_cannot_be_on() {
             "10.77.2.2: XCP is off on this host\n  help: switch it on: xcp host on --default\n"
         )
     );
-    // a kernel without type information
+    // a kernel without type information (BTF)
     let mut hidden = Command::new(XCP);
     hidden.args(["why", SERVER, "--json"]);
-    // SAFETY: system calls only.
+    // SAFETY: the function makes only system calls.
     unsafe { hidden.pre_exec(hide_type_information) };
     let ran = Ran::of(&mut hidden);
     let value = ran.json();
@@ -113,8 +114,8 @@ fn a_host_that_is_off_or_cannot_be_on() {
 }
 
 #[test]
-fn another_namespace_or_not_a_peer() {
-    let _turn = test_lock();
+fn another_namespace_or_a_host_that_is_not_a_peer_is_reported() {
+    let _lock = test_lock();
     let Some(net) = network("peers", "wp") else {
         return;
     };
@@ -135,28 +136,29 @@ fn another_namespace_or_not_a_peer() {
 
     let _host = HostOn::by_default();
     let peers = ["10.9.0.0/16".parse().unwrap()];
-    let speech = PeerPolicies::new(Wire::Option, &[], &peers, IP_PROTO).unwrap();
-    net.within("c", || host::speak(&speech)).unwrap();
-    let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    let peer_policies = PeerPolicies::new(Wire::Option, &[], &peers, IP_PROTO).unwrap();
+    net.within("c", || host::set_peer_policies(&peer_policies))
+        .unwrap();
+    let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     is_told(
         &net,
         "c",
         SERVER,
         "not_a_peer",
-        &["not among the peers", "--peers"],
+        &["not among the configured peers", "--peers"],
     );
 }
 
 #[test]
-fn another_congestion_control_was_chosen() {
-    let _turn = test_lock();
+fn another_selected_congestion_control_is_reported() {
+    let _lock = test_lock();
     let Some(net) = network("other controls", "wc") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     {
         let _ = host::off();
-        let _older = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        let _older = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         let _host = HostOn::by_default();
         is_told(
             &net,
@@ -168,7 +170,7 @@ fn another_congestion_control_was_chosen() {
     }
     let _host = HostOn::new();
     {
-        let _plain = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        let _plain = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         is_told(
             &net,
             "c",
@@ -178,7 +180,7 @@ fn another_congestion_control_was_chosen() {
         );
     }
     // XCP works with the peer, but programs do not use it
-    let listener = net.listen(SERVER, &Opening::choosing("xcp"));
+    let listener = net.listen(SERVER, &SocketSetup::with_control("xcp"));
     let opened = listener.local_addr().unwrap().to_string();
     is_told(
         &net,
@@ -209,28 +211,28 @@ fn another_congestion_control_was_chosen() {
 }
 
 #[test]
-fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
-    let _turn = test_lock();
+fn a_peer_without_xcp_is_distinguished_from_a_path_that_removes_the_option() {
+    let _lock = test_lock();
     let Some(net) = network("no answer", "wa") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let plan = FaultPlan {
         strip: 1,
         ..Default::default()
     };
     for (server, router) in [(SERVER, "10.77.1.2"), (SERVER6, "fd77:1::2")] {
-        let silent = net.listen(server, &Opening::choosing("reno"));
+        let silent = net.listen(server, &SocketSetup::with_control("reno"));
         let to = silent.local_addr().unwrap().to_string();
-        let seen = format!("{router} still got the option");
+        let seen = format!("{router} still received the option");
         is_told(&net, "c", &to, "peer", &["does not answer with XCP", &seen]);
         let _removing = net.within("c", || FaultInjector::start("r", plan).unwrap());
         let between = format!("between this host and {router}");
         is_told(&net, "c", &to, "option_removed", &[&between, "254"]);
     }
-    net.speak(Wire::Header);
-    let silent = net.listen(SERVER, &Opening::choosing("reno"));
+    net.set_wire_format(Wire::Header);
+    let silent = net.listen(SERVER, &SocketSetup::with_control("reno"));
     let to = silent.local_addr().unwrap().to_string();
     is_told(
         &net,
@@ -242,29 +244,29 @@ fn a_peer_without_xcp_and_a_path_that_removes_the_option() {
 }
 
 #[test]
-fn other_users_of_the_option_space() {
-    let _turn = test_lock();
+fn other_users_of_the_option_space_are_reported() {
+    let _lock = test_lock();
     let Some(net) = network("option space", "ws") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::by_default();
     let sign = |socket: &OwnedFd, peer: &str| sign_md5(socket, peer.parse().unwrap());
     let probe: OwnedFd = TcpListener::bind("0.0.0.0:0").unwrap().into();
     match sign(&probe, CLIENT) {
         Ok(()) => {
-            let _signed = net.connect_prepared(
+            let _signed = net.connect_with(
                 SERVER,
-                &Opening::prepared(&|socket| sign(socket, SERVER).unwrap()),
-                &Opening::prepared(&|socket| sign(socket, CLIENT).unwrap()),
+                &SocketSetup::prepared(&|socket| sign(socket, SERVER).unwrap()),
+                &SocketSetup::prepared(&|socket| sign(socket, CLIENT).unwrap()),
             );
             is_told(&net, "c", SERVER, "signed", &["TCP-MD5"]);
         }
-        Err(e) => skipped("why: signed", &format!("this kernel cannot sign so: {e}")),
+        Err(e) => skipped("why: signed", &format!("this kernel has no TCP-MD5: {e}")),
     }
     match std::path::Path::new("/proc/sys/net/mptcp/enabled").exists() {
         true => {
-            let _parts = net.connect_prepared(SERVER, &MPTCP, &MPTCP);
+            let _parts = net.connect_with(SERVER, &MPTCP, &MPTCP);
             is_told(&net, "c", SERVER, "mptcp", &["MPTCP"]);
         }
         false => skipped("why: MPTCP", "this kernel has no MPTCP"),
@@ -272,7 +274,7 @@ fn other_users_of_the_option_space() {
     {
         let _other = ForeignProgram::with_an_option().unwrap();
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+        let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         wait_for_control(&a, &default_control());
         is_told(&net, "c", SERVER, "no_room", &["no room", "option-2005"]);
@@ -281,7 +283,7 @@ fn other_users_of_the_option_space() {
         return skipped("why: SYN cookies", &e.to_string());
     }
     let _host = HostOn::by_default();
-    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     transfer(&mut a, &mut b, &pattern(1000));
     is_told(
         &net,
@@ -293,29 +295,29 @@ fn other_users_of_the_option_space() {
 }
 
 #[test]
-fn no_memory_for_the_connections_state() {
-    let _turn = test_lock();
+fn missing_memory_for_the_state_of_a_connection_is_reported() {
+    let _lock = test_lock();
     let Some(net) = network("memory", "wy") else {
         return;
     };
     let _host = HostOn::by_default();
-    // enough for the reason, but not for the state
+    // enough memory for the fallback reason, but not for the state
     if let Err(e) = net.within("c", || set_sysctl("core/optmem_max", "400")) {
         return skipped("why: memory", &format!("net.core.optmem_max: {e}"));
     }
-    let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     is_told(&net, "c", SERVER, "memory", &["no memory", "optmem_max"]);
 }
 
 #[test]
-fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
-    let _turn = test_lock();
+fn a_path_without_routers_and_a_router_that_gets_no_packets_are_reported() {
+    let _lock = test_lock();
     let Some(net) = network("no router", "wr") else {
         return;
     };
     let _host = HostOn::by_default();
     for server in [SERVER, SERVER6] {
-        let listener = net.listen(server, &Opening::PLAIN);
+        let listener = net.listen(server, &SocketSetup::PLAIN);
         let to = listener.local_addr().unwrap().to_string();
         is_told(
             &net,
@@ -326,27 +328,25 @@ fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
         );
     }
     {
-        let (_a, _b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
-        is_told(&net, "c", SERVER, "nothing_sent", &["nothing was sent yet"]);
+        let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
+        is_told(&net, "c", SERVER, "nothing_sent", &["no data was sent yet"]);
     }
     net.within("c", || {
         let options = router::Options {
-            capacity_bytes_per_s: LINK_BPS,
+            capacity_bytes_per_s: LINK_BYTES_PER_S,
             ..Default::default()
         };
         router::add("r", options).unwrap();
     });
-    let ends = net.within("c", || {
-        ForeignProgram::who_ends_the_chain("r", true).unwrap()
-    });
-    let listener = net.listen(SERVER, &Opening::PLAIN);
+    let ends = net.within("c", || ForeignProgram::ending_tcx_chain("r", true).unwrap());
+    let listener = net.listen(SERVER, &SocketSetup::PLAIN);
     let to = listener.local_addr().unwrap().to_string();
     is_told(
         &net,
         "c",
         &to,
         "no_router",
-        &["the one on r here", "xcp_ends", "attach"],
+        &["the one on r of this host", "xcp_ends", "attach"],
     );
     drop(ends);
     let value = told(&net, "c", &to);
@@ -358,15 +358,15 @@ fn a_path_without_a_router_or_with_one_that_gets_no_packets() {
 }
 
 #[test]
-fn feedback_that_stops_and_offload_that_is_switched_on_again() {
-    let _turn = test_lock();
+fn lost_feedback_and_reenabled_offload_are_reported() {
+    let _lock = test_lock();
     let Some(net) = network("feedback that stops", "wf") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     {
-        let accident = net.within("r", || {
+        let faults = net.within("r", || {
             FaultInjector::start("c", FaultPlan::default()).unwrap()
         });
         let (mut a, mut b) = net.connect("xcp", "xcp");
@@ -376,7 +376,7 @@ fn feedback_that_stops_and_offload_that_is_switched_on_again() {
             strip: 4,
             ..Default::default()
         };
-        accident.plan(plan).unwrap();
+        faults.plan(plan).unwrap();
         send_until_default(&mut a, &mut b, BYTES);
         is_told(
             &net,
@@ -386,8 +386,8 @@ fn feedback_that_stops_and_offload_that_is_switched_on_again() {
             &["feedback stopped coming back"],
         );
     }
-    net.speak(Wire::Header);
-    // somebody switches segmentation offload on again
+    net.set_wire_format(Wire::Header);
+    // an administrator switches segmentation offload on again
     net.tool("c", "ip link set dev r gso_max_segs 64");
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
@@ -395,9 +395,9 @@ fn feedback_that_stops_and_offload_that_is_switched_on_again() {
     is_told(&net, "c", SERVER, "stopped", &["GSO packets", "--dev"]);
 }
 
-/// A connection on which data flows, so that it uses XCP.
-fn used(net: &Net, client: &Opening<'_>, server: &Opening<'_>) -> (TcpStream, TcpStream) {
-    let (mut a, mut b) = net.connect_prepared(SERVER, client, server);
+/// Opens a connection and sends data until it uses XCP.
+fn used(net: &Net, client: &SocketSetup<'_>, server: &SocketSetup<'_>) -> (TcpStream, TcpStream) {
+    let (mut a, mut b) = net.connect_with(SERVER, client, server);
     wait_until("XCP", || {
         transfer(&mut a, &mut b, &pattern(BYTES / 10));
         let all = net.within("c", || connections::list().unwrap());
@@ -407,19 +407,19 @@ fn used(net: &Net, client: &Opening<'_>, server: &Opening<'_>) -> (TcpStream, Tc
 }
 
 #[test]
-fn xcp_is_used_but_something_holds_it_back() {
-    let _turn = test_lock();
+fn distrust_and_full_acks_are_reported_for_connections_that_use_xcp() {
+    let _lock = test_lock();
     let Some(net) = network("remarks", "wm") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::by_default();
     let uses = |cause: &str, words: &[&str]| {
         is_told(&net, "c", SERVER, cause, words);
         assert_eq!(told(&net, "c", SERVER)["uses_xcp"], true);
     };
     {
-        let (mut a, mut b) = used(&net, &Opening::PLAIN, &Opening::PLAIN);
+        let (mut a, mut b) = used(&net, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         let plan = FaultPlan {
             drop_every: 5,
             ..Default::default()
@@ -432,10 +432,10 @@ fn xcp_is_used_but_something_holds_it_back() {
         });
         uses("distrusted", &["no XCP router", "CUBIC"]);
     }
-    // what crowds ACKs, as the tests of conservation do it
+    // SACK blocks fill ACKs, as in the tests of conservation
     let _host = HostOn::by_default();
     net.add_routers_with(router::Options {
-        capacity_bytes_per_s: 3 * LINK_BPS,
+        capacity_bytes_per_s: 3 * LINK_BYTES_PER_S,
         measure: false,
         ..Default::default()
     });
@@ -445,25 +445,25 @@ fn xcp_is_used_but_something_holds_it_back() {
     };
     {
         let _losses = net.within("r", || FaultInjector::start("s", plan).unwrap());
-        let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
-        wait_until("crowded ACKs", || {
+        let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
+        wait_until("ACKs full of SACK blocks", || {
             transfer(&mut a, &mut b, &pattern(4 * BYTES));
             let counters = host::counters().unwrap();
-            counters.return_crowded > counters.sacks_trimmed
+            counters.return_no_room > counters.sacks_trimmed
         });
     }
-    net.add_routers(LINK_BPS);
-    let _ends = used(&net, &Opening::PLAIN, &Opening::PLAIN);
+    net.add_routers(LINK_BYTES_PER_S);
+    let _ends = used(&net, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     uses("sack_blocks", &["SACK blocks", "--dev"]);
 }
 
 #[test]
-fn a_buffer_holds_a_connection_back() {
-    let _turn = test_lock();
+fn small_socket_buffers_are_reported() {
+    let _lock = test_lock();
     let Some(net) = network("buffers", "wb") else {
         return;
     };
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::by_default();
     let buffer = |name: i32, bytes: i32| {
         move |socket: &OwnedFd| set_option(socket, libc::SOL_SOCKET, name, &bytes).unwrap()
@@ -471,8 +471,8 @@ fn a_buffer_holds_a_connection_back() {
     {
         let _ends = used(
             &net,
-            &Opening::prepared(&buffer(libc::SO_SNDBUF, 8192)),
-            &Opening::PLAIN,
+            &SocketSetup::prepared(&buffer(libc::SO_SNDBUF, 8192)),
+            &SocketSetup::PLAIN,
         );
         is_told(
             &net,
@@ -485,8 +485,8 @@ fn a_buffer_holds_a_connection_back() {
     {
         let _ends = used(
             &net,
-            &Opening::PLAIN,
-            &Opening::prepared(&buffer(libc::SO_RCVBUF, 4096)),
+            &SocketSetup::PLAIN,
+            &SocketSetup::prepared(&buffer(libc::SO_RCVBUF, 4096)),
         );
         is_told(
             &net,
@@ -499,26 +499,20 @@ fn a_buffer_holds_a_connection_back() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
-    let _turn = test_lock();
+fn hosts_that_cannot_be_examined_are_errors() {
+    let _lock = test_lock();
     let Some(net) = network("errors", "we") else {
         return;
     };
     let _host = HostOn::new();
     for (host, reason) in [
-        (
-            SERVER.to_owned(),
-            "there is no connection to this host from here",
-        ),
+        (SERVER.to_owned(), "this host has no connection to it"),
         (
             format!("{SERVER}:1"),
-            "no connection can be opened: Connection refused",
+            "cannot open a connection: Connection refused",
         ),
         (format!("[{CLIENT6}]:x"), "not a port number"),
-        (
-            "no.such.invalid".to_owned(),
-            "no address is known for this name",
-        ),
+        ("no.such.invalid".to_owned(), "the name has no address"),
     ] {
         let ran = Ran::of(&mut xcp_within(&net.space("c"), &format!("why {host}")));
         assert!(ran.code != Some(0) && ran.err.contains(reason), "{ran:?}");

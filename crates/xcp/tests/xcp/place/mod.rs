@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A place for `xcp lab`: a folder of a test's own, and what tshark says of the
-//! captures in it.
+//! A folder for one test of `xcp lab`, and checks of its captures with tshark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,8 @@ use xcp_testbed::skipped;
 
 use crate::command::{Ran, XCP};
 
-/// Two flows over 10 Mb/s and 100 ms, 10 s; what follows is up to the test.
+/// An experiment: two flows over 10 Mb/s and an RTT of 100 ms, for 10 s. Tests
+/// change it and append to it.
 pub const SHORT: &str = r#"
 name = "short"
 source = "a test"
@@ -47,17 +47,17 @@ control = "xcp"
 queue = "xcp"
 "#;
 
-/// The same, over in a moment.
-pub fn brief() -> String {
+/// The same experiment, for 2 s.
+pub fn two_second_run() -> String {
     SHORT.replace("10\nwarmup_s = 4", "2\nwarmup_s = 1")
 }
 
-/// Of a result.
+/// Converts a JSON value of a result to a number.
 pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// A folder of a test's own, which is all that its lab may use.
+/// A folder for one test; its lab writes nowhere else.
 pub struct Lab {
     pub dir: TempDir,
 }
@@ -91,12 +91,13 @@ impl Lab {
 
     pub fn run(&self, args: &[&str]) -> Ran {
         let ran = Ran::of(&mut self.command(args));
-        assert_eq!(self.left(), Vec::<PathBuf>::new(), "temporary files");
+        let left_over = self.temporary_files();
+        assert_eq!(left_over, Vec::<PathBuf>::new(), "temporary files remain");
         ran
     }
 
-    /// Temporary files that are still there.
-    pub fn left(&self) -> Vec<PathBuf> {
+    /// The temporary files that still exist.
+    pub fn temporary_files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("tmp")).unwrap();
         entries.map(|e| e.unwrap().path()).collect()
     }
@@ -107,7 +108,7 @@ impl Lab {
     }
 }
 
-pub fn tshark_is_here(test: &str) -> bool {
+pub fn has_tshark(test: &str) -> bool {
     let found = Command::new("tshark").arg("--version").output().is_ok();
     if !found {
         skipped(test, "tshark is not installed");
@@ -116,19 +117,19 @@ pub fn tshark_is_here(test: &str) -> bool {
 }
 
 /// Counts the data packets of a capture with tshark. Fails unless all packets
-/// are well-formed, all checksums right, and all data packets have XCP's
+/// are well-formed, all checksums are right, and all data packets have an XCP
 /// header.
-pub fn data_packets_of(lab: &Lab, file: &str) -> usize {
-    let (data, all) = packets_of(lab, file);
+pub fn count_data_packets(lab: &Lab, file: &str) -> usize {
+    let (data, all) = count_packets(lab, file);
     assert!(all > 100, "{file}");
     data
 }
 
-/// The same, and the number of all packets.
-pub fn packets_of(lab: &Lab, file: &str) -> (usize, usize) {
+/// Like `count_data_packets`, but also returns the number of all packets.
+pub fn count_packets(lab: &Lab, file: &str) -> (usize, usize) {
     let whole = lab.path("whole.pcap");
     let cut = fs::read(lab.path("out").join(file)).unwrap();
-    fs::write(&whole, as_sent(&cut)).unwrap();
+    fs::write(&whole, restore_packet_lengths(&cut)).unwrap();
     let [malformed, bad_checksums, without_xcp, data, all] = counts(
         lab,
         &whole,
@@ -145,7 +146,7 @@ pub fn packets_of(lab: &Lab, file: &str) -> (usize, usize) {
     (data, all)
 }
 
-/// How many packets of a capture each filter of tshark's passes.
+/// Counts the packets of a capture that match each tshark filter.
 fn counts<const N: usize>(lab: &Lab, capture: &Path, filters: [&str; N]) -> [usize; N] {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wireshark/xcp.lua");
     let out = Command::new("tshark")
@@ -167,8 +168,9 @@ fn counts<const N: usize>(lab: &Lab, capture: &Path, filters: [&str; N]) -> [usi
     std::array::from_fn(|i| cells[2 + 2 * i].parse().expect(&table))
 }
 
-/// A capture with its packets as long as they were: the lab sends zeroes.
-fn as_sent(pcap: &[u8]) -> Vec<u8> {
+/// Extends truncated packets to their original length. The payload is zeroes,
+/// since the lab sends nothing else.
+fn restore_packet_lengths(pcap: &[u8]) -> Vec<u8> {
     let word = |at: usize| u32::from_le_bytes(pcap[at..at + 4].try_into().unwrap());
     assert_eq!(word(0), 0xa1b2_3c4d);
     let mut whole = pcap[..24].to_vec();

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# Run by systemd in a virtual machine once it has booted, with another script behind it:
-# a line "ok: ..." or "FAILED: ..." for each thing that a test wants to know.
+# systemd runs this script, followed by the script of a test, when the virtual machine
+# has booted. Each check prints a line "ok: ..." or "FAILED: ...".
 PATH=$PATH:/usr/local/bin
 
-result() { # WHAT, as test(1) has it
+result() { # WHAT, and the arguments of test(1)
 	what=$1
 	shift
 	if [ "$@" ]; then echo "ok: $what"; else echo "FAILED: $what: $*" | tee -a /tmp/failed; fi
@@ -14,7 +14,7 @@ in_force() {
 	xcp config show --json | tr -d ' \n'
 }
 
-# Waits until this configuration is in force, 10 s at most.
+# Waits until this configuration is in force, for 10 s at most.
 becomes() { # WHAT, JSON
 	for _ in $(seq 100); do
 		[ "$(in_force)" = "$2" ] && break

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A virtual machine with Debian's systemd as init, in which a script is run at boot.
+//! A virtual machine with Debian's systemd as init, which runs a script at boot.
 
 mod package;
 mod units;
@@ -17,9 +17,10 @@ use crate::command::xcp;
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const SUITE: &str = "trixie";
 const PACKAGES: &str = "systemd,systemd-sysv,udev,iproute2,kmod,dbus";
-/// Functions of all scripts.
+/// Functions that all scripts use.
 const COMMON: &str = include_str!("common.sh");
-/// Virtual time, as for experiments; longer than any boot has taken.
+/// The machine runs in virtual time, as for experiments. This limit is in real time, and
+/// longer than any boot has taken.
 const LIMIT_S: &str = "1200";
 
 const SERVICE: &str = "\
@@ -44,7 +45,8 @@ fn shell(script: &str, arguments: &[&Path]) {
     assert!(ran.status.success(), "{script}: {ran:?}");
 }
 
-/// Debian's root as a compressed archive, made once; None if it cannot be fetched.
+/// Debian's root file system as a compressed archive, made once; None if it cannot be
+/// fetched.
 fn debian() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let archive = folder.join(format!("{SUITE}.cpio.gz"));
@@ -67,10 +69,10 @@ fn debian() -> Option<PathBuf> {
     Some(archive)
 }
 
-/// The folder of a kernel of the lab.
+/// The folder of one of the lab's kernels.
 fn kernel(version: &str) -> PathBuf {
     xcp(&format!("lab exec --kernel {version} -- true")).ok();
-    let results = xcp("lab kept --json").ok().json();
+    let results = xcp("lab cache --json").ok().json();
     let results = Path::new(results["folder"].as_str().unwrap()).to_owned();
     results.parent().unwrap().join("kernels").join(version)
 }
@@ -88,13 +90,13 @@ fn link(root: &Path, target: &str, path: &str) {
     symlink(target, path).unwrap();
 }
 
-/// What is there besides Debian: the script and the kernel's modules.
+/// Adds the script and the kernel's modules to Debian's files.
 fn overlay(root: &Path, script: &str, kernel: &Path) {
     write(root, "etc/systemd/system/boot.service", SERVICE, 0o644);
     write(root, "boot.sh", &format!("{COMMON}{script}"), 0o755);
     let wants = "etc/systemd/system/graphical.target.wants/boot.service";
     link(root, "../boot.service", wants);
-    // who else writes to the console
+    // mask the login prompt, which also writes to the console
     let console = "etc/systemd/system/serial-getty@ttyS0.service";
     link(root, "/dev/null", console);
     link(root, "/sbin/init", "init");
@@ -107,7 +109,8 @@ fn overlay(root: &Path, script: &str, kernel: &Path) {
     );
 }
 
-/// What the script has written, in a machine that has these files too.
+/// Boots a machine with these additional files; returns the results that its script
+/// prints.
 fn boot(version: &str, debian: &Path, script: &str, files: impl Fn(&Path)) -> Vec<String> {
     let kernel = kernel(version);
     let dir = TempDir::new().unwrap();
@@ -162,12 +165,12 @@ fn boot(version: &str, debian: &Path, script: &str, files: impl Fn(&Path)) -> Ve
     results.map(|line| line.trim().to_owned()).collect()
 }
 
-/// Runs a script in the machine: all it wants to know is as it should be.
+/// Runs a script in the machine and fails if one of its checks fails.
 fn passes_on(version: &str, script: &str, files: impl Fn(&Path)) {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return skipped("boot", "needs root, to make Debian's root");
+        return skipped("boot", "needs root, to make Debian's root file system");
     }
     if let Some(tool) = ["mmdebstrap", "qemu-system-x86_64", "cpio"]
         .iter()
@@ -176,7 +179,7 @@ fn passes_on(version: &str, script: &str, files: impl Fn(&Path)) {
         return skipped("boot", &format!("{tool} is not installed"));
     }
     let Some(debian) = debian() else {
-        return skipped("boot", "mmdebstrap cannot fetch Debian's root");
+        return skipped("boot", "mmdebstrap cannot fetch Debian's packages");
     };
     let results = boot(version, &debian, script, files);
     let failed = results.iter().any(|line| line.contains("FAILED: "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The Debian package: installed, upgraded, downgraded, removed and purged under
+//! The Debian package is installed, upgraded, downgraded, removed and purged under
 //! traffic.
 
 use std::fs;
@@ -14,7 +14,7 @@ use super::{passes_on, shell, SOURCE};
 
 const SCRIPT: &str = include_str!("package.sh");
 
-/// A folder with the packages of this build; None where cargo-deb is missing.
+/// A folder with the packages of this build; None if cargo-deb is missing.
 static DEBS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debs");
     let mut command = Command::new(format!("{SOURCE}/x"));
@@ -30,8 +30,8 @@ static DEBS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     made.status.success().then_some(folder)
 });
 
-/// Makes a package of another build: another version, another unit, and BPF objects that
-/// tell of another compiler, which is all that differs in them.
+/// Makes a package of another build: another version, another unit, and BPF objects
+/// that differ only in the name of the compiler.
 const ANOTHER: &str = "\
     dpkg-deb -R \"$1\" \"$2/tree\"
     cd \"$2/tree\"
@@ -59,18 +59,18 @@ fn survives_on(version: &str) {
 
 #[test]
 #[ignore = "takes about ten minutes"]
-fn replaced_and_removed_under_traffic_on_6_12() {
+fn upgrading_and_removing_the_package_breaks_no_connection_on_6_12() {
     survives_on("6.12");
 }
 
 #[test]
 #[ignore = "takes about ten minutes"]
-fn replaced_and_removed_under_traffic_on_6_18() {
+fn upgrading_and_removing_the_package_breaks_no_connection_on_6_18() {
     survives_on("6.18");
 }
 
 #[test]
-fn lintian_finds_nothing() {
+fn lintian_reports_no_errors_or_warnings() {
     let Some(folder) = &*DEBS else {
         return skipped("package", "cargo-deb cannot be installed");
     };

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# The packages /first.deb and /second.deb, of different builds, under a connection
-# from the network namespace s to d; the machine routes between them.
+# Installs and removes the packages /first.deb and /second.deb, of different builds,
+# during a connection from the network namespace s to d; the machine is their router.
 echo 1 >/proc/sys/net/ipv4/ip_forward
 node() { # NAME SUBNET
 	ip netns add "$1"
@@ -15,12 +15,12 @@ node() { # NAME SUBNET
 node s 1
 node d 2
 tc -n d qdisc add dev eth0 root netem delay 20ms
-# without the package's shaper, traffic would take all of the machine's time
+# while the package does not shape, unlimited traffic would use all CPU time
 tc -n s qdisc add dev eth0 root netem rate 1mbit limit 1000
 
-# What d receives on a port, in a file.
+# Writes what d receives on a port to a file.
 receive() { # PORT FILE
-	# shellcheck disable=SC2016 # perl's
+	# shellcheck disable=SC2016 # variables of perl
 	ip netns exec d perl -MIO::Socket -e '
 		$socket = IO::Socket::INET->new(Listen => 1, LocalPort => shift) or die;
 		$socket = $socket->accept;
@@ -28,9 +28,9 @@ receive() { # PORT FILE
 	until ip netns exec d ss -Hltn | grep -q ":$1 "; do sleep 0.1; done
 }
 
-# Numbers, until /stop exists: sent on a connection, and kept.
+# Sends numbers on a connection until /stop exists, and writes them to a file.
 send() { # PORT FILE
-	# shellcheck disable=SC2016 # of the shell in s
+	# shellcheck disable=SC2016 # variables of the shell in s
 	ip netns exec s bash -c '
 		for ((number = 0; ; number += 10000)); do
 			[ ! -e /stop ] || break
@@ -50,7 +50,7 @@ sockets() {
 acknowledged() {
 	connection | sed -n 's/.* bytes_acked:\([0-9]*\).*/\1/p'
 }
-# How many connections of s use XCP. Counters are no help: the metrics unit connects to
+# How many connections of s use XCP. Counters cannot tell: the metrics unit connects to
 # itself when it stops, and its listener may be older than XCP.
 with_xcp() {
 	nsenter --net=/run/netns/s xcp host show --json --connections | grep -c '"fallback": *null'
@@ -61,10 +61,10 @@ goes_on() { # WHEN
 		[ "$(acknowledged)" -gt $((before + 30000)) ] && break
 		sleep 0.1
 	done
-	result "$1: the connection goes on" "$(acknowledged)" -gt $((before + 30000))
+	result "$1: the connection continues" "$(acknowledged)" -gt $((before + 30000))
 }
 
-# Of what builds the programs in the kernel are.
+# The builds of the programs in the kernel.
 builds() {
 	(cd /sys/fs/bpf/xcp && echo host/build/* router/*/complete/*)
 }
@@ -74,12 +74,12 @@ since() { # PROPERTY of the unit
 installed() { # FILE
 	dpkg -i "$1" </dev/null >/dev/null 2>/tmp/said
 	result "$1 is installed" "$?" = 0
-	result "$1: only a downgrade is a warning" -z "$(grep -v '^dpkg: warning: downgrading' /tmp/said)"
+	result "$1: dpkg warns only of a downgrade" -z "$(grep -v '^dpkg: warning: downgrading' /tmp/said)"
 }
 
 installed /first.deb
-result "it starts nothing" "$(systemctl is-active xcp xcp-metrics | xargs)" = "inactive inactive"
-result "it enables nothing" "$(systemctl is-enabled xcp xcp-metrics | xargs)" = "disabled disabled"
+result "no unit is started" "$(systemctl is-active xcp xcp-metrics | xargs)" = "inactive inactive"
+result "no unit is enabled" "$(systemctl is-enabled xcp xcp-metrics | xargs)" = "disabled disabled"
 cat >/etc/xcp/xcp.toml <<-'END'
 	[host]
 	default = true
@@ -105,28 +105,28 @@ goes_on "first"
 
 same() { # WHEN DESCRIPTION
 	goes_on "$1"
-	result "$1: on the same connection" "$(local_port)" = "$port"
-	result "$1: it has no losses" -z "$(connection | grep -o retrans)"
-	result "$1: it did not fall back" "$(with_xcp)" = 1
-	result "$1: the same is configured" "$(in_force)" = "$configured"
+	result "$1: the connection is the same" "$(local_port)" = "$port"
+	result "$1: the connection has no losses" -z "$(connection | grep -o retrans)"
+	result "$1: the connection did not fall back" "$(with_xcp)" = 1
+	result "$1: the configuration is the same" "$(in_force)" = "$configured"
 	result "$1: the unit is active" "$(systemctl is-active xcp)" = active
-	result "$1: it is enabled" "$(systemctl is-enabled xcp)" = enabled
-	result "$1: it was not stopped" "$(since ActiveEnterTimestampMonotonic)" = "$started"
-	result "$1: it is the package's" "$(since Description)" = "$2"
-	result "$1: its reload succeeded" -z "$(journalctl -u xcp -p err -o cat)"
+	result "$1: the unit is enabled" "$(systemctl is-enabled xcp)" = enabled
+	result "$1: the unit was not stopped" "$(since ActiveEnterTimestampMonotonic)" = "$started"
+	result "$1: the unit is from this package" "$(since Description)" = "$2"
+	result "$1: the reload of the unit succeeded" -z "$(journalctl -u xcp -p err -o cat)"
 	result "$1: the metrics unit runs" "$(systemctl is-active xcp-metrics)" = active
 	now=$(systemctl show xcp-metrics -p MainPID --value)
-	result "$1: it has been restarted" "$now" != "$metrics"
+	result "$1: the metrics unit was restarted" "$now" != "$metrics"
 	metrics=$now
 }
 
 description=$(since Description)
 installed /second.deb
 same "upgraded" "another build"
-result "upgraded: other programs" "$(builds)" != "$first"
+result "upgraded: the programs are those of the second build" "$(builds)" != "$first"
 installed /first.deb
 same "downgraded" "$description"
-result "downgraded: the first programs" "$(builds)" = "$first"
+result "downgraded: the programs are those of the first build" "$(builds)" = "$first"
 
 dpkg -r xcp >/tmp/said 2>&1
 result "removed" "$?" = 0
@@ -134,9 +134,9 @@ result "removed: the units are gone" "$(systemctl is-active xcp xcp-metrics | xa
 result "removed: nothing is pinned" -z "$(ls /sys/fs/bpf)"
 goes_on "removed"
 installed /second.deb
-result "installed again: as it was configured" "$(systemctl is-enabled xcp)" = enabled
+result "installed again: the unit is still enabled" "$(systemctl is-enabled xcp)" = enabled
 systemctl start xcp
-result "installed again: it works" "$(in_force)" = "$configured"
+result "installed again: the old configuration is in force" "$(in_force)" = "$configured"
 
 dpkg -P xcp >/tmp/said 2>&1
 result "purged" "$?" = 0
@@ -144,15 +144,15 @@ result "purged: nothing is pinned" -z "$(ls /sys/fs/bpf)"
 left=$(find / -xdev -name '*xcp*')
 result "purged: no file is left" -z "$left"
 left=$(find / -xdev -xtype l -lname '*xcp*')
-result "purged: no link is left" -z "$left"
-result "purged: systemd knows nothing of it" "$(since LoadState)" = not-found
+result "purged: no symbolic link is left" -z "$left"
+result "purged: systemd does not know the unit" "$(since LoadState)" = not-found
 goes_on "purged"
 
 touch /stop
 wait
-result "all arrived" -s /tmp/sent
+result "data was sent" -s /tmp/sent
 cmp /tmp/sent /tmp/received
-result "as it was sent" "$?" = 0
+result "all data arrived as it was sent" "$?" = 0
 receive 5001 /tmp/received
 rm /stop
 send 5001 /tmp/sent
@@ -162,5 +162,5 @@ result "a new connection has the default congestion control" \
 touch /stop
 wait
 cmp /tmp/sent /tmp/received
-result "it carries data" "$?" = 0
+result "the new connection carries data" "$?" = 0
 finish

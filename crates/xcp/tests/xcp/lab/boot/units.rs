@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The units of `systemd/`: boot, devices that come, go and change their names, reload
-//! and stop.
+//! The units of `systemd/` at boot, on reload and on stop, and when devices appear,
+//! disappear or are renamed.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ device = "wan*"
 capacity = "20mbit"
 "#;
 
-/// As `./x install` puts it.
+/// Installs the files as `./x install` does.
 fn installed(root: &Path) {
     let unit = |name: &str| fs::read_to_string(format!("{SOURCE}/systemd/{name}")).unwrap();
     let units = "usr/local/lib/systemd/system";
@@ -40,11 +40,11 @@ fn installed(root: &Path) {
 }
 
 #[test]
-fn configured_by_systemd_on_6_12() {
+fn systemd_units_configure_xcp_on_6_12() {
     passes_on("6.12", SCRIPT, installed);
 }
 
 #[test]
-fn configured_by_systemd_on_6_18() {
+fn systemd_units_configure_xcp_on_6_18() {
     passes_on("6.18", SCRIPT, installed);
 }

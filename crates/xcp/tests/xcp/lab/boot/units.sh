@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# With xcp.service enabled before the machine has booted.
+# xcp.service was enabled before the machine booted.
 CONFIG=/etc/xcp/xcp.toml
 
 now_ms() {
@@ -22,8 +22,8 @@ until xcp router show eth7 >/dev/null 2>&1 || [ $(($(now_ms) - began_ms)) -gt 10
 	sleep 0.02
 done
 took_ms=$(($(now_ms) - began_ms))
-becomes "a device that appears is a router" "$(router eth7 10mbit)"
-result "within a second" "$took_ms" -lt 1000
+becomes "a device that appears becomes a router" "$(router eth7 10mbit)"
+result "the device becomes a router within a second" "$took_ms" -lt 1000
 
 exported() { # METRIC
 	exec 3<>/dev/tcp/127.0.0.1/9920 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 &&
@@ -37,27 +37,27 @@ done
 result "the metrics unit exports routers" "$(exported 'xcp_router_flows{device="eth7"}')" = 1
 
 ip link set eth7 name wan3
-becomes "renamed, it is configured by its other name" "$(router wan3 20mbit)"
+becomes "a renamed device is configured by its new name" "$(router wan3 20mbit)"
 ip link del wan3
-becomes "a device that disappears" "$host"
+becomes "a device that disappears leaves the host configured" "$host"
 ip link add eth7 type dummy
-becomes "a device that comes back" "$(router eth7 10mbit)"
+becomes "a device that reappears becomes a router again" "$(router eth7 10mbit)"
 
 printf '[host]\ndefault = true\n[[router]]\ndevice = "eth7"\ncapacity = "5mbit"\n' >$CONFIG
 systemctl reload xcp
-result "reload" "$?" = 0
-result "reloaded" "$(in_force)" = "$(router eth7 5mbit)"
+result "reload succeeds" "$?" = 0
+result "the reloaded file is in force" "$(in_force)" = "$(router eth7 5mbit)"
 systemctl restart systemd-networkd
-becomes "systemd-networkd restarted" "$(router eth7 5mbit)"
+becomes "the configuration survives a restart of systemd-networkd" "$(router eth7 5mbit)"
 
 echo 'speed = 1' >>$CONFIG
 systemctl reload xcp 2>/dev/null
 result "a file with an error is refused" "$?" = 1
-result "and changes nothing" "$(in_force)" = "$(router eth7 5mbit)"
-result "the journal has the place" "$(journalctl -u xcp -o cat | grep -c 'xcp.toml:6:1: unknown')" = 1
+result "a file with an error changes nothing" "$(in_force)" = "$(router eth7 5mbit)"
+result "the journal names line and column" "$(journalctl -u xcp -o cat | grep -c 'xcp.toml:6:1: unknown')" = 1
 
 systemctl stop xcp
-result "stopped" "$?" = 0
+result "stop succeeds" "$?" = 0
 result "nothing configured is left" "$(in_force)" = '{}'
 result "nothing pinned is left" -z "$(ls /sys/fs/bpf)"
 finish

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `--cgroup`: a group of the unified hierarchy, which takes XCP's programs.
+//! `--cgroup` accepts only a group of the unified hierarchy to which XCP's programs can be
+//! attached.
 
 use std::ffi::CString;
 use std::fs;
@@ -12,7 +13,7 @@ use xcp_testbed::{can_run, skipped, Exclusive};
 
 const BPF_F_ALLOW_OVERRIDE: u32 = 1;
 
-/// A control group hierarchy of version 1, gone when dropped.
+/// A control group hierarchy of version 1; unmounted when dropped.
 struct Version1(PathBuf);
 
 impl Version1 {
@@ -48,7 +49,7 @@ fn c_path(path: &Path) -> CString {
     CString::new(path.to_str().unwrap()).unwrap()
 }
 
-/// Control groups, one below the other, gone when dropped.
+/// Two control groups, one below the other; removed when dropped.
 struct Groups {
     above: PathBuf,
     below: PathBuf,
@@ -73,8 +74,8 @@ impl Drop for Groups {
 }
 
 #[test]
-fn a_group_of_version_1_is_refused() {
-    let _turn = test_lock();
+fn a_control_group_of_version_1_is_refused() {
+    let _lock = test_lock();
     let test = "control group of version 1";
     if !can_run(test) {
         return;
@@ -83,7 +84,7 @@ fn a_group_of_version_1_is_refused() {
         return;
     };
     let Some(version_1) = Version1::mount() else {
-        skipped(test, "this kernel has none");
+        skipped(test, "this kernel has no control groups of version 1");
         return;
     };
     let group = version_1.0.display().to_string();
@@ -98,7 +99,7 @@ fn a_group_of_version_1_is_refused() {
     };
     refused();
     assert_eq!(xcp("host show").code, Some(1));
-    // both roots have the same inode number
+    // the roots of both versions have the same inode number
     xcp("host on").ok();
     let unchanged = xcp("host show").ok().out;
     refused();
@@ -108,8 +109,8 @@ fn a_group_of_version_1_is_refused() {
 }
 
 #[test]
-fn a_program_that_keeps_others_off_is_named() {
-    let _turn = test_lock();
+fn a_sock_ops_program_that_excludes_others_is_named() {
+    let _lock = test_lock();
     let test = "exclusive programs";
     if !can_run(test) {
         return;
@@ -127,7 +128,7 @@ fn a_program_that_keeps_others_off_is_named() {
         let exclusive = Exclusive::on(at, flags).unwrap();
         let ran = on(group);
         let told = format!(
-            "xcp: {}: the sock_ops program xcp_neighbour (id {}) is attached to {} without \
+            "xcp: {}: the sock_ops program xcp_foreign (id {}) is attached to {} without \
              BPF_F_ALLOW_MULTI",
             group.display(),
             exclusive.id().unwrap(),
@@ -141,7 +142,7 @@ fn a_program_that_keeps_others_off_is_named() {
         on(group).ok();
         xcp("host off").ok();
     }
-    // below one that may be overridden, XCP's program takes its place
+    // in a group below, XCP's program replaces one that may be overridden
     let _override = Exclusive::on(&groups.above, BPF_F_ALLOW_OVERRIDE).unwrap();
     on(&groups.below).ok();
     xcp("host off").ok();

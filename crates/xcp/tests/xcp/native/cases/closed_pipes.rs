@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp doctor --verbose 2>&1 | head`: a command ends as it does otherwise when
-//! its output cannot be written.
+//! `xcp doctor --verbose 2>&1 | head`: a command ends with its usual exit status if its
+//! output cannot be written.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::command::XCP;
 use xcp_testbed::shared_test_lock;
 
-/// Where nothing can be written.
+/// An output that cannot be written.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
     /// A pipe whose reader is gone.
@@ -37,7 +37,7 @@ impl Broken {
     }
 }
 
-/// How a command ends when these of its descriptors are broken.
+/// The exit status of a command if these of its descriptors cannot be written.
 fn status(args: &str, broken: Option<(Broken, &'static [i32])>) -> String {
     let mut command = Command::new(XCP);
     command.args(args.split_whitespace());
@@ -66,7 +66,7 @@ fn status(args: &str, broken: Option<(Broken, &'static [i32])>) -> String {
 
 #[test]
 fn a_command_does_not_abort_when_its_output_cannot_be_written() {
-    let _turn = shared_test_lock().unwrap();
+    let _lock = shared_test_lock().unwrap();
     for args in [
         "doctor --verbose",
         "doctor --verbose --json",
@@ -91,7 +91,7 @@ fn a_command_does_not_abort_when_its_output_cannot_be_written() {
             let both = status(args, Some((broken, &[1, 2])));
             assert_eq!(both, usual, "{args}: {broken:?}");
         }
-        // a full disk is reported, by the exit status at least
+        // a full disk is reported at least by the exit status
         let full = status(args, Some((Broken::FullDisk, &[1, 2])));
         assert!(full.starts_with("exit status: "), "{args}: {full}");
     }

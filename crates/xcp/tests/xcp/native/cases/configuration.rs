@@ -72,8 +72,8 @@ max_rtt = "250ms"
 "#;
 
 #[test]
-fn a_file_is_applied_and_shown_as_such() {
-    let _turn = test_lock();
+fn a_file_is_applied_and_shown() {
+    let _lock = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };
@@ -95,7 +95,7 @@ fn a_file_is_applied_and_shown_as_such() {
     let mut v2 = like_v2("v2");
     let mut v3 = like_v2("v3");
     if xcp_datapath::features::has_qdisc() {
-        // which shapes to the capacity as it is
+        // it shapes to the capacity by default
         for router in [&mut v2, &mut v3] {
             router.as_object_mut().unwrap().remove("shape");
         }
@@ -108,7 +108,7 @@ fn a_file_is_applied_and_shown_as_such() {
     );
     let shown = site.space.xcp("config show").ok().out;
     assert_eq!(site.changes(&shown), all("unchanged"), "{shown}");
-    // one changes, one goes, the host stays
+    // v0 is changed, v2 removed, and the host stays
     let other = "[host]\ndefault = true\nthis_netns = true\n[[router]]\ndevice = \"v0\"\n\
                  capacity = \"5mbit\"\n[[router]]\ndevice = \"v3\"\ncapacity = \"0.1gbit\"\n\
                  shape = \"capacity\"\nmax_rtt = \"250ms\"\n";
@@ -131,8 +131,8 @@ fn a_file_is_applied_and_shown_as_such() {
 }
 
 #[test]
-fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
-    let _turn = test_lock();
+fn a_failed_device_keeps_its_router_and_others_are_changed() {
+    let _lock = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };
@@ -144,14 +144,14 @@ fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
         router("v0", more) + &router("v2", "qdisc = false")
     };
     site.apply(&file("10mbit", "qdisc = false"), "").ok();
-    // somebody's own, which xcp does not replace
+    // xcp does not replace a queue discipline that it did not set
     site.space.tc("qdisc add dev v0 root pfifo");
     let ran = site.apply(&file("20mbit", "shape = \"capacity\""), "");
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.starts_with("xcp: v0: "), "{ran:?}");
     assert!(
         ran.out
-            .contains("! router v0: failed, as it was before\n~ router v2: changed\n"),
+            .contains("! router v0: failed, not changed\n~ router v2: changed\n"),
         "{ran:?}"
     );
     let shown = site.shown();
@@ -162,8 +162,8 @@ fn a_device_that_cannot_be_changed_stays_and_others_are_changed() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_an_error_or_left_out() {
-    let _turn = test_lock();
+fn missing_devices_are_errors_or_ignored_with_ignore_missing() {
+    let _lock = test_lock();
     let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
         return;
     };
@@ -174,7 +174,7 @@ fn devices_that_are_not_there_are_an_error_or_left_out() {
         1,
         &format!(
             "xcp: {}:6:10: no such network device here: eth7\n  help: list the devices with \
-             `ip link`; --ignore-missing leaves out those that are not there yet\n",
+             `ip link`; --ignore-missing ignores those that do not exist yet\n",
             site.path().display()
         ),
     );

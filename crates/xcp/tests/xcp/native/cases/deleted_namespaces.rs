@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A network namespace that is deleted leaves pins: the kernel keeps them. The
-//! next command removes them, whatever it is.
+//! The kernel keeps the pins of a deleted network namespace. The next command removes
+//! them, whichever it is.
 
 use std::fs;
 
@@ -8,15 +8,15 @@ use crate::command::{xcp, Space, Traces};
 use crate::common::{test_lock, wait_until};
 use xcp_testbed::can_run;
 
-/// How many folders there are.
+/// The number of pin folders.
 fn pinned(part: &str) -> usize {
     let folder = format!("/sys/fs/bpf/xcp/{part}");
     fs::read_dir(folder).map_or(0, |entries| entries.count())
 }
 
 #[test]
-fn the_next_command_removes_what_a_deleted_namespace_has_left() {
-    let _turn = test_lock();
+fn the_next_command_removes_the_pins_of_a_deleted_namespace() {
+    let _lock = test_lock();
     let test = "deleted namespace";
     if !can_run(test) {
         return;

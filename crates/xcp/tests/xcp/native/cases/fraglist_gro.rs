@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A router whose packets come in by a device with fraglist GRO (ethtool's
-//! rx-gro-list, OpenWrt's default): packets of one flow arrive chained, each
-//! with headers of its own, of which a program can write only the first.
+//! A router behind a device with fraglist GRO (rx-gro-list of ethtool, OpenWrt's
+//! default): packets of one flow arrive as a chain. Each packet has its own headers, but a
+//! program can write only those of the first.
 
 use std::net::TcpStream;
 
 use crate::command::Ran;
 use crate::common::{self, pattern, test_lock, transfer, wait_for_acks, HostOn, Net};
-use crate::common::{LINK_BPS, SERVER, SERVER6};
+use crate::common::{LINK_BYTES_PER_S, SERVER, SERVER6};
 use xcp_datapath::{host, router, Wire};
 use xcp_testbed::{can_run, FaultInjector, FaultPlan};
 
 const BYTES: usize = 2_000_000;
-/// Transfers until one has no segment that TCP throws away before its option is
-/// counted, as retransmissions for nothing are.
+/// Number of transfers until one has no segment that TCP discards before its option is
+/// counted, such as a spurious retransmission.
 const RUNS: usize = 20;
 
-/// Packets come to the router as from a wire, one by one, and leave it so too.
+/// A network in which packets reach and leave the router one by one, as on a wire.
 fn net(name: &str) -> Net {
     let net = Net::new(name);
     net.tool("c", "ethtool -K r tso off gso off");
@@ -49,7 +49,7 @@ impl Headers {
         }
     }
 
-    /// Those that left the router, by the headers that its program could write.
+    /// The headers behind the router, as the fault injector reads them.
     fn edited(seen: &FaultInjector) -> Self {
         let account = seen.account().unwrap();
         Self {
@@ -66,7 +66,7 @@ impl Headers {
     }
 }
 
-/// Transfers, and compares the headers that the router sent with those received.
+/// Transfers data and compares the headers behind the router with those received.
 fn assert_all_edited(net: &Net, ends: &mut (TcpStream, TcpStream), wire: Wire, what: &str) {
     let seen = net.within("r", || {
         FaultInjector::start("s", FaultPlan::default()).unwrap()
@@ -94,8 +94,8 @@ fn show(net: &Net) -> router::Status {
 }
 
 #[test]
-fn every_packet_of_a_chain_is_edited() {
-    let _turn = test_lock();
+fn every_packet_of_a_fraglist_chain_is_edited() {
+    let _lock = test_lock();
     if !can_run("fraglist GRO") {
         return;
     }
@@ -106,14 +106,14 @@ fn every_packet_of_a_chain_is_edited() {
         let what = format!("{wire} to {server}");
         let net = net("fg");
         fraglist_gro(&net, "on");
-        net.add_routers(LINK_BPS);
+        net.add_routers(LINK_BYTES_PER_S);
         let _host = HostOn::new();
-        net.speak(wire);
+        net.set_wire_format(wire);
         let mut ends = net.connect_to(server, "xcp", "xcp");
         assert_all_edited(&net, &mut ends, wire, &what);
         let status = show(&net);
         assert_eq!(status.counters.chained_unedited, 0, "{what}: {status:?}");
-        // GRO knows TCP only
+        // GRO merges only TCP packets
         assert_eq!(
             status.counters.chained > 0,
             !wire.is_header(),
@@ -139,20 +139,20 @@ fn dropped(net: &Net) -> u64 {
 }
 
 #[test]
-fn fraglist_gro_may_be_switched_during_a_connection() {
-    let _turn = test_lock();
+fn fraglist_gro_can_be_switched_during_a_connection() {
+    let _lock = test_lock();
     if !can_run("switched fraglist GRO") {
         return;
     }
     let net = net("fs");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::new();
     let mut ends = net.connect("xcp", "xcp");
     let mut chained = Vec::new();
     for state in ["off", "on", "off"] {
         fraglist_gro(&net, state);
         assert_all_edited(&net, &mut ends, Wire::Option, state);
-        // paced packets may arrive one by one; a first window is a burst
+        // paced packets may arrive one by one; the first window arrives as a burst
         let mut new = net.connect("xcp", "xcp");
         assert_all_edited(&net, &mut new, Wire::Option, state);
         chained.push(show(&net).counters.chained);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What broke on real networks, each as a test. The lab runs these on other
-//! kernels too, where there are no tools but ip, tc, nsenter and ethtool.
+//! A test for each failure seen on real networks. The lab runs these tests on other
+//! kernels too, where the only tools are ip, tc, nsenter and ethtool.
 
 mod cgroups;
 mod closed_pipes;

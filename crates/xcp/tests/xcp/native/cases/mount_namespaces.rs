@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Private mount namespaces: what a command pins is there for the next one, or
-//! it refuses to run.
+//! Private mount namespaces: the next command finds what a command pins, or the command
+//! refuses to run.
 
 use std::ffi::CStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
 const ADD: &str = "router add v0 --capacity 10mbit --shape";
-/// All commands that use what is pinned.
+/// All commands that use pinned objects.
 const COMMANDS: [&str; 9] = [
     ADD,
     "router show",
@@ -27,7 +27,7 @@ const COMMANDS: [&str; 9] = [
     "run -- ip -V",
 ];
 
-/// A mount, in a private mount namespace.
+/// A function that mounts something in a private mount namespace.
 type Mount = fn() -> io::Result<()>;
 
 fn mount(from: &CStr, at: &CStr, kind: Option<&CStr>, flags: libc::c_ulong) -> io::Result<()> {
@@ -43,7 +43,7 @@ fn plain() -> io::Result<()> {
     Ok(())
 }
 
-/// What `ip netns exec` does, under the name of no network namespace.
+/// Mounts a new /sys, as `ip netns exec` does.
 fn new_sysfs() -> io::Result<()> {
     // SAFETY: the path is a C string.
     if unsafe { libc::umount2(c"/sys".as_ptr(), libc::MNT_DETACH) } != 0 {
@@ -52,12 +52,12 @@ fn new_sysfs() -> io::Result<()> {
     mount(c"none", c"/sys", Some(c"sysfs"), 0)
 }
 
-/// A container with a bpffs of its own.
+/// Mounts another bpffs, as a container may have.
 fn own_bpffs() -> io::Result<()> {
     mount(c"bpf", c"/sys/fs/bpf", Some(c"bpf"), 0)
 }
 
-/// A container with the system's bpffs in a /sys of its own.
+/// Mounts a new /sys with the system's bpffs, as a container may have.
 fn bound_bpffs() -> io::Result<()> {
     let aside = c"/run/xcp-test-bpffs";
     // SAFETY: the path is a C string.
@@ -67,14 +67,14 @@ fn bound_bpffs() -> io::Result<()> {
     mount(aside, c"/sys/fs/bpf", None, libc::MS_BIND)
 }
 
-/// A systemd unit with ProtectKernelTunables=.
+/// Makes the bpffs read-only, as in a systemd unit with ProtectKernelTunables=.
 fn read_only() -> io::Result<()> {
     const READ_ONLY: libc::c_ulong = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
     mount(c"/sys/fs/bpf", c"/sys/fs/bpf", None, libc::MS_BIND)?;
     mount(c"none", c"/sys/fs/bpf", None, READ_ONLY)
 }
 
-/// The command in a mount namespace of its own.
+/// Runs `xcp` in its own mount namespace.
 fn apart(space: &Space, args: &str, what: Mount) -> Ran {
     let mut command = space.command(args);
     // SAFETY: only system calls that may be made between fork and exec.
@@ -90,8 +90,8 @@ fn apart(space: &Space, args: &str, what: Mount) -> Ran {
     Ran::of(&mut command)
 }
 
-/// A network namespace with a router; None where the test cannot run. The
-/// router has the bpffs mounted.
+/// A network namespace with a router; None if the test cannot run. Adding the router
+/// mounts the bpffs.
 fn with_router(test: &str) -> Option<(Space, Traces)> {
     if !can_run(test) {
         return None;
@@ -115,8 +115,8 @@ fn refused(ran: &Ran, reason: &str, remedy: &str) {
 }
 
 #[test]
-fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
-    let _turn = test_lock();
+fn ip_netns_exec_is_refused_and_the_remedy_is_named() {
+    let _lock = test_lock();
     let test = "ip netns exec";
     if !can_run(test) {
         return;
@@ -136,7 +136,7 @@ fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
     }
     let untouched = space.devices();
     let remedy = format!("nsenter --net=/run/netns/{} xcp", space.name());
-    // before a bpffs is there, and beside a router
+    // before a bpffs is mounted, and while there is a router
     for shown in ["No XCP router here", "v1"] {
         for command in COMMANDS {
             let ran = exec(command);
@@ -164,7 +164,7 @@ fn ip_netns_exec_is_refused_and_the_way_out_is_named() {
 
 #[test]
 fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some((space, before)) = with_router("hidden bpffs") else {
         return;
     };
@@ -172,7 +172,7 @@ fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
     for hidden in [new_sysfs as Mount, own_bpffs] {
         for command in COMMANDS {
             let ran = apart(&space, command, hidden);
-            let reason = "this mount namespace is without the system's /sys/fs/bpf";
+            let reason = "this mount namespace lacks the system's /sys/fs/bpf";
             refused(&ran, reason, "nsenter --net=/run/netns/NAME xcp");
         }
     }
@@ -182,7 +182,7 @@ fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
 
 #[test]
 fn a_mount_namespace_with_the_systems_bpffs_works() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     let Some((space, before)) = with_router("unshare --mount") else {
         return;
     };
@@ -193,7 +193,7 @@ fn a_mount_namespace_with_the_systems_bpffs_works() {
             show.out.contains("v0") && show.out.contains("v1"),
             "{show:?}"
         );
-        // and for all others
+        // it is the same outside the mount namespace
         assert_eq!(space.xcp("router show").ok().out, show.out);
         apart(&space, "router del v0", shared).ok();
     }
@@ -206,8 +206,8 @@ fn a_mount_namespace_with_the_systems_bpffs_works() {
 }
 
 #[test]
-fn a_bpffs_that_is_read_only_can_be_read() {
-    let _turn = test_lock();
+fn commands_that_only_show_work_with_a_read_only_bpffs() {
+    let _lock = test_lock();
     let Some((space, before)) = with_router("read-only bpffs") else {
         return;
     };

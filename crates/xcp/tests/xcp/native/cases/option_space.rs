@@ -13,7 +13,7 @@ use xcp_testbed::{can_run, skipped, ForeignProgram};
 
 use crate::common::{
     control, default_control, pattern, raw_address, set_option, set_sysctl, test_lock, transfer,
-    wait_for_control, HostOn, Net, Opening, CLIENT, CLIENT6, LINK_BPS, SERVER, SERVER6,
+    wait_for_control, HostOn, Net, SocketSetup, CLIENT, CLIENT6, LINK_BYTES_PER_S, SERVER, SERVER6,
 };
 
 const BYTES: usize = 2_000_000;
@@ -21,10 +21,10 @@ const TCP_MD5SIG: i32 = 14;
 const TCP_AO_ADD_KEY: i32 = 38;
 const TCP_AO_KEYF_EXCLUDE_OPT: u8 = 2;
 const KEY: &[u8] = b"secret";
-/// Of a socket of MPTCP.
-pub const MPTCP: Opening = Opening {
+/// An MPTCP socket.
+pub const MPTCP: SocketSetup = SocketSetup {
     protocol: libc::IPPROTO_MPTCP,
-    ..Opening::PLAIN
+    ..SocketSetup::PLAIN
 };
 
 /// `struct tcp_md5sig`.
@@ -65,7 +65,7 @@ fn address_of(peer: IpAddr) -> libc::sockaddr_storage {
     raw_address(SocketAddr::new(peer, 0)).0
 }
 
-/// Signs what goes to and comes from a peer by TCP-MD5.
+/// Signs packets to and from a peer with TCP-MD5.
 pub fn sign_md5(socket: &OwnedFd, peer: IpAddr) -> io::Result<()> {
     let key = Md5Key {
         address: address_of(peer),
@@ -78,7 +78,7 @@ pub fn sign_md5(socket: &OwnedFd, peer: IpAddr) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, TCP_MD5SIG, &key)
 }
 
-/// The same by TCP-AO.
+/// Signs packets to and from a peer with TCP-AO.
 fn sign_ao(socket: &OwnedFd, peer: IpAddr, key_flags: u8) -> io::Result<()> {
     let key = AoKey {
         address: address_of(peer),
@@ -107,13 +107,13 @@ const SIGNATURES: [(&str, Sign); 3] = [
     }),
 ];
 
-/// Whether this kernel has the signature; says so if not.
+/// Whether this kernel supports the signature; reports the test as skipped if not.
 fn has_signature(test: &str, sign: Sign) -> bool {
     let socket: OwnedFd = TcpListener::bind("0.0.0.0:0").unwrap().into();
     match sign(&socket, CLIENT.parse().unwrap()) {
         Ok(()) => true,
         Err(e) => {
-            skipped(test, &format!("this kernel cannot sign so: {e}"));
+            skipped(test, &format!("this kernel has no such signature: {e}"));
             false
         }
     }
@@ -121,10 +121,10 @@ fn has_signature(test: &str, sign: Sign) -> bool {
 
 fn connect_signed(net: &Net, sign: Sign, client: &str, server: &str) -> (TcpStream, TcpStream) {
     let (client, peer) = (client.parse().unwrap(), server.parse().unwrap());
-    net.connect_prepared(
+    net.connect_with(
         server,
-        &Opening::prepared(&|socket| sign(socket, peer).unwrap()),
-        &Opening::prepared(&|socket| sign(socket, client).unwrap()),
+        &SocketSetup::prepared(&|socket| sign(socket, peer).unwrap()),
+        &SocketSetup::prepared(&|socket| sign(socket, client).unwrap()),
     )
 }
 
@@ -133,13 +133,13 @@ fn fallbacks(reason: Fallback) -> u64 {
 }
 
 #[test]
-fn signed_connections_use_the_default_from_the_syn_on() {
-    let _turn = test_lock();
+fn signed_connections_use_the_default_control_from_the_syn_on() {
+    let _lock = test_lock();
     if !can_run("signed connections") {
         return;
     }
     let net = Net::new("sg");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     for (name, sign) in SIGNATURES {
         if !has_signature(name, sign) {
             continue;
@@ -163,25 +163,25 @@ fn signed_connections_use_the_default_from_the_syn_on() {
     }
 }
 
-/// A router's BGP daemon has one listener with the keys of some peers.
+/// For example, a BGP daemon has one listener with the keys of some peers.
 #[test]
-fn a_listener_with_keys_speaks_xcp_with_peers_that_have_none() {
-    let _turn = test_lock();
+fn a_listener_with_keys_uses_xcp_with_peers_without_keys() {
+    let _lock = test_lock();
     if !can_run("listener with keys of others") {
         return;
     }
     let net = Net::new("sk");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::by_default();
     for (name, sign) in SIGNATURES {
         if !has_signature(name, sign) {
             continue;
         }
         let other: IpAddr = "10.77.99.1".parse().unwrap();
-        let (mut a, mut b) = net.connect_prepared(
+        let (mut a, mut b) = net.connect_with(
             SERVER,
-            &Opening::PLAIN,
-            &Opening::prepared(&|socket| sign(socket, other).unwrap()),
+            &SocketSetup::PLAIN,
+            &SocketSetup::prepared(&|socket| sign(socket, other).unwrap()),
         );
         transfer(&mut a, &mut b, &pattern(BYTES));
         assert_eq!(control(&a), "xcp", "{name}");
@@ -190,8 +190,8 @@ fn a_listener_with_keys_speaks_xcp_with_peers_that_have_none() {
 }
 
 #[test]
-fn mptcp_uses_the_default_from_the_handshake_on() {
-    let _turn = test_lock();
+fn mptcp_uses_the_default_control_from_the_handshake_on() {
+    let _lock = test_lock();
     let test = "MPTCP";
     if !can_run(test) {
         return;
@@ -200,77 +200,78 @@ fn mptcp_uses_the_default_from_the_handshake_on() {
         return skipped(test, "this kernel has no MPTCP");
     }
     let net = Net::new("mp");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     for server in [SERVER, SERVER6] {
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(server, &MPTCP, &MPTCP);
+        let (mut a, mut b) = net.connect_with(server, &MPTCP, &MPTCP);
         transfer(&mut a, &mut b, &pattern(BYTES));
         transfer(&mut b, &mut a, &pattern(BYTES));
         assert_eq!(fallbacks(Fallback::NoRoom), 2);
         let Counters { sockets, .. } = host::counters().unwrap();
-        assert_eq!(sockets, 0, "no connection began with XCP");
+        assert_eq!(sockets, 0, "a connection started with XCP");
         for node in ["c", "s"] {
             let all = net.within(node, || connections::list().unwrap());
             let told: Vec<_> = all.iter().map(|c| (&*c.control, c.fallback)).collect();
             assert_eq!(told, [(&*default_control(), Some(Fallback::NoRoom))]);
         }
     }
-    // Go's listeners speak MPTCP, most clients do not
+    // Go's listeners use MPTCP, most clients do not
     let _host = HostOn::by_default();
-    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &MPTCP);
+    let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &MPTCP);
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "xcp");
 }
 
-/// Whatever takes the room, the connection does not stay at its first window.
+/// If other options leave no room for headers, the connection must not stay at its first
+/// window.
 #[test]
-fn a_connection_without_room_for_headers_falls_back() {
-    let _turn = test_lock();
+fn a_connection_without_option_space_for_headers_falls_back() {
+    let _lock = test_lock();
     if !can_run("no room for headers") {
         return;
     }
     let net = Net::new("nr");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     for server in [SERVER, SERVER6] {
         let _first = ForeignProgram::with_an_option().unwrap();
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(server, &Opening::PLAIN, &Opening::PLAIN);
+        let (mut a, mut b) = net.connect_with(server, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         wait_for_control(&a, &default_control());
-        assert_eq!(control(&b), "xcp", "it has sent nothing yet");
+        assert_eq!(control(&b), "xcp", "the server has sent nothing yet");
         assert_eq!(fallbacks(Fallback::NoRoom), 1);
         transfer(&mut b, &mut a, &pattern(BYTES));
         wait_for_control(&b, &default_control());
         let all = net.within("c", || connections::list().unwrap());
         assert_eq!(all[0].fallback, Some(Fallback::NoRoom), "{all:?}");
     }
-    // smaller headers fit beside the same option
+    // smaller headers fit next to the same option
     let _first = ForeignProgram::with_an_option().unwrap();
     let _host = HostOn::by_default();
-    net.speak(Wire::Option2005);
-    let (mut a, mut b) = net.connect_prepared(SERVER, &Opening::PLAIN, &Opening::PLAIN);
+    net.set_wire_format(Wire::Option2005);
+    let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "xcp");
 }
 
-/// AccECN's option (Linux 7.2) takes 12 bytes of each segment: too many for
-/// `option`.
+/// The option of AccECN (Linux 7.2) takes 12 bytes of each segment, which leaves too few
+/// for `option`.
 #[test]
 fn a_connection_with_accurate_ecn_falls_back() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     let test = "AccECN";
     if !can_run(test) {
         return;
     }
     let net = Net::new("ae");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let has = |node| net.within(node, || set_sysctl("ipv4/tcp_ecn", "3").is_ok());
     if !has("c") || !has("s") {
         return skipped(test, "this kernel has no AccECN (net.ipv4.tcp_ecn=3)");
     }
     for server in [SERVER, SERVER6] {
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(server, &Opening::PLAIN, &Opening::PLAIN);
+        let (mut a, mut b) = net.connect_with(server, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         transfer(&mut b, &mut a, &pattern(BYTES));
         wait_for_control(&a, &default_control());
@@ -280,24 +281,24 @@ fn a_connection_with_accurate_ecn_falls_back() {
 }
 
 #[test]
-fn a_syn_cookie_leads_to_the_default_and_is_counted() {
-    let _turn = test_lock();
+fn a_connection_from_a_syn_cookie_falls_back_and_is_counted() {
+    let _lock = test_lock();
     if !can_run("SYN cookies") {
         return;
     }
     let net = Net::new("ck");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     // 2: for all connections
     if let Err(e) = net.within("s", || set_sysctl("ipv4/tcp_syncookies", "2")) {
         return skipped("SYN cookies", &e.to_string());
     }
     for server in [SERVER, SERVER6] {
         let _host = HostOn::by_default();
-        let (mut a, mut b) = net.connect_prepared(server, &Opening::PLAIN, &Opening::PLAIN);
+        let (mut a, mut b) = net.connect_with(server, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         assert_eq!(control(&a), default_control());
         assert_eq!(control(&b), default_control());
-        assert_eq!(fallbacks(Fallback::SynCookie), 1, "the server's");
-        assert_eq!(fallbacks(Fallback::Peer), 1, "the client's");
+        assert_eq!(fallbacks(Fallback::SynCookie), 1, "fallback of the server");
+        assert_eq!(fallbacks(Fallback::Peer), 1, "fallback of the client");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! What `xcp router add` and `show` tell of a device: why packets may bypass
-//! the router, the rate of its queue, and the packets that were dropped.
+//! What `xcp router add` and `show` print about a device: why packets may bypass the
+//! router, the shaping rate, and the number of dropped packets.
 
 use crate::command::Space;
 use crate::common::{pattern, test_lock, transfer, HostOn, Net};
@@ -9,8 +9,8 @@ use xcp_datapath::features::has_qdisc;
 use xcp_datapath::router::{self, Options};
 use xcp_testbed::{can_run, skipped, ForeignProgram};
 
-/// Adds a router, and checks that a warning with these words is printed, told
-/// in JSON, and shown from then on.
+/// Adds a router and checks that a warning with these words is printed, is in the JSON
+/// output, and is shown later.
 fn assert_warns(space: &Space, add: &str, words: &str, remedy: &str) {
     let added = space.xcp(add).ok();
     assert!(added.err.contains(words), "{add}: {added:?}");
@@ -32,9 +32,9 @@ fn assert_warns(space: &Space, add: &str, words: &str, remedy: &str) {
 }
 
 #[test]
-fn a_router_on_a_bridge_warns() {
-    let _turn = test_lock();
-    if !can_run("warning of a bridge") {
+fn a_router_on_a_bridge_causes_a_warning() {
+    let _lock = test_lock();
+    if !can_run("warning about a bridge") {
         return;
     }
     let space = Space::new("br");
@@ -43,14 +43,14 @@ fn a_router_on_a_bridge_warns() {
     let remedy = "ip link show master br0";
     assert_warns(&space, "router add br0 --capacity 10mbit", words, remedy);
     let port = space.xcp("router add v0 --capacity 10mbit").ok();
-    assert_eq!(port.err, "", "a bridge elsewhere is no reason");
+    assert_eq!(port.err, "", "a bridge without this device is no reason");
     space.xcp("router del v0").ok();
 }
 
 #[test]
-fn a_router_on_a_device_without_a_queue_warns() {
-    let _turn = test_lock();
-    if !can_run("warning of a device without a queue") {
+fn a_router_on_a_device_without_a_queue_causes_a_warning() {
+    let _lock = test_lock();
+    if !can_run("warning about a device without a queue") {
         return;
     }
     let space = Space::new("nq");
@@ -59,7 +59,7 @@ fn a_router_on_a_device_without_a_queue_warns() {
     let words = "has no queue (noqueue)";
     assert_warns(&space, &format!("{add} --no-qdisc"), words, "--shape");
     let shaped = space.xcp(&format!("{add} --shape")).ok();
-    assert_eq!(shaped.err, "", "shaped");
+    assert_eq!(shaped.err, "", "warning for a shaped device");
     assert_eq!(
         space.xcp("router show v0 --json").ok().json()["warnings"],
         serde_json::json!([])
@@ -68,9 +68,9 @@ fn a_router_on_a_device_without_a_queue_warns() {
 }
 
 #[test]
-fn an_xdp_program_in_the_network_namespace_warns() {
-    let _turn = test_lock();
-    if !can_run("warning of an XDP program") {
+fn an_xdp_program_in_the_network_namespace_causes_a_warning() {
+    let _lock = test_lock();
+    if !can_run("warning about an XDP program") {
         return;
     }
     let space = Space::new("xdp");
@@ -79,13 +79,13 @@ fn an_xdp_program_in_the_network_namespace_warns() {
     let add = "router add v0 --capacity 10mbit";
     assert_warns(&space, add, words, "ip link set dev v1 xdp off");
     drop(program);
-    assert_eq!(space.xcp(add).ok().err, "", "it is gone");
+    assert_eq!(space.xcp(add).ok().err, "", "the program is detached");
     space.xcp("router del v0").ok();
 }
 
 #[test]
-fn each_router_takes_one_line() {
-    let _turn = test_lock();
+fn router_show_prints_one_line_per_router() {
+    let _lock = test_lock();
     if !can_run("lines of routers") {
         return;
     }
@@ -115,11 +115,10 @@ fn each_router_takes_one_line() {
     }
 }
 
-/// The rate of the token bucket or of the queue discipline xcp, whichever this
-/// kernel has.
+/// A token bucket shapes, or the queue discipline xcp if this kernel supports it.
 #[test]
-fn the_rate_that_a_device_is_shaped_to_is_shown() {
-    let _turn = test_lock();
+fn the_shaping_rate_is_shown() {
+    let _lock = test_lock();
     if !can_run("shown rate") {
         return;
     }
@@ -143,7 +142,7 @@ fn the_rate_that_a_device_is_shaped_to_is_shown() {
     } else {
         skipped(
             "rate of the queue discipline xcp",
-            "it is not in this kernel",
+            "this kernel does not support it",
         );
     }
     space.xcp("router del v0").ok();
@@ -151,7 +150,7 @@ fn the_rate_that_a_device_is_shaped_to_is_shown() {
 
 #[test]
 fn dropped_packets_are_counted() {
-    let _turn = test_lock();
+    let _lock = test_lock();
     if !can_run("counted drops") {
         return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp run` and what it leaves: a program's background processes, and what the
-//! kernel has not released yet.
+//! The end of `xcp run`: background processes that the program leaves behind, and objects
+//! that the kernel has not released yet.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,10 +15,10 @@ use crate::common::{control, default_control, test_lock, transfer};
 use xcp_datapath::cgroup_mount_point;
 use xcp_testbed::{can_run, eventually, NameTaken};
 
-/// The address at which a test waits for what its processes say.
+/// The address at which a test accepts connections from its processes.
 const ADDRESS: &str = "XCP_TEST_ADDRESS";
 
-/// This program, to do what an ignored test does.
+/// A command that runs an ignored test of this program.
 fn me(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = format!("native::cases::run_leftover::{test}");
@@ -26,7 +26,7 @@ fn me(test: &str) -> Command {
     command
 }
 
-/// A connection within this process: (one end, the other).
+/// A connection within this process: (client, server).
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -37,28 +37,28 @@ fn connection() -> (TcpStream, TcpStream) {
 #[test]
 #[ignore = "run by another test"]
 #[allow(clippy::zombie_processes)] // its parent ends first, on purpose
-fn leave_a_process() {
-    let mut daemon = me("daemon");
+fn a_program_leaves_a_daemon_behind() {
+    let mut daemon = me("a_daemon_reports_its_congestion_controls");
     daemon.stdin(Stdio::null()).stdout(Stdio::null());
     daemon.stderr(Stdio::null()).process_group(0);
     let mut parent = TcpStream::connect(std::env::var(ADDRESS).unwrap()).unwrap();
     let child = daemon.spawn().unwrap();
     writeln!(parent, "{}", child.id()).unwrap();
-    // it has made its connection when the program ends
+    // wait until the daemon has opened its connection
     parent.read_exact(&mut [0]).unwrap();
 }
 
-/// Makes a connection, and another one on request.
+/// Opens a connection, and another one on request.
 #[test]
 #[ignore = "run by another test"]
-fn daemon() {
+fn a_daemon_reports_its_congestion_controls() {
     let (mut client, mut server) = connection();
     let mut test = TcpStream::connect(std::env::var(ADDRESS).unwrap()).unwrap();
     writeln!(test, "{}", control(&client)).unwrap();
     test.read_exact(&mut [0]).unwrap();
     transfer(&mut client, &mut server, &[7; 1_000_000]);
     writeln!(test, "{} {}", control(&client), control(&connection().0)).unwrap();
-    // until the test ends
+    // wait until the test ends
     let _ = test.read(&mut [0]);
 }
 
@@ -72,7 +72,7 @@ impl Leftover {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut run = Command::new(XCP);
-        let program = me("leave_a_process");
+        let program = me("a_program_leaves_a_daemon_behind");
         run.arg("run")
             .arg(program.get_program())
             .args(program.get_args());
@@ -88,14 +88,15 @@ impl Leftover {
         Self { id, daemon }
     }
 
-    /// Its group in the unified hierarchy.
+    /// The group of a process in the unified hierarchy.
     fn group(id: &str) -> String {
         let groups = fs::read_to_string(format!("/proc/{id}/cgroup")).unwrap();
         let unified = groups.lines().find_map(|l| l.strip_prefix("0::"));
         unified.unwrap().to_owned()
     }
 
-    /// Has it go on: the congestion controls of its connection and of a new one.
+    /// Lets the daemon continue; returns the congestion controls of its connection and of
+    /// a new one.
     fn go_on(&mut self) -> String {
         self.daemon.get_mut().write_all(b".").unwrap();
         line(&mut self.daemon)
@@ -122,8 +123,8 @@ fn is_available() -> bool {
 }
 
 #[test]
-fn a_process_that_is_left_behind_goes_on_without_xcp() {
-    let _turn = test_lock();
+fn a_daemon_left_behind_continues_without_xcp() {
+    let _lock = test_lock();
     let test = "run and a daemon";
     if !can_run(test) {
         return;
@@ -135,9 +136,9 @@ fn a_process_that_is_left_behind_goes_on_without_xcp() {
     xcp("host show").failed(1, "xcp: XCP: is not on\n  help: turn it on: xcp host on\n");
     assert_eq!(groups_of_runs(), Vec::<PathBuf>::new());
     assert!(eventually(|| !is_available()));
-    // where it would be without `xcp run`
+    // the daemon is in the group in which it would be without `xcp run`
     assert_eq!(Leftover::group(&leftover.id), Leftover::group("self"));
-    // its connection works and keeps its congestion control, new ones do not get it
+    // its connection works and keeps its congestion control; new ones do not use XCP
     let controls = format!("xcp {}", default_control());
     assert_eq!(leftover.go_on(), controls);
     drop(leftover);
@@ -145,18 +146,18 @@ fn a_process_that_is_left_behind_goes_on_without_xcp() {
 }
 
 #[test]
-fn a_process_that_is_left_behind_changes_nothing_for_others() {
-    let _turn = test_lock();
-    let test = "run and a daemon beside others";
+fn a_daemon_left_behind_does_not_affect_other_runs_or_the_host() {
+    let _lock = test_lock();
+    let test = "run, a daemon and other runs";
     if !can_run(test) {
         return;
     }
     let Some(before) = Traces::before(test) else {
         return;
     };
-    // beside a run that goes on
+    // during another run
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let program = me("daemon");
+    let program = me("a_daemon_reports_its_congestion_controls");
     let mut other = Command::new(XCP)
         .arg("run")
         .arg(program.get_program())
@@ -169,12 +170,12 @@ fn a_process_that_is_left_behind_changes_nothing_for_others() {
     assert_eq!(line(&mut test), "xcp");
     drop(Leftover::new());
     test.get_mut().write_all(b".").unwrap();
-    // the old one has met no router meanwhile, and fallen back
+    // the old connection may have fallen back: its path has no router
     assert!(line(&mut test).ends_with(" xcp"));
     drop(test);
     assert!(other.wait().unwrap().success());
     before.gone();
-    // where the host is on
+    // while XCP is on for the host
     xcp("host on").ok();
     let mut leftover = Leftover::new();
     assert_eq!(groups_of_runs(), Vec::<PathBuf>::new());
@@ -187,8 +188,8 @@ fn a_process_that_is_left_behind_changes_nothing_for_others() {
 
 /// The kernel releases the name of a congestion control asynchronously.
 #[test]
-fn a_name_that_is_still_taken_is_waited_for() {
-    let _turn = test_lock();
+fn commands_wait_until_the_name_xcp_is_free() {
+    let _lock = test_lock();
     let test = "name still taken";
     if !can_run(test) {
         return;
@@ -222,8 +223,8 @@ fn a_name_that_is_still_taken_is_waited_for() {
 }
 
 #[test]
-fn programs_that_ask_a_service_to_start_others_warn() {
-    let _turn = test_lock();
+fn programs_that_start_others_through_a_service_cause_a_warning() {
+    let _lock = test_lock();
     let test = "run and docker";
     if !can_run(test) {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! Socket options that limit what a connection sends: XCP works within them.
+//! Socket options that limit what a connection sends: XCP works within these limits.
 
 use std::os::fd::OwnedFd;
 
@@ -7,8 +7,8 @@ use xcp_datapath::host;
 use xcp_testbed::can_run;
 
 use crate::common::{
-    control, pattern, set_option, test_lock, transfer, HostOn, Net, Opening, LINK_BPS, SERVER,
-    SERVER6,
+    control, pattern, set_option, test_lock, transfer, HostOn, Net, SocketSetup, LINK_BYTES_PER_S,
+    SERVER, SERVER6,
 };
 
 const BYTES: usize = 2_000_000;
@@ -28,13 +28,13 @@ fn set<T: 'static>(level: i32, name: i32, value: T) -> Limit {
 }
 
 #[test]
-fn sockets_with_limits_of_their_own_use_xcp_within_them() {
-    let _turn = test_lock();
+fn sockets_with_limiting_options_use_xcp() {
+    let _lock = test_lock();
     if !can_run("socket options") {
         return;
     }
     let net = Net::new("so");
-    net.add_routers(LINK_BPS);
+    net.add_routers(LINK_BYTES_PER_S);
     let tcp = libc::IPPROTO_TCP;
     let socket = libc::SOL_SOCKET;
     let by_monotonic_clock = TxTime {
@@ -54,8 +54,8 @@ fn sockets_with_limits_of_their_own_use_xcp_within_them() {
     for (name, limit) in &options {
         for server in [SERVER, SERVER6] {
             let _host = HostOn::by_default();
-            let limited = Opening::prepared(limit);
-            let (mut a, mut b) = net.connect_prepared(server, &limited, &limited);
+            let limited = SocketSetup::prepared(limit);
+            let (mut a, mut b) = net.connect_with(server, &limited, &limited);
             transfer(&mut a, &mut b, &pattern(BYTES));
             transfer(&mut b, &mut a, &pattern(BYTES));
             assert_eq!(control(&a), "xcp", "{name}");

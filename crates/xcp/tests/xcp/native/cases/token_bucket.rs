@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! A router that shapes by a token bucket, where the kernel has no queue discipline
-//! `xcp`.
+//! A router that shapes with a token bucket, because the kernel does not support the queue
+//! discipline `xcp`.
 
 use crate::command::{Space, Traces};
 use crate::common::test_lock;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_testbed::{can_run, skipped, TestLock};
 
-/// What tc says of the queue disciplines of v0, without handles.
+/// The queue disciplines of v0 from tc, without handles.
 pub fn queue_disciplines(space: &Space) -> Value {
     let mut all: Value = serde_json::from_str(&space.tc("-j qdisc show dev v0")).unwrap();
     for qdisc in all.as_array_mut().unwrap() {
@@ -18,15 +18,15 @@ pub fn queue_disciplines(space: &Space) -> Value {
     all
 }
 
-/// Namespaces for a test that needs a kernel without the queue discipline `xcp`, and
-/// its lock.
+/// The lock, the state before and a namespace for a test that needs a kernel without the
+/// queue discipline `xcp`.
 fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, Traces, Space)> {
     let lock = test_lock();
     if !can_run(test) {
         return None;
     }
     if has_qdisc() {
-        skipped(test, "the queue discipline xcp shapes here");
+        skipped(test, "the queue discipline xcp shapes on this kernel");
         return None;
     }
     let before = Traces::before(test)?;
@@ -34,7 +34,7 @@ fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, Traces, Space)> {
 }
 
 #[test]
-fn a_token_bucket_comes_and_goes() {
+fn a_token_bucket_is_added_changed_and_removed() {
     let Some((_lock, before, space)) = without_qdisc("shaping", "tbf") else {
         return;
     };
@@ -63,13 +63,13 @@ fn a_token_bucket_comes_and_goes() {
     assert_eq!(told["shape_bps"], 1_000_000);
     xcp("router add v0 --capacity 100mbit").ok();
     assert_eq!(queue_disciplines(&space), none);
-    // more bytes per second than 32 bits count
+    // a rate of more than 2^32 - 1 bytes per second
     xcp("router add v0 --capacity 40gbit --shape").ok();
     with(5_000_000_000, 666_666, 0);
     xcp("router add v0 --capacity 1mbit --shape --ptm").failed(
         1,
-        "xcp: v0: a token bucket (tbf) knows no PTM\n  help: shape the link by other means \
-         (cake, the modem), and leave --shape out\n",
+        "xcp: v0: a token bucket (tbf) does not support PTM\n  help: shape the link by other \
+         means (cake, the modem), and omit --shape\n",
     );
     xcp("router del v0").ok();
     assert_eq!(queue_disciplines(&space), none);
@@ -77,21 +77,21 @@ fn a_token_bucket_comes_and_goes() {
 }
 
 #[test]
-fn a_root_that_somebody_chose_is_left_alone() {
-    let Some((_lock, before, space)) = without_qdisc("root of others", "root") else {
+fn a_root_queue_discipline_that_xcp_did_not_set_is_kept() {
+    let Some((_lock, before, space)) = without_qdisc("foreign root", "root") else {
         return;
     };
     space.tc("qdisc add dev v0 root pfifo limit 9");
     let chosen = queue_disciplines(&space);
     space.xcp("router add v0 --capacity 1mbit --shape").failed(
         1,
-        "xcp: v0: has the root queue discipline pfifo, set by somebody\n  \
-         help: remove it (tc qdisc del dev v0 root), or leave it and be a router over it \
-         (without --shape)\n",
+        "xcp: v0: has the root queue discipline pfifo, which xcp did not set\n  \
+         help: remove it (tc qdisc del dev v0 root), or keep it and add the router \
+         without --shape\n",
     );
     assert_eq!(queue_disciplines(&space), chosen);
     before.gone();
-    // in the place of ours, too
+    // also if it replaced that of xcp
     space.tc("qdisc del dev v0 root");
     space.xcp("router add v0 --capacity 1mbit --shape").ok();
     space.tc("qdisc replace dev v0 root pfifo limit 9");
