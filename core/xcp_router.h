@@ -33,7 +33,7 @@
  * published law a = 0. That law does not account for grants whose effect it
  * cannot see yet, and so grants them again; its alpha must be small. On a link
  * that varies it would need extra increases and cuts, which this law does not
- * need (docs/law.md).
+ * need (docs/design/law.md).
  *
  * Departure, forward XCP packet:
  *   p = min(pos X / sum_x, what remains of pos)

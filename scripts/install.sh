@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# install: builds, and puts the commands and what belongs to them under $PREFIX;
-# uninstall: takes them away again.
+# install: builds, and installs the commands, man pages, completions and units under
+# $PREFIX; uninstall: removes them again.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -14,7 +14,7 @@ completions="bash:share/bash-completion/completions/xcp
 units=lib/systemd/system
 rules=lib/udev/rules.d/80-xcp.rules
 
-# Runs a command, as root if the prefix is not ours to write.
+# Runs a command, as root if the prefix is not writable.
 into_prefix() {
 	if mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ]; then
 		"$@"
@@ -23,7 +23,7 @@ into_prefix() {
 	fi
 }
 
-# shellcheck disable=SC2119 # no more than the build needs
+# shellcheck disable=SC2119 # needs only the packages of the build
 install_all() {
 	tools
 	build
@@ -49,7 +49,7 @@ install_all() {
 		"$xcp" completions "${pair%%:*}" >"$stage/completion"
 		into_prefix install -D -m 644 "$stage/completion" "$prefix/${pair#*:}"
 	done
-	say "installed $prefix/bin/xcp and xcp-lab, man pages, completions, and units of systemd's"
+	say "installed $prefix/bin/xcp and xcp-lab, man pages, completions and systemd units"
 }
 
 uninstall_all() {

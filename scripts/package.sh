@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# package [--test]: builds and packs xcp and xcp-lab, in target/package; debs FOLDER
-# [OPTION...]: only the Debian packages, of what is built.
+# package [--test]: builds xcp and xcp-lab and makes packages in target/package.
+# debs FOLDER [OPTION...]: makes only the Debian packages, from an existing build.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 CARGO_DEB=3.8.0
 CARGO_CYCLONEDX=0.5.9
 
-# Installs a subcommand of cargo's in this version, under target/tools.
+# Installs a cargo subcommand in a given version under target/tools.
 cargo_tool() {
 	case $(cargo "$1" --version 2>/dev/null) in
 	*"$2") ;;
@@ -20,7 +20,7 @@ cargo_tool() {
 	esac
 }
 
-# Debian packages of what is built, in a folder, made with these options.
+# Makes Debian packages from an existing build, in a folder, with options of cargo deb.
 debs() {
 	folder=$1
 	shift
@@ -43,7 +43,8 @@ debs() {
 	done
 }
 
-# What each package is made of, in CycloneDX; the tool writes beside each Cargo.toml.
+# Writes the components of each package in CycloneDX format. The tool writes its output to
+# the folder of each Cargo.toml.
 bills_of_materials() {
 	cargo_tool cyclonedx "$CARGO_CYCLONEDX"
 	cargo cyclonedx --quiet --format json --spec-version 1.5
@@ -53,7 +54,7 @@ bills_of_materials() {
 	rm -f crates/*/*.cdx.json
 }
 
-# The files of the package xcp as an RPM.
+# Makes an RPM with the files of the Debian package xcp.
 rpm_package() {
 	packages rpm
 	rpm=$(mktemp -d)
@@ -65,7 +66,7 @@ rpm_package() {
 	rm -rf "$rpm"
 }
 
-# Packages for Debian and Ubuntu, in target/package.
+# Makes all packages in target/package.
 package() {
 	test=${1:-}
 	case $test in
@@ -73,7 +74,7 @@ package() {
 	*) die "package: unknown option '$test'" ;;
 	esac
 	tools dpkg-dev
-	# the same bytes wherever and whenever it is built
+	# builds are reproducible: the bytes do not depend on folder and time
 	export CARGO_TARGET_DIR="$PWD/target/packaged"
 	libraries="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/usr/src/cargo"
 	export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/xcp $libraries"
@@ -92,9 +93,9 @@ package() {
 		git clone -q . "$again/xcp"
 		(cd "$again/xcp" && ./x package >/dev/null)
 		cmp "$packages/SHA256SUMS" "$again/xcp/target/package/SHA256SUMS" ||
-			die "another folder has given other packages: see $again/xcp"
+			die "a build in another folder gives different packages: see $again/xcp"
 		rm -rf "$again"
-		say "the same bytes from another folder"
+		say "a build in another folder gives the same bytes"
 	fi
 }
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-# What the project's commands need on this machine, and how they install it. Sourced
-# in the project's folder.
+# Installs the packages that the project's commands need. Source it in the project's
+# folder.
 
 PATH="$PWD/target/tools/bin:$HOME/.cargo/bin:/usr/lib/cargo/bin:$PATH:/usr/sbin:/sbin"
 
@@ -24,7 +24,7 @@ as_root() {
 	elif command -v sudo >/dev/null; then
 		sudo "$@"
 	else
-		die "'$*' needs root, and there is no sudo: run it as root"
+		die "'$*' needs root, and sudo is not installed: run it as root"
 	fi
 }
 
@@ -32,7 +32,7 @@ apt_version() {
 	apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9].*\)/\1/p'
 }
 
-# Installs those of the named packages that are missing, while no other ./x does.
+# Installs the given packages if they are missing. A lock excludes other ./x commands.
 packages() {
 	mkdir -p target
 	(
@@ -43,7 +43,7 @@ packages() {
 
 install_packages() {
 	command -v dpkg-query >/dev/null || {
-		say "no apt here: trusting that these are installed: $*"
+		say "apt is not available: make sure that these packages are installed: $*"
 		return
 	}
 	missing=
@@ -59,7 +59,7 @@ install_packages() {
 		apt-get -q install -y --no-install-recommends $missing >&2
 }
 
-# The first apt package that is there, from a list of alternatives.
+# Prints the first package of a list of alternatives that apt knows.
 first_of() {
 	for package in "$@"; do
 		[ -z "$(apt_version "$package")" ] || break

@@ -4,7 +4,7 @@
 --
 --   tshark -X lua_script:wireshark/xcp-edge.lua -Y xcpi -V
 --
--- docs/xcp-i.md has the format. Tags are shown, not verified.
+-- docs/design/xcp-i.md has the format. Tags are shown, not verified.
 
 local PORT, VERSION, MAX_LENGTH = 0x5843, 1, 8952
 local HEAD, TAG, MAX_CORRECTIONS = 24, 16, 64

@@ -283,7 +283,7 @@ pub struct HostOn {
     pub peers: Vec<Prefix>,
     /// Switch off sender features that go beyond the drafts, for tests: losses (treat
     /// losses and marks that XCP's own queues do not explain as congestion), idle
-    /// (halve the window for each timeout without sending), use (limit windows and
+    /// (halve the window for each timeout without sending), app-limit (limit windows and
     /// requested deltas to what the application sends), totals (send feedback as a
     /// running total, so that lost ACKs lose none)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::sender_feature)]
@@ -425,8 +425,8 @@ pub struct RouterAdd {
         conflicts_with = "no_qdisc"
     )]
     pub shape: Option<Option<Rate>>,
-    /// Queue limit for --shape, packets
-    /// [default: 200 ms at its rate, at least 100 packets]
+    /// Queue limit for --shape, packets [default: 1000 in each queue of the queue
+    /// discipline xcp; 200 ms at its rate, at least 100 packets, in a token bucket]
     #[arg(
         long,
         value_name = "PACKETS",

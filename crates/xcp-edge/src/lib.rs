@@ -8,7 +8,7 @@
 //! [`message`] is the format of their UDP messages, [`conversation`] the protocol.
 //! From the probes, [`delay`] computes the queueing delay, [`train`] evaluates one
 //! packet train, and [`estimate`] computes the cloud's available bandwidth.
-//! See docs/xcp-i.md.
+//! See docs/design/xcp-i.md.
 //!
 //! This crate has no I/O and no clock: a message is a slice of bytes, time is
 //! an argument in ns, and the caller supplies random numbers.

@@ -67,7 +67,8 @@ pub(crate) fn fill(results: &Path, text: &str) -> Result<Vec<PathBuf>> {
     Ok(changed.into_iter().map(|(path, _)| path).collect())
 }
 
-/// The documents that may quote the results document, sorted.
+/// The documents that may quote the results document, sorted: those in its folder and the
+/// folders below, and README.md above.
 fn documents(results: &Path) -> Result<Vec<PathBuf>> {
     let io = |e| Error::io(results.display().to_string(), &e);
     let results = results.canonicalize().map_err(io)?;
@@ -75,11 +76,16 @@ fn documents(results: &Path) -> Result<Vec<PathBuf>> {
         return Ok(Vec::new());
     };
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let is_markdown = path.extension().is_some_and(|e| e == "md");
-        if is_markdown && path.is_file() && path != results {
-            found.push(path);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            let is_markdown = path.extension().is_some_and(|e| e == "md");
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_markdown && path != results {
+                found.push(path);
+            }
         }
     }
     let readme = folder.parent().map(|above| above.join("README.md"));
@@ -95,7 +101,7 @@ fn filled(name: &str, document: &str, results: &str) -> Result<String> {
     let mut lines = document.split_inclusive('\n').zip(1..);
     while let Some((line, number)) = lines.next() {
         let wrong = |reason: String| {
-            let remedy = "docs/lab.md has the markers' syntax";
+            let remedy = "docs/reference/experiment-file.md has the markers' syntax";
             Error::new(format!("{name}:{number}"), reason, remedy)
         };
         if line.trim_start().starts_with(FENCE) {
@@ -425,9 +431,15 @@ after
     fn documents_in_the_folder_and_readme_above_are_updated() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        fs::create_dir(at("docs")).expect("a folder");
+        fs::create_dir_all(at("docs/design")).expect("a folder");
         let text = "x <!-- figure a/xcp drops -->1<!-- -->\n";
-        for name in ["README.md", "other.md", "docs/a.md", "docs/a.txt"] {
+        for name in [
+            "README.md",
+            "other.md",
+            "docs/a.md",
+            "docs/a.txt",
+            "docs/design/c.md",
+        ] {
             fs::write(at(name), text).expect("written");
         }
         fs::write(at("docs/plain.md"), "x\n").expect("written");
@@ -440,7 +452,7 @@ after
                 .collect()
         };
         let changed = fill(&results, RESULTS).expect("all are right");
-        assert_eq!(names(changed), ["README.md", "a.md"]);
+        assert_eq!(names(changed), ["README.md", "a.md", "c.md"]);
         let read = |name: &str| fs::read_to_string(at(name)).expect("readable");
         assert_eq!(read("README.md"), text.replace(">1<", ">3<"));
         assert_eq!(read("docs/a.md"), text.replace(">1<", ">3<"));

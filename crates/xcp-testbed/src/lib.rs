@@ -10,6 +10,7 @@ mod another;
 mod bench;
 mod fault_injector;
 mod foreign_program;
+mod generated;
 mod image;
 mod ingress;
 mod interval;
@@ -28,6 +29,7 @@ pub use another::{
 pub use bench::Bench;
 pub use fault_injector::{FaultCounters, FaultInjector, FaultPlan};
 pub use foreign_program::ForeignProgram;
+pub use generated::assert_current;
 pub use ingress::Ingress;
 pub use interval::interval;
 pub use loaded::{loaded, loaded_ids, Loaded};

@@ -135,7 +135,7 @@ fn commands_in_documents_parse() {
         let lines = blocks(&text, "sh").into_iter().flat_map(str::lines);
         let commands = lines
             .filter_map(|line| line.split('#').next())
-            .flat_map(|line| line.split([';', '|', '&', '>']));
+            .flat_map(|line| line.split([';', '|', '&']));
         for command in commands {
             let command = command.trim();
             let command = command.strip_prefix("sudo ").unwrap_or(command);
@@ -147,7 +147,9 @@ fn commands_in_documents_parse() {
                 continue;
             }
             count += 1;
-            if let Err(e) = Cli::try_parse_from(command.split_whitespace()) {
+            let words = command.split_whitespace();
+            let words = words.take_while(|word| !word.contains('>')); // redirections
+            if let Err(e) = Cli::try_parse_from(words) {
                 panic!("{}: {command}: {e}", page.display());
             }
         }

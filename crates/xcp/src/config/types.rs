@@ -92,7 +92,7 @@ pub struct Host {
     )]
     #[schemars(with = "NumberOrText")]
     pub socket_protocol: Wanted,
-    /// Sender features that are switched off, for tests: losses, idle, use, totals.
+    /// Sender features that are switched off, for tests: losses, idle, app-limit, totals.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "features")]
     #[schemars(with = "Vec<String>")]
     pub without: Vec<SenderFeature>,
@@ -142,8 +142,8 @@ pub struct Router {
     /// queue discipline xcp or, if the kernel does not support it, a token bucket.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shape: Option<Shape>,
-    /// Queue limit for shape, in packets. The default is 200 ms at its rate, at least
-    /// 100 packets.
+    /// Queue limit for shape, in packets. The default is 1000 in each queue of the queue
+    /// discipline xcp; in a token bucket, 200 ms at its rate and at least 100 packets.
     #[serde(
         default,
         skip_serializing_if = "is_default",

@@ -81,7 +81,7 @@ fn sockets_opened_by_protocol_number_use_xcp() {
 
 #[test]
 fn the_example_of_the_lab_guide_runs() {
-    let guide = include_str!("../../../../../docs/reference/lab.md");
+    let guide = include_str!("../../../../../docs/reference/experiment-file.md");
     let example = guide.split("```toml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
     let lab = Lab::new();

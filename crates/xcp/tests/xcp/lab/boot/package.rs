@@ -40,6 +40,11 @@ const ANOTHER: &str = "\
     sed -i 's/clang version/CLANG VERSION/' usr/bin/xcp
     dpkg-deb -Znone -b . \"$2/second.deb\"";
 
+/// Returns the folder with the packages of this build; None if cargo-deb is missing.
+pub fn debs() -> Option<&'static Path> {
+    DEBS.as_deref()
+}
+
 fn survives_on(version: &str) {
     let Some(folder) = &*DEBS else {
         return skipped("package", "cargo-deb cannot be installed");
