@@ -87,12 +87,12 @@ static __always_inline bool is_upstream(struct __sk_buff *skb,
 	return (last ? last : source_of(skb, f->ip)) == options.upstream;
 }
 
-/* Counts a packet and grants; if suspended (`aside`), only lowers its delta. */
+/* Counts a packet and grants; while `suspended`, only lowers its delta. */
 static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 				    struct xcp_forward *h, struct gso_burst *s,
-				    bool aside)
+				    bool suspended)
 {
-	if (aside)
+	if (suspended)
 		return xcp_cloud_backoff_delta(&cloud, h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
@@ -101,7 +101,8 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 
 /* Handles a packet in the wire format `option`. */
 __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct gso_burst *s, struct found *f, bool aside)
+			    struct gso_burst *s, struct found *f,
+			    bool suspended)
 {
 	/* aligned as in edit_slow_path of bpf/router.bpf.c */
 	struct {
@@ -122,8 +123,8 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (XCP_UNLIKELY(s->chain) && !merge_chain(skb, cpu, s))
 		return 0;
 	sum = xcp_edit_forward_cloud(copy.option, f->option,
-				     arrive(cpu, &h, s, aside), f->ttl,
-				     aside ? 0 : (__u8)cloud.routers);
+				     arrive(cpu, &h, s, suspended), f->ttl,
+				     suspended ? 0 : (__u8)cloud.routers);
 	if (!bpf_skb_store_bytes(skb, at, copy.option, sizeof(copy.option), 0))
 		bpf_l4_csum_replace(skb, f->l4 + TCP_CHECK, 0, sum, 0);
 	return 0;
@@ -131,7 +132,8 @@ __noinline int cross_option(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 
 /* Handles a packet in the wire formats `header` and `header-2004`. */
 __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
-			    struct gso_burst *s, struct found *f, bool aside)
+			    struct gso_burst *s, struct found *f,
+			    bool suspended)
 {
 	__u8 h[XCP_HEADER_MAX_LEN] = {};
 	struct xcp_header head = {};
@@ -151,9 +153,9 @@ __noinline int cross_header(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 	if (!is_upstream(skb, f, xcp_header_last_router(h, head.length)))
 		return 0;
 	forward = xcp_header_forward(h, head.version, length_of(s));
-	delta = arrive(cpu, &forward, s, aside);
+	delta = arrive(cpu, &forward, s, suspended);
 	xcp_edit_header(h, head.version, delta, f->ttl,
-			aside ? 0 : (__u8)cloud.routers);
+			suspended ? 0 : (__u8)cloud.routers);
 	bpf_skb_store_bytes(skb, f->l4, h, XCP_HEADER_LEN,
 			    BPF_F_RECOMPUTE_CSUM);
 	return 0;
@@ -167,17 +169,18 @@ int xcp_virtual(struct __sk_buff *skb)
 	struct gso_burst s = {};
 	struct found f = {};
 	__u64 now;
-	bool aside;
+	bool suspended;
 
 	cpu = bpf_map_lookup_elem(&cpus, &key);
 	now = bpf_ktime_get_ns();
 	if (!cpu || !xcp_cloud_known(&cloud, now, link.state.interval_ns))
 		return XCP_TC_NEXT;
-	aside = xcp_cloud_backoff_active(&backoff, now);
-	if (XCP_UNLIKELY(!aside && now >= link.next_sample_ns))
+	suspended = xcp_cloud_backoff_active(&backoff, now);
+	if (XCP_UNLIKELY(!suspended && now >= link.next_sample_ns))
 		poll_link(now);
-	if (XCP_UNLIKELY(!aside && (link.end_now ||
-				    xcp_router_interval_due(&link.state, now))))
+	if (XCP_UNLIKELY(!suspended &&
+			 (link.end_now ||
+			  xcp_router_interval_due(&link.state, now))))
 		interval_end(now);
 
 	f.kind = find_slow_path(skb, &f, options.l2_len, config.ip_proto);
@@ -188,8 +191,8 @@ int xcp_virtual(struct __sk_buff *skb)
 		s.chain = is_chain(kernel_skb(skb));
 	s.bytes = xcp_frame_bytes(&config.frame, skb->len, s.n);
 	if (f.protocol == IPPROTO_TCP)
-		cross_option(skb, cpu, &s, &f, aside);
+		cross_option(skb, cpu, &s, &f, suspended);
 	else
-		cross_header(skb, cpu, &s, &f, aside);
+		cross_header(skb, cpu, &s, &f, suspended);
 	return XCP_TC_NEXT;
 }

@@ -122,15 +122,15 @@ static __always_inline void fmt_2005_write_handshake(struct bpf_sock_ops *skops)
 {
 	struct xcp_2005 probe = {XCP_2005_PROBE, 0, 0};
 	__u8 option[XCP_2005_FORWARD_LEN] = {};
-	int wish;
+	int request;
 
 	xcp_2005_build_forward(option, &probe);
 	bpf_store_hdr_opt(skops, option, XCP_2005_FORWARD_LEN, 0);
 	if (!(skops->skb_tcp_flags & TCP_FLAG_ACK))
 		return;
-	wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND,
-			     BPF_LOAD_HDR_OPT_TCP_SYN);
-	xcp_2005_build_return(option, wish > 0 ? (__u16)wish : 0);
+	request = fmt_2005_load(skops, XCP_2005_FORWARD_KIND,
+				BPF_LOAD_HDR_OPT_TCP_SYN);
+	xcp_2005_build_return(option, request > 0 ? (__u16)request : 0);
 	bpf_store_hdr_opt(skops, option, XCP_2005_RETURN_LEN, 0);
 }
 
@@ -168,12 +168,12 @@ static __always_inline void fmt_2005_write(struct bpf_sock_ops *skops,
 static __noinline void fmt_2005_parse(struct bpf_sock_ops *skops,
 				      struct xcp_socket *s, __u32 n)
 {
-	int wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
+	int request = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
 	int answer = fmt_2005_load(skops, XCP_2005_RETURN_KIND, 0);
 
-	if (wish >= 0) {
-		xcp_receiver_add_2005(&s->receiver, (__u16)wish, n);
-		COUNT(sums_2005.received, xcp_2005_value((__u16)wish) * n);
+	if (request >= 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)request, n);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)request) * n);
 		COUNT(forward_received, n);
 	}
 	if (answer >= 0) {
@@ -186,16 +186,16 @@ static __noinline void fmt_2005_parse(struct bpf_sock_ops *skops,
 
 /* The probe, or its answer, in the last packet of a handshake; -1: none. */
 struct fmt_2005_agreed {
-	int wish;
+	int request;
 	int answer;
 };
 
 static __always_inline bool fmt_2005_agreed(struct bpf_sock_ops *skops,
 					    struct fmt_2005_agreed *a)
 {
-	a->wish = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
+	a->request = fmt_2005_load(skops, XCP_2005_FORWARD_KIND, 0);
 	a->answer = fmt_2005_load(skops, XCP_2005_RETURN_KIND, 0);
-	return a->wish >= 0 || a->answer >= 0;
+	return a->request >= 0 || a->answer >= 0;
 }
 
 static __always_inline void fmt_2005_begin(struct bpf_sock_ops *skops,
@@ -203,9 +203,9 @@ static __always_inline void fmt_2005_begin(struct bpf_sock_ops *skops,
 					   const struct fmt_2005_agreed *a)
 {
 	s->other_hops = 1; /* the format does not count them: assume one */
-	if (a->wish > 0) {
-		xcp_receiver_add_2005(&s->receiver, (__u16)a->wish, 1);
-		COUNT(sums_2005.received, xcp_2005_value((__u16)a->wish));
+	if (a->request > 0) {
+		xcp_receiver_add_2005(&s->receiver, (__u16)a->request, 1);
+		COUNT(sums_2005.received, xcp_2005_value((__u16)a->request));
 	}
 	/* the probe came back unchanged: no router has set it to 0 */
 	s->xcp_hops = a->answer > 0 ? 0 : 1;

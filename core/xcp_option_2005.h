@@ -238,7 +238,7 @@ XCP_INLINE struct xcp_2005 xcp_2005_request(const struct xcp_sender *s,
 	struct xcp_num packets;
 	struct xcp_2005 h = {0, 0, 0};
 	uint64_t rtt_ms = xcp_2005_rtt_ms(xcp_sender_header_rtt(s));
-	int64_t wish;
+	int64_t request;
 
 	if (!rtt_ms)
 		return h;
@@ -251,15 +251,16 @@ XCP_INLINE struct xcp_2005 xcp_2005_request(const struct xcp_sender *s,
 	h.cwnd = (uint16_t)xcp_max(
 		(xcp_num_fixed(packets, 1, 2 * 0xffff) + 1) / 2, 1);
 	/* routers assume packets of this size; those of the window are full */
-	wish = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
+	request = xcp_2005_of_Bps(s->request_Bps, h.rtt_ms, s->wire_B);
 	if (size_B < s->wire_B)
-		wish = xcp_signed(xcp_abs(wish) * size_B / s->wire_B, wish < 0);
-	wish += *rest;
+		request = xcp_signed(xcp_abs(request) * size_B / s->wire_B,
+				     request < 0);
+	request += *rest;
 	/* above the largest value, requests do not add up */
-	if (wish > XCP_2005_VALUE_MAX)
-		wish = XCP_2005_VALUE_MAX;
-	h.feedback = xcp_2005_code(wish, whole);
-	*rest = whole ? 0 : wish - xcp_2005_value(h.feedback);
+	if (request > XCP_2005_VALUE_MAX)
+		request = XCP_2005_VALUE_MAX;
+	h.feedback = xcp_2005_code(request, whole);
+	*rest = whole ? 0 : request - xcp_2005_value(h.feedback);
 	return h;
 }
 

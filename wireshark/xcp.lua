@@ -407,7 +407,7 @@ local function add_standard(tree, h, at, size_B)
 	sub:add(delta, h(at.delta, 4))
 end
 
--- The way here, as the receiver of the other direction saw it.
+-- The path to this host, as the receiver of the other direction saw it.
 local function add_way(tree, range)
 	local ttl, other = nibbles(range)
 	if ttl == 0 then

@@ -121,12 +121,12 @@ static void check_ask(struct input *in)
 	struct xcp_sender s = draw_sender(in);
 	uint32_t size_B = (uint32_t)draw(in) & 0xffff;
 	int64_t before = between(draw_signed(in), -most, most);
-	int64_t rest = 0, wish;
+	int64_t rest = 0, request;
 	uint64_t told;
 	struct xcp_2005 h = xcp_2005_request(&s, size_B, &rest, false);
 
 	CHECK(xcp_2005_value(h.feedback) >= 0 && rest >= 0);
-	wish = xcp_2005_value(h.feedback) + rest;
+	request = xcp_2005_value(h.feedback) + rest;
 	rest = before;
 	h = xcp_2005_request(&s, size_B, &rest, false);
 	if (!s.rtt) {
@@ -138,9 +138,9 @@ static void check_ask(struct input *in)
 	CHECK(told >= s.rtt);
 	CHECK((uint64_t)h.rtt_ms * XCP_TICKS_PER_SEC >= told * 1000);
 	CHECK((h.rtt_ms - 1ULL) * XCP_TICKS_PER_SEC < told * 1000);
-	if (wish < most)
+	if (request < most)
 		CHECK(xcp_2005_value(h.feedback) + rest ==
-		      between(wish + before, -most, most));
+		      between(request + before, -most, most));
 	CHECK(size_of(rest) <= (uint64_t)most / 256);
 	CHECK(xcp_2005_forward(&h, size_B).rtt);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later */
-/* What the examples have in common: connect, copy to standard output, tell. */
+/* What the examples have in common: connect, copy to standard output, print the
+ * congestion control. */
 #ifndef RECEIVE_H
 #define RECEIVE_H
 
@@ -30,7 +31,7 @@ static struct addrinfo *server(int argc, char **argv)
 	return found;
 }
 
-/* Copies all that the server sends; tells who controlled the congestion. */
+/* Copies all that the server sends; prints the congestion control. */
 static void receive(int fd, const struct addrinfo *to)
 {
 	char buffer[65536], control[16] = "";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-"""What the examples have in common: connect, copy to standard output, tell."""
+"""What the examples have in common: connect, copy to standard output, print the congestion control."""
 import socket
 import sys
 
@@ -13,7 +13,7 @@ def server():
 
 
 def receive(s, address):
-    """Copies all that the server sends; tells who controlled the congestion."""
+    """Copies all that the server sends; prints the congestion control."""
     s.connect(address)
     total = 0
     while data := s.recv(65536):

@@ -141,13 +141,13 @@ impl Failure {
         } else {
             format!("xcp: {self}\n  help: {}", self.remedy)
         };
-        tell(&text);
+        print_error(&text);
         ExitCode::from(status)
     }
 }
 
 /// Prints to standard error; ignores write errors.
-pub fn tell(text: &str) {
+pub fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{}", text.trim_end());
 }
 

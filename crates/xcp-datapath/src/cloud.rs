@@ -114,7 +114,7 @@ impl Virtual {
     ///
     /// # Errors
     /// The map cannot be written.
-    pub fn tell(&self, reading: Reading) -> Result<()> {
+    pub fn update(&self, reading: Reading) -> Result<()> {
         let record = xcp_cloud {
             last_probe_ns: reading.now_ns,
             wait_ns: reading.wait_ns,

@@ -88,7 +88,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
         unsent: 0,
         virtuals: Virtuals::new(options.trial),
     };
-    notify::tell("READY=1");
+    notify::send_state("READY=1");
     ready();
     loop {
         match next() {
@@ -97,7 +97,7 @@ pub fn run(options: &Options, ready: impl FnOnce(), next: &dyn Fn() -> LoopContr
             LoopControl::Crash => return Ok(()),
         }
     }
-    notify::tell("STOPPING=1");
+    notify::send_state("STOPPING=1");
     daemon.virtuals.stop();
     let byes = daemon.edge.stop(time()?.now_ns);
     byes.iter().for_each(|bye| daemon.send(bye));

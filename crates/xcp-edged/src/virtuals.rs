@@ -88,7 +88,7 @@ impl Virtuals {
             let state = failure.as_deref().map_or("running".into(), |why| {
                 format!("not in the data path: {}", why.replace('\n', ". "))
             });
-            notify::tell(&format!("STATUS={state}"));
+            notify::send_state(&format!("STATUS={state}"));
             self.said = failure;
         }
     }
@@ -117,11 +117,11 @@ impl Virtuals {
         if cloud.probes() == probes || waits {
             return;
         }
-        let told = self.tell(cloud, upstream, device, now_ns);
+        let told = self.update_router(cloud, upstream, device, now_ns);
         self.note(Operation::Of(upstream), told, now_ns);
     }
 
-    fn tell(
+    fn update_router(
         &mut self,
         cloud: &Cloud,
         upstream: IpAddr,
@@ -163,7 +163,7 @@ impl Virtuals {
         };
         entry.probes = cloud.probes();
         entry.last_probe_ns = now_ns;
-        entry.router.tell(Reading {
+        entry.router.update(Reading {
             now_ns,
             wait_ns,
             free_bytes_per_s: free_Bps.unwrap_or(0.0) as u64,

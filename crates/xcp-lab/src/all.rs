@@ -64,8 +64,13 @@ impl Planned {
     }
 
     /// Runs the case and compares its figures with the experiment's checks.
-    pub fn play(&self, rig: &TestMachine, work: &Path, tell: &dyn Fn(f64)) -> Result<Judged> {
-        let played = rig.play(&self.request()?, work, tell)?;
+    pub fn play(
+        &self,
+        rig: &TestMachine,
+        work: &Path,
+        on_progress: &dyn Fn(f64),
+    ) -> Result<Judged> {
+        let played = rig.play(&self.request()?, work, on_progress)?;
         Ok(self.judge(self.key(rig)?, false, played))
     }
 
@@ -166,7 +171,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     for one in &planned {
         let is_written = |key: &str| {
             let row = written.get(&one.case);
-            !options.fresh && row.is_some_and(|row| row.tells(key) && row.passes())
+            !options.fresh && row.is_some_and(|row| row.has_key(key) && row.passes())
         };
         states.push(match &rigs[one.case.kernel.as_str()] {
             Ok(rig) => match one.find(rig)? {
@@ -234,12 +239,12 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
                 .unwrap_or_else(|e| e.into_inner())
                 .note(turn, done)
         };
-        let tell = |done| {
+        let on_progress = |done| {
             note(done);
             progress(Progress::Variant { name, done });
         };
         let place = work.path().join(turn.to_string());
-        *job.state = job.planned.play(job.rig, &place, &tell).into();
+        *job.state = job.planned.play(job.rig, &place, &on_progress).into();
         let count = note(1.0);
         let mark = if job.state.ok() { "ok" } else { "FAILED" };
         let said = &format!("{count}: {name}: {mark}");

@@ -112,7 +112,7 @@ fn with_modules(
             ))
         }
         Some(folder) => folder,
-        None => beside(&image, &release).ok_or_else(|| {
+        None => modules_near(&image, &release).ok_or_else(|| {
             Error::new(
                 &name,
                 format!("the modules of {release} are not next to it"),
@@ -139,7 +139,7 @@ fn with_modules(
 
 /// Finds the folder of a kernel's modules from the path of its image. Prefers a folder with
 /// modules.dep.
-fn beside(image: &Path, release: &str) -> Option<PathBuf> {
+fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
     let root = image.parent()?.parent().unwrap_or(Path::new("/"));
     let around = image
         .parent()

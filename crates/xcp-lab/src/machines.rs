@@ -60,9 +60,9 @@ pub(crate) fn play_all(
                 return;
             }
             let name = play.name;
-            let tell = |done| progress(Progress::Variant { name, done });
+            let on_progress = |done| progress(Progress::Variant { name, done });
             let place = work.path().join(number.to_string());
-            let outcome = rig.play(&play.request, &place, &tell);
+            let outcome = rig.play(&play.request, &place, &on_progress);
             failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
             play.outcome = Some(outcome);
         });

@@ -70,7 +70,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// Whether the row has this key.
-    pub fn tells(&self, key: &str) -> bool {
+    pub fn has_key(&self, key: &str) -> bool {
         self.key == short(key)
     }
 

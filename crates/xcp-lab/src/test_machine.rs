@@ -74,10 +74,15 @@ impl<'a> TestMachine<'a> {
 
     /// Boots a machine, waits for it and keeps its result. `work` is a folder to create for
     /// it.
-    pub fn play(&self, request: &Request, work: &Path, tell: &dyn Fn(f64)) -> Result<Played> {
+    pub fn play(
+        &self,
+        request: &Request,
+        work: &Path,
+        on_progress: &dyn Fn(f64),
+    ) -> Result<Played> {
         fs::create_dir(work).map_err(|e| Error::io(work.display().to_string(), &e))?;
         let Equipment { base, kept } = self.equipment(Guest::Player)?;
-        let played = machine::play(&self.kernel, base, request, work, tell)?;
+        let played = machine::play(&self.kernel, base, request, work, on_progress)?;
         let label = Label::of_play(request, &played);
         kept.keep(Setup::of(request), request, &label, &played);
         Ok(played)

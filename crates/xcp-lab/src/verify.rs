@@ -66,7 +66,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             continue;
         };
         match &rigs[case.kernel.as_str()] {
-            Ok(rig) if written.tells(&planned.key(rig)?) => {
+            Ok(rig) if written.has_key(&planned.key(rig)?) => {
                 current.push(Current {
                     planned,
                     rig,
@@ -105,8 +105,8 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
     } = current;
     let title = planned.case.title();
     let name = title.as_str();
-    let tell = |done| progress(Progress::Variant { name, done });
-    let judged = planned.play(rig, place, &tell)?;
+    let on_progress = |done| progress(Progress::Variant { name, done });
+    let judged = planned.play(rig, place, &on_progress)?;
     let found = results::line(&planned.case, &judged);
     let ok = found == written.line;
     let verdict = if ok { "reproduced" } else { "NOT reproduced" };

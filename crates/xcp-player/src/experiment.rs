@@ -89,16 +89,16 @@ pub struct Flow {
     pub pauses: Vec<[f64; 2]>,
     /// It sends bursts instead of as fast as it can.
     pub burst: Option<Burst>,
-    /// The fixed send buffer that its application sets, in place of one that
+    /// The fixed send buffer that its application sets, instead of one that
     /// grows.
     pub send_buffer_bytes: Option<u32>,
     /// The receive buffer that its application sets.
     pub receive_buffer_bytes: Option<u32>,
     /// When its application raises the send buffer to the experiment's largest.
     pub send_buffer_raised_s: Option<f64>,
-    /// Wire format, in place of the variant's.
+    /// Wire format, instead of the variant's.
     pub wire: Option<Wire>,
-    /// Congestion control, in place of the variant's.
+    /// Congestion control, instead of the variant's.
     pub control: Option<String>,
     /// Sends UDP at this rate, headers not counted, regardless of losses.
     pub udp_mbit: Option<f64>,
@@ -189,7 +189,7 @@ pub struct Variant {
     /// The kernels that it runs on; the lab's default kernel if empty.
     #[serde(default, skip_serializing)]
     pub kernels: Vec<String>,
-    /// Internet protocol version, in place of the experiment's.
+    /// Internet protocol version, instead of the experiment's.
     pub ip: Option<u8>,
     /// Congestion control of all flows.
     pub control: String,

@@ -17,11 +17,11 @@ pub struct Link {
     pub between: [String; 2],
     /// The rate; limited only by the devices if absent.
     pub rate_mbit: Option<f64>,
-    /// Of a bottleneck, in place of `rate_mbit`: `[s, Mb/s]`, the rate from
+    /// For a bottleneck, instead of `rate_mbit`: `[s, Mb/s]`, the rate from
     /// that second on.
     #[serde(default)]
     pub rates: Vec<[f64; 2]>,
-    /// In place of `rates`: a trace in mahimahi's format, also gzip; its path is
+    /// Instead of `rates`: a trace in mahimahi's format, also gzip; its path is
     /// relative to the experiment's file. It repeats.
     #[serde(default, skip_serializing)]
     pub rates_file: Option<String>,
@@ -33,11 +33,11 @@ pub struct Link {
     /// The delay, one way.
     #[serde(default)]
     pub delay_ms: f64,
-    /// Of a path, in place of `delay_ms`: `[s, ms]`, the delay from that second
+    /// For a path, instead of `delay_ms`: `[s, ms]`, the delay from that second
     /// on, one way. No packet overtakes another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delays: Vec<[f64; 2]>,
-    /// In place of `delays`: a file with a delay (ms) in each line, also gzip. It
+    /// Instead of `delays`: a file with a delay (ms) in each line, also gzip. It
     /// repeats.
     #[serde(default, skip_serializing)]
     pub delays_file: Option<String>,

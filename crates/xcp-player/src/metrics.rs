@@ -67,7 +67,7 @@ pub struct QueueMeasurements {
     pub delays: Delays,
     /// The longest time until the virtual routers of a killed daemon were
     /// suspended.
-    pub aside: Option<Duration>,
+    pub suspension: Option<Duration>,
 }
 
 /// Computes all metrics of a variant, but not its checks: see [`checks`].
@@ -126,7 +126,7 @@ pub fn evaluate(
             .map(|f| u64::from(f.retransmissions))
             .sum(),
         jain: round(jain(&controlled), 5),
-        suspension_s: seen.aside.map(|time| round(time.as_secs_f64(), 3)),
+        suspension_s: seen.suspension.map(|time| round(time.as_secs_f64(), 3)),
         periods: experiment
             .periods
             .iter()

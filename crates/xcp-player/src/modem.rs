@@ -54,6 +54,6 @@ impl Modem {
         self.next += EVERY;
         let of_s = (now.as_secs_f64() - modem.late_ms / 1e3).max(0.0);
         let bps = link.rate_bps(of_s).unwrap_or(0.0) * modem.factor;
-        self.feed.tell((bps / 8.0) as u64, EXPIRES)
+        self.feed.set_hint((bps / 8.0) as u64, EXPIRES)
     }
 }

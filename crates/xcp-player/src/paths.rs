@@ -17,7 +17,7 @@ pub fn shortest_paths<'a>(
 ) -> BTreeMap<&'a str, Vec<Step>> {
     let mut found: BTreeMap<&str, Vec<Step>> = BTreeMap::new();
     let mut queue = VecDeque::from([(node, Vec::new())]);
-    while let Some((at, way)) = queue.pop_front() {
+    while let Some((at, route)) = queue.pop_front() {
         for (i, link) in experiment.links.iter().enumerate() {
             let Some(side) = link.between.iter().position(|n| n == at) else {
                 continue;
@@ -26,22 +26,22 @@ pub fn shortest_paths<'a>(
             if peer == node || found.contains_key(peer) {
                 continue;
             }
-            let way = [&way[..], &[(i, 1 - side)]].concat();
-            found.insert(peer, way.clone());
-            queue.push_back((peer, way));
+            let route = [&route[..], &[(i, 1 - side)]].concat();
+            found.insert(peer, route.clone());
+            queue.push_back((peer, route));
         }
     }
     found
 }
 
-fn way(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
+fn route(experiment: &Experiment, flow: &Flow) -> Vec<Step> {
     let mut all = shortest_paths(experiment, &flow.from);
     all.remove(flow.to.as_str()).unwrap_or_default()
 }
 
 /// The minimum RTT of a flow, without queueing, s.
 pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
-    let delays_ms = way(experiment, flow)
+    let delays_ms = route(experiment, flow)
         .into_iter()
         .map(|(link, _)| experiment.links[link].least_delay_ms());
     2.0 * delays_ms.sum::<f64>() / 1e3
@@ -52,7 +52,7 @@ pub fn rtt_s(experiment: &Experiment, flow: &Flow) -> f64 {
 /// has its configured rate.
 pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> {
     let flows = &experiment.flows;
-    let shortest_paths: Vec<Vec<Step>> = flows.iter().map(|f| way(experiment, f)).collect();
+    let shortest_paths: Vec<Vec<Step>> = flows.iter().map(|f| route(experiment, f)).collect();
     let mut rates: Vec<Option<f64>> = flows.iter().map(|f| f.udp_mbit.map(|m| m * 1e6)).collect();
     while rates.contains(&None) {
         // the rate of each flow without a rate yet, if this link were the
@@ -71,8 +71,8 @@ pub fn max_min_bps(experiment: &Experiment, from_s: f64, to_s: f64) -> Vec<f64> 
         let Some((narrowest, bps)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) else {
             break; // links without a rate
         };
-        for (rate, way) in rates.iter_mut().zip(&shortest_paths) {
-            if rate.is_none() && way.contains(&narrowest) {
+        for (rate, route) in rates.iter_mut().zip(&shortest_paths) {
+            if rate.is_none() && route.contains(&narrowest) {
                 *rate = Some(bps);
             }
         }

@@ -142,7 +142,7 @@ pub fn play(
         tick += 1;
     }
     let recordings = captures.finish()?;
-    seen.aside = edges.stop()?;
+    seen.suspension = edges.stop()?;
     let mut result = metrics::evaluate(experiment, variant, &starts, &seen, &series);
     for (flow, connection) in result.flows.iter_mut().zip(&mut flows) {
         flow.control = connection.as_mut().map(Running::control);

@@ -489,8 +489,8 @@ fn addresses_and_routes(experiment: &Experiment, node: &str) -> String {
             .between
             .iter()
             .filter_map(|n| shortest_paths.get(n.as_str()))
-            .min_by_key(|way| way.len());
-        if let Some((link, side)) = nearest.and_then(|way| way.first()) {
+            .min_by_key(|nearest_path| nearest_path.len());
+        if let Some((link, side)) = nearest.and_then(|nearest_path| nearest_path.first()) {
             let via = link_address(ip, *link, *side);
             batch += &format!("route add {} via {via}\n", link_network(ip, i));
         }

@@ -14,7 +14,7 @@ use xcp_edged::{secret, status_socket};
 use crate::config::{self, Edge};
 use crate::watch;
 use xcp_cli::cli::{EdgedAction, EdgedRun};
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_cli::{table, units};
 
@@ -51,7 +51,7 @@ fn run(asked: &EdgedRun) -> Result<(), Failure> {
         trial: TestOverrides::default(),
     };
     interrupt::watch();
-    let ready = || tell("xcp: ready; Ctrl-C ends it");
+    let ready = || print_error("xcp: ready; Ctrl-C ends it");
     let next = || match interrupt::requested() {
         false => LoopControl::On,
         true => LoopControl::End,

@@ -21,7 +21,7 @@ use xcp_datapath::Error;
 
 use xcp_cli::capacity::Rate;
 use xcp_cli::cli::{RouterFeed, RouterSet};
-use xcp_cli::failure::{tell, Failure, INTERRUPTED};
+use xcp_cli::failure::{print_error, Failure, INTERRUPTED};
 use xcp_cli::out::Out;
 use xcp_cli::units;
 
@@ -97,13 +97,13 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
                 Err(reason) => {
                     seen.bad_lines += 1;
                     if seen.bad_lines <= PRINTED_BAD {
-                        tell(&format!("xcp: {line:?}: {reason}"));
+                        print_error(&format!("xcp: {line:?}: {reason}"));
                     }
                 }
             }
         }
         if let Some(bytes_per_s) = newest {
-            feed.tell(bytes_per_s, asked.expires)?;
+            feed.set_hint(bytes_per_s, asked.expires)?;
         }
     };
     drop(feed);

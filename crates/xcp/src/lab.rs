@@ -17,9 +17,9 @@ pub const PROGRAM: &str = "xcp-lab";
 /// Finds the program in the folder of this one or on the PATH.
 pub fn program() -> Option<PathBuf> {
     let here = env::current_exe().ok();
-    let beside = here.and_then(|path| Some(path.parent()?.to_owned()));
+    let own_folder = here.and_then(|path| Some(path.parent()?.to_owned()));
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = beside.into_iter().chain(env::split_paths(&path));
+    let folders = own_folder.into_iter().chain(env::split_paths(&path));
     folders.map(|dir| dir.join(PROGRAM)).find(|p| p.is_file())
 }
 

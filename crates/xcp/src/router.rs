@@ -13,7 +13,7 @@ use xcp_datapath::{cloud, LawTerm, Warning};
 use crate::{feed, trace, watch};
 use xcp_cli::capacity::Capacity;
 use xcp_cli::cli::{RouterAction, RouterAdd};
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_cli::{table, units};
 
@@ -196,7 +196,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
     if !out.is_json() {
         for warning in &value.warnings {
             let Warning { reason, remedy, .. } = warning;
-            tell(&format!(
+            print_error(&format!(
                 "xcp: warning: {device}: {reason}\n  help: {remedy}"
             ));
         }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use xcp_datapath::host::RunGroup;
 
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 
 /// Signals that end programs. They are passed on to the child and must not end `xcp`
 /// before it.
@@ -25,7 +25,7 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     };
     if starts_elsewhere(program) {
         let name = program.to_string_lossy();
-        tell(&format!(
+        print_error(&format!(
             "xcp: warning: {name}: asks a service to start programs, which run outside the control \
              group of xcp run and do not use XCP\n  help: switch XCP on for their control group: \
              xcp host on --default --cgroup PATH"

@@ -9,7 +9,7 @@ use xcp_datapath::{cloud, host, require_access, router};
 use xcp_edged::{status as edge, status_socket};
 
 use crate::router::overview;
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 
 /// Number of routers that the text lists.
@@ -43,7 +43,7 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
 
 /// Returns a part of the status, or prints why it cannot be read.
 fn told<T>(part: Result<T, Failure>) -> Option<T> {
-    part.map_err(|failure| tell(&format!("xcp: {failure}")))
+    part.map_err(|failure| print_error(&format!("xcp: {failure}")))
         .ok()
 }
 

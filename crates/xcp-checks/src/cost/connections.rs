@@ -43,7 +43,7 @@ fn of(kind: &Kind) -> Result<f64> {
         listener.set_nonblocking(false).map_err(failed)?;
         thread::scope(|scope| {
             let server = scope.spawn(|| serve(&listener));
-            let used = spare::beside(|spare| {
+            let used = spare::count_idle_during(|spare| {
                 let ask = |count| {
                     stage
                         .within("s", || (0..count).try_for_each(|_| ask(to, kind.control)))?

@@ -113,7 +113,7 @@ fn of(kind: &Kind) -> Result<f64> {
             let batch = format!("link set dev s-r gso_max_segs {}\n", kind.gso_max_segs);
             stage.within("s", || tool("ip", &["-batch", "-"], &batch))??;
         }
-        spare::beside(|spare| instructions_per_mb(kind, stage, spare))
+        spare::count_idle_during(|spare| instructions_per_mb(kind, stage, spare))
     })
 }
 

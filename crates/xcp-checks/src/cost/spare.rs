@@ -44,7 +44,7 @@ impl IdleCounter<'_> {
 }
 
 /// Runs `work` while the idle thread counts the unused time of the processor.
-pub fn beside<T>(work: impl FnOnce(&IdleCounter) -> Result<T>) -> Result<T> {
+pub fn count_idle_during<T>(work: impl FnOnce(&IdleCounter) -> Result<T>) -> Result<T> {
     let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let idler = scope.spawn(|| idle(&turns, &stop));

@@ -118,8 +118,8 @@ fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut now_ns = D_NS;
     while now_ns < intervals * D_NS {
-        let aside = xcp_cloud_backoff_active(&backoff, now_ns);
-        if !aside {
+        let suspended = xcp_cloud_backoff_active(&backoff, now_ns);
+        if !suspended {
             xcp_cloud_backoff_update(&mut backoff, wait_ns(now_ns), now_ns, D_NS);
             if xcp_cloud_backoff_active(&backoff, now_ns) {
                 found.push((backoff.suspended_until_ns - now_ns) / NS_PER_MS / 1_000);

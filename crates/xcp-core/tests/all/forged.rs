@@ -26,7 +26,7 @@ fn packet(x: u64, rtt: u64, delta: i32) -> xcp_bench_packet {
 
 /// Runs ten flows over 10 Mb/s and 100 ms together with forged packets. Five flows end after
 /// 30 s; the outcome covers the time after that.
-fn beside(every_s: f64, packet: xcp_bench_packet) -> Outcome {
+fn outcome_with(every_s: f64, packet: xcp_bench_packet) -> Outcome {
     run(&Loop {
         flows: 10,
         configured_Bps: 1_250_000.0,
@@ -46,7 +46,7 @@ fn beside(every_s: f64, packet: xcp_bench_packet) -> Outcome {
 /// of the link unused.
 #[test]
 fn one_forged_long_rtt_per_second_does_not_slow_the_router() {
-    let got = beside(1.0, packet(MOST, MOST, i32::MAX));
+    let got = outcome_with(1.0, packet(MOST, MOST, i32::MAX));
     assert!(got.d_s < 0.12, "{got:?}");
     assert!(got.most_flows < 12.0, "{got:?}");
     assert!(got.utilisation > 0.96, "{got:?}");
@@ -55,7 +55,7 @@ fn one_forged_long_rtt_per_second_does_not_slow_the_router() {
 /// Forged packets of 6 KB/s, 1/200 of the link, count as 12 flows, not as 1,600.
 #[test]
 fn forged_long_rtts_are_weighted_by_their_bytes() {
-    let got = beside(0.01, packet(MOST, MOST, i32::MAX));
+    let got = outcome_with(0.01, packet(MOST, MOST, i32::MAX));
     assert!(got.d_s < 0.8, "{got:?}");
     assert!(got.most_flows < 23.0, "{got:?}");
     assert!(got.utilisation > 0.75, "{got:?}");
@@ -65,7 +65,7 @@ fn forged_long_rtts_are_weighted_by_their_bytes() {
 #[test]
 fn forged_negative_deltas_do_not_affect_other_flows() {
     for rtt in [1, SECOND / 1000, SECOND / 10, SECOND] {
-        let got = beside(0.01, packet(1, rtt, i32::MIN));
+        let got = outcome_with(0.01, packet(1, rtt, i32::MIN));
         assert!(got.utilisation > 0.97, "RTT {rtt}: {got:?}");
         assert!(got.delay_s(0.99) < 0.02, "RTT {rtt}: {got:?}");
     }

@@ -118,10 +118,10 @@ proptest! {
                     s.wire_B,
                 );
                 let part = i128::from(size_B.min(s.wire_B));
-                let wish = (i128::from(full) * part / i128::from(s.wire_B)) as i64;
+                let request = (i128::from(full) * part / i128::from(s.wire_B)) as i64;
                 // skip requests that one packet cannot carry
-                prop_assume!(rest + wish <= XCP_2005_VALUE_MAX);
-                meant += wish;
+                prop_assume!(rest + request <= XCP_2005_VALUE_MAX);
+                meant += request;
                 asked += xcp_2005_value(h.feedback);
                 prop_assert_eq!(meant, asked + rest);
                 prop_assert!(rest.abs() <= xcp_2005_value(h.feedback).abs() / 255, "{rest}");

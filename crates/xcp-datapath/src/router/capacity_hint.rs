@@ -89,7 +89,7 @@ impl Feed {
     }
 
     /// Sets the hint, bytes per second. It expires after the given time.
-    pub fn tell(&self, bytes_per_s: u64, expires: Duration) -> Result<()> {
+    pub fn set_hint(&self, bytes_per_s: u64, expires: Duration) -> Result<()> {
         let expires_ns = u64::try_from(expires.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = monotonic_ns().saturating_add(expires_ns);
         let (least, most) = (CAPACITY_RANGE_BPS.start(), CAPACITY_RANGE_BPS.end());

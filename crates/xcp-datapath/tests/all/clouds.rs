@@ -34,7 +34,7 @@ fn cloud(routers: u8) -> xcp_cloud {
     }
 }
 
-fn told_at(last_probe_ns: u64) -> xcp_cloud {
+fn cloud_probed_at(last_probe_ns: u64) -> xcp_cloud {
     xcp_cloud {
         last_probe_ns,
         ..cloud(3)
@@ -44,7 +44,7 @@ fn told_at(last_probe_ns: u64) -> xcp_cloud {
 /// Returns a virtual router for a cloud with this number of routers.
 fn told(routers: u8) -> Option<Router> {
     let router = Router::of_cloud(UPSTREAM)?;
-    router.tell(cloud(routers));
+    router.update(cloud(routers));
     Some(router)
 }
 
@@ -76,7 +76,7 @@ fn packets_from_the_upstream_router_are_edited() {
         return;
     };
     for routers in [0, 1, 2, 3, 4, 64, 255] {
-        router.tell(cloud(routers));
+        router.update(cloud(routers));
         for (name, frame) in crossed::all(UPSTREAM) {
             println!("{name}, {routers} routers");
             router.reset();
@@ -133,7 +133,7 @@ fn packets_without_a_last_router_are_matched_by_their_source() {
         let Some(router) = Router::of_cloud(id(address)) else {
             return;
         };
-        router.tell(cloud(3));
+        router.update(cloud(3));
         router.send(&frame);
         assert_eq!(router.counters().xcp_packets, 1, "{name}");
         // from another source address
@@ -222,7 +222,7 @@ fn packets_pass_unchanged_without_a_recent_probe() {
     };
     let now_ns = monotonic_ns();
     for last_probe_ns in [0, 1, now_ns - 60 * NS_PER_MS] {
-        router.tell(told_at(last_probe_ns));
+        router.update(cloud_probed_at(last_probe_ns));
         for (name, frame) in crossed::all(UPSTREAM) {
             passes_unchanged(
                 &router,
@@ -268,7 +268,7 @@ fn probe_is_valid_for_50_ms_before_the_first_packet() {
     let frame = crossed::named("xcp-ttl-ahead", UPSTREAM);
     let edits_after = |age_ms: u64| {
         router.reset();
-        router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
+        router.update(cloud_probed_at(monotonic_ns() - age_ms * NS_PER_MS));
         router.send(&frame) != frame
     };
     assert!(xcp_testbed::eventually(|| edits_after(0)));
@@ -286,9 +286,9 @@ fn probe_is_valid_for_two_control_intervals() {
     // the interval is new, so no packet can end it
     let edits_after = |age_ms: u64| {
         router.reset();
-        router.tell(cloud(3));
+        router.update(cloud(3));
         router.send(&frame);
-        router.tell(told_at(monotonic_ns() - age_ms * NS_PER_MS));
+        router.update(cloud_probed_at(monotonic_ns() - age_ms * NS_PER_MS));
         router.send(&frame) != frame
     };
     assert!(xcp_testbed::eventually(|| edits_after(300)));
@@ -329,7 +329,7 @@ fn backlog_follows_the_wait_of_the_last_probe() {
     let frame = crossed::named("forward", UPSTREAM);
     for (queue_delay_ms, backlog_B) in [(0, 0), (2, 0), (30, FREE_BPS * 30 / 1000)] {
         router.reset();
-        router.tell(xcp_cloud {
+        router.update(xcp_cloud {
             wait_ns: queue_delay_ms * NS_PER_MS,
             ..cloud(3)
         });

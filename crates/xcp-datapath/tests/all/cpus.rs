@@ -97,7 +97,7 @@ fn two_concurrent_cpus_grant_at_most_the_pools() {
         rtt_ticks: 1 << 18, // 1 ms: the shortest interval
         x_ticks: 1 << 10,
         delta_Bps: i32::MAX,
-        ..cases::wish()
+        ..cases::default_request()
     };
     let frame = cases::data(asked, 1448);
     let trace = router.bench().trace().unwrap();

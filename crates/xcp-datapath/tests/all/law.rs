@@ -62,7 +62,7 @@ impl Interval {
 fn run(router: &Router) -> Vec<Interval> {
     let greedy = Forward {
         delta_Bps: i32::MAX,
-        ..cases::wish()
+        ..cases::default_request()
     };
     let flows = [
         (greedy, 1448),

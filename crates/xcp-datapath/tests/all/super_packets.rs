@@ -118,7 +118,7 @@ fn one_option_counts_for_every_wire_packet() {
     assert!(pin::stay_on_this_cpu());
     let greedy = Forward {
         delta_Bps: i32::MAX,
-        ..cases::wish()
+        ..cases::default_request()
     };
     let frame = cases::data(greedy, 1448);
     let mut granted = 0;
@@ -168,7 +168,7 @@ fn missing_segment_count_is_computed_from_the_segment_size() {
         let counted = router.counters();
         counted.xcp_packets + counted.other_packets
     };
-    let forward = option::forward(cases::wish());
+    let forward = option::forward(cases::default_request());
     for ip in [Ip::v4(), Ip::v6()] {
         for (protocol, options) in [(TCP, vec![]), (TCP, forward.clone()), (UDP, vec![])] {
             for (payload, segments) in [(1400, 10), (1401, 11), (139, 1)] {

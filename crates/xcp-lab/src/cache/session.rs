@@ -23,7 +23,7 @@ pub(crate) struct Session<'a> {
     /// Ignore kept results.
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
-    /// The user was told that results cannot be kept.
+    /// Whether a warning was printed that results cannot be kept.
     said: AtomicBool,
 }
 

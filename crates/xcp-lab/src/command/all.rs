@@ -21,7 +21,7 @@ pub fn act(asked: LabAll, out: &Out) -> Result<ExitCode, Failure> {
         results: asked.results,
     };
     let progress = Progress::of_many();
-    let all = all::run_all(&options, &|news| progress.hear(news)).map_err(interruptible)?;
+    let all = all::run_all(&options, &|news| progress.on_progress(news)).map_err(interruptible)?;
     drop(progress);
     out.print(&all, |style| describe(&all, style))?;
     Ok(judged(all.ok))
@@ -85,9 +85,9 @@ fn numbers(all: &All) -> String {
 
 pub fn verify(asked: &LabVerify, out: &Out) -> Result<ExitCode, Failure> {
     let progress = Progress::of_many();
-    let tell = |news: xcp_lab::Progress| progress.hear(news);
-    let verified =
-        verify::verify(&asked.document, &asked.draw, asked.rows, &tell).map_err(interruptible)?;
+    let on_progress = |news: xcp_lab::Progress| progress.on_progress(news);
+    let verified = verify::verify(&asked.document, &asked.draw, asked.rows, &on_progress)
+        .map_err(interruptible)?;
     drop(progress);
     out.print(&verified, |style| proved(&verified, style))?;
     Ok(judged(verified.ok))

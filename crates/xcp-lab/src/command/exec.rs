@@ -28,10 +28,10 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     };
     let progress = Progress::new();
     let is_terminal = io::stderr().is_terminal();
-    let tell = |news: xcp_lab::Progress| {
+    let on_progress = |news: xcp_lab::Progress| {
         // if it is not a terminal, only the program writes to standard error
         if is_terminal {
-            progress.hear(news);
+            progress.on_progress(news);
         }
     };
     let mut failure = None;
@@ -45,7 +45,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
             false
         }),
     };
-    let status = xcp_lab::exec(&options, &mut write, &tell).map_err(interruptible)?;
+    let status = xcp_lab::exec(&options, &mut write, &on_progress).map_err(interruptible)?;
     match failure {
         Some(failure) => Err(failure),
         None => Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from)),

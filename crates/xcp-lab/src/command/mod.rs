@@ -16,7 +16,7 @@ use xcp_lab::{Check, CostReport, Entry, Options, Row, Subject, TaskOptions};
 
 use progress::Progress;
 use xcp_cli::cli::{LabAction, LabBench, LabCheck, LabRun};
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_cli::table;
 
@@ -53,7 +53,8 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         out: asked.out,
     };
     let progress = Progress::new();
-    let outcome = xcp_lab::run(&options, &|news| progress.hear(news)).map_err(interruptible)?;
+    let outcome =
+        xcp_lab::run(&options, &|news| progress.on_progress(news)).map_err(interruptible)?;
     drop(progress);
     out.print(&outcome.result, |style| {
         let table = summary::render(&outcome.result, style);
@@ -61,7 +62,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
     })?;
     for capture in outcome.result.captures.iter().filter(|c| c.missing > 0) {
         let (file, missing) = (&capture.file, capture.missing);
-        tell(&format!(
+        print_error(&format!(
             "xcp: {file}: {missing} packets are missing\n  help: capture at fewer points, or a \
              shorter or slower run"
         ));
@@ -84,7 +85,7 @@ fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     }
     let progress = Progress::new();
     let options = task_options(asked.kernel.clone(), asked.fresh);
-    let checks = xcp_lab::check_qdisc(&options, asked.cycles, &|news| progress.hear(news))
+    let checks = xcp_lab::check_qdisc(&options, asked.cycles, &|news| progress.on_progress(news))
         .map_err(interruptible)?;
     drop(progress);
     out.print(&checks, |_| described(&checks))?;
@@ -114,8 +115,10 @@ fn judged(ok: bool) -> ExitCode {
 fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
     let options = task_options(asked.kernel.clone(), asked.fresh);
-    let report = xcp_lab::check_programs(&options, asked.processors, &|news| progress.hear(news))
-        .map_err(interruptible)?;
+    let report = xcp_lab::check_programs(&options, asked.processors, &|news| {
+        progress.on_progress(news)
+    })
+    .map_err(interruptible)?;
     drop(progress);
     out.print(&report, |style| {
         let head = ["", "verified instructions", "at most"].map(String::from);
@@ -146,7 +149,7 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
     for subject in Subject::ALL.into_iter().filter(chosen) {
         let progress = Progress::new();
         let options = task_options(asked.kernel.clone(), asked.fresh);
-        let bill = xcp_lab::bench(subject, &options, &|news| progress.hear(news));
+        let bill = xcp_lab::bench(subject, &options, &|news| progress.on_progress(news));
         bills.push(bill.map_err(interruptible)?);
     }
     out.print(&bills, |style| {

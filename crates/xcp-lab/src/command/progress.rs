@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// Prints news; may be called from any thread.
-    pub fn hear(&self, news: News<'_>) {
+    pub fn on_progress(&self, news: News<'_>) {
         // the list stays usable if another thread panics
         let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
         let text = match news {

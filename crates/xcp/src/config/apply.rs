@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use xcp_cli::cli::Apply;
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_datapath::router::Change;
 use xcp_datapath::{host, links, lock_commands, router};
@@ -110,7 +110,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     for (step, (change, error)) in steps.iter().zip(outcomes) {
         if let (Some(failure), false) = (&error, out.is_json()) {
             let help = failure.remedy();
-            tell(&format!("xcp: {failure}\n  help: {help}"));
+            print_error(&format!("xcp: {failure}\n  help: {help}"));
         }
         let item = Item {
             device: step.device.as_deref(),
@@ -134,7 +134,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
                 "systemctl stop xcp-edged",
             ),
         };
-        tell(&format!(
+        print_error(&format!(
             "xcp: warning: edge: the daemon {is}\n  help: {remedy}"
         ));
     }

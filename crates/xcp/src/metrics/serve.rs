@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tiny_http::{Header, Method, Request, Response, Server};
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_datapath::interrupt;
 use xcp_datapath::meter::Meter;
 
@@ -31,7 +31,7 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
             "if another program uses it, give another address or port",
         )
     })?;
-    tell(&format!(
+    print_error(&format!(
         "xcp: http://{}{PATH}; Ctrl-C ends it",
         server.server_addr()
     ));
@@ -45,7 +45,7 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
                 .map(|snapshot| journal.look(now, &snapshot))
                 .unwrap_or_default()
             {
-                tell(&format!("xcp: {line}"));
+                print_error(&format!("xcp: {line}"));
             }
         }
         let next = server.recv_timeout(PATIENCE);

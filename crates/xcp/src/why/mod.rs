@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use xcp_cli::failure::{tell, Failure};
+use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::Out;
 use xcp_datapath::connections::{self, Connection, State};
 use xcp_datapath::host::{self, NetnsScope};
@@ -301,7 +301,7 @@ fn where_removed(peer: SocketAddr, wire: Wire) -> Cause {
         return Cause::Peer { wire, last: None };
     }
     if io::stderr().is_terminal() {
-        tell("xcp: probing the path hop by hop for the removal of the option");
+        print_error("xcp: probing the path hop by hop for the removal of the option");
     }
     // if no hop answers, the cause is the peer
     let hops = hops::find(peer, wire).unwrap_or_default();

@@ -30,7 +30,7 @@ impl Flow {
             x_ticks: self.x_ticks,
             x_s: seconds(self.x_ticks),
             delta_Bps: i32::MAX,
-            ..cases::wish()
+            ..cases::default_request()
         };
         full(
             [TIMESTAMPS.to_vec(), option::forward(told)].concat(),
@@ -109,7 +109,7 @@ pub fn send_slow(router: &Router) {
         rtt_ticks: 1 << 28,
         x_ticks: 1 << 28,
         delta_Bps: 0,
-        ..cases::wish()
+        ..cases::default_request()
     };
     for _ in 0..3 {
         router.send(&cases::data(flow, 1448));

@@ -67,7 +67,7 @@ impl Router {
     }
 
     /// Writes the measurements of the cloud for a virtual router.
-    pub fn tell(&self, cloud: xcp_cloud) {
+    pub fn update(&self, cloud: xcp_cloud) {
         self.write(".data.cloud", &cloud);
     }
 

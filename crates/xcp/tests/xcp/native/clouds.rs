@@ -78,7 +78,7 @@ fn a_virtual_router_is_suspended_without_recent_probes() {
             assert_eq!((status.state, status.age_ms), (State::Unknown, None));
 
             let in_force = || {
-                router.tell(reading()).unwrap();
+                router.update(reading()).unwrap();
                 the_only_one().state == State::Granting
             };
             assert!(eventually(in_force));
@@ -106,7 +106,7 @@ fn a_restarted_daemon_takes_over_its_virtual_router() {
         space.within(|| {
             let first = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_eq!(cloud::base_probe(upstream()), None);
-            first.tell(reading()).unwrap();
+            first.update(reading()).unwrap();
             let before = link();
             drop(first);
             let second = Virtual::add("v0", upstream()).unwrap().unwrap();
@@ -171,7 +171,7 @@ fn virtual_routers_without_recent_updates_are_removed() {
         space.within(|| {
             let router = Virtual::add("v0", upstream()).unwrap().unwrap();
             let now_ns = monotonic_ns();
-            router.tell(reading()).unwrap();
+            router.update(reading()).unwrap();
             cloud::clear_old(now_ns).unwrap();
             assert_eq!(pins().len(), 1);
             cloud::clear_old(monotonic_ns()).unwrap();

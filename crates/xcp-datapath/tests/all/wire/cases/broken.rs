@@ -2,7 +2,8 @@
 //! Golden packets with malformed options, and malformed headers around correct options.
 
 use super::{
-    answer, behind_timestamps, case, forward, malformed, opaque, usual_frame, wish, Case, ACK,
+    answer, behind_timestamps, case, default_request, forward, malformed, opaque, usual_frame,
+    Case, ACK,
 };
 use crate::wire::frame::{Frame, Ip};
 use crate::wire::option::{self, TIMESTAMPS};
@@ -15,7 +16,7 @@ pub fn broken_options() -> Vec<Case> {
             ..Frame::default()
         }
     };
-    let with = |at, value| spoilt(option::forward(wish()), at, value);
+    let with = |at, value| spoilt(option::forward(default_request()), at, value);
     let bad = |name, about, frame: &Frame| case(name, about, frame, malformed());
     vec![
         bad("option-length-0", "an option of length 0", &with(1, 0)),
@@ -61,7 +62,7 @@ pub fn broken_headers() -> Vec<Case> {
             "forward-bad-checksum",
             "a TCP checksum that is wrong by 0x0bad",
             &spoilt,
-            forward(&spoilt, 32, wish()),
+            forward(&spoilt, 32, default_request()),
         )
         .with_checksum(false),
         opaque(

@@ -92,7 +92,7 @@ pub fn all() -> Vec<Case> {
 }
 
 /// The forward fields of most golden packets.
-pub fn wish() -> Forward {
+pub fn default_request() -> Forward {
     Forward {
         rtt_ticks: RTT_TICKS,
         rtt_s: seconds(RTT_TICKS),
@@ -121,7 +121,7 @@ fn behind_timestamps(option: Vec<u8>) -> Vec<u8> {
 /// Returns a data segment with the usual forward option.
 fn usual_frame() -> Frame {
     Frame {
-        options: behind_timestamps(wire_option::forward(wish())),
+        options: behind_timestamps(wire_option::forward(default_request())),
         ..Frame::default()
     }
 }

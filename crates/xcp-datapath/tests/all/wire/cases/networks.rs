@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Golden packets with various link and network headers before TCP.
 
-use super::{case, forward, opaque, usual_frame, wish, Case, SERVICE_VLAN, VLAN};
+use super::{case, default_request, forward, opaque, usual_frame, Case, SERVICE_VLAN, VLAN};
 use crate::wire::frame::{Frame, Ip};
 
 pub fn networks() -> Vec<Case> {
     let hop_by_hop = (0, vec![0, 0, 5, 2, 0, 0, 1, 0]); // router alert
     let destination = (60, vec![0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let later = |name, about, frame: &Frame| case(name, about, frame, forward(frame, 32, wish()));
+    let later = |name, about, frame: &Frame| {
+        case(name, about, frame, forward(frame, 32, default_request()))
+    };
     vec![
         later(
             "forward-ipv6",

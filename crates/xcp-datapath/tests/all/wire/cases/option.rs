@@ -2,8 +2,8 @@
 //! Golden packets of the format `option`: its kinds, positions and values.
 
 use super::{
-    answer, behind_timestamps, both, case, forward, returns, usual_frame, wish, Case, ACK,
-    DELTA_BPS, SYN_FLAG, TTL,
+    answer, behind_timestamps, both, case, default_request, forward, returns, usual_frame, Case,
+    ACK, DELTA_BPS, SYN_FLAG, TTL,
 };
 use crate::wire::decode::{Decoded, Kind, Wire};
 use crate::wire::frame::Frame;
@@ -11,7 +11,7 @@ use crate::wire::option::{self, seconds, Feedback, Forward, Return, SYN};
 
 fn two_way_frame(r: Return) -> Frame {
     Frame {
-        options: behind_timestamps(option::both(wish(), r)),
+        options: behind_timestamps(option::both(default_request(), r)),
         payload: 1500 - 20 - 60,
         ..Frame::default()
     }
@@ -57,13 +57,13 @@ pub fn usual() -> Vec<Case> {
             "forward",
             "1500 bytes of IPv4, a forward option behind timestamps",
             &data,
-            forward(&data, 32, wish()),
+            forward(&data, 32, default_request()),
         ),
         case(
             "both",
             "1500 bytes of IPv4, a forward and return option behind timestamps",
             &two_way,
-            both(&two_way, 32, wish(), answer()),
+            both(&two_way, 32, default_request(), answer()),
         ),
         case(
             "return",
@@ -89,16 +89,16 @@ pub fn usual() -> Vec<Case> {
 /// Options at other positions in the TCP header.
 pub fn places() -> Vec<Case> {
     let first = Frame {
-        options: option::forward(wish()),
+        options: option::forward(default_request()),
         ..Frame::default()
     };
     let odd = Frame {
-        options: [vec![1], option::forward(wish())].concat(),
+        options: [vec![1], option::forward(default_request())].concat(),
         payload: 41,
         ..Frame::default()
     };
     let odd_both = Frame {
-        options: [vec![1], option::both(wish(), answer())].concat(),
+        options: [vec![1], option::both(default_request(), answer())].concat(),
         payload: 41,
         ..Frame::default()
     };
@@ -107,19 +107,19 @@ pub fn places() -> Vec<Case> {
             "forward-first",
             "a forward option without timestamps before it",
             &first,
-            forward(&first, 20, wish()),
+            forward(&first, 20, default_request()),
         ),
         case(
             "forward-odd",
             "a forward option at an odd offset, and an odd length",
             &odd,
-            forward(&odd, 21, wish()),
+            forward(&odd, 21, default_request()),
         ),
         case(
             "both-odd",
             "a forward and return option at an odd offset, and an odd length",
             &odd_both,
-            both(&odd_both, 21, wish(), answer()),
+            both(&odd_both, 21, default_request(), answer()),
         ),
     ]
 }
@@ -136,7 +136,7 @@ pub fn extremes() -> Vec<Case> {
     let unknown = Forward {
         rtt_ticks: 0,
         rtt_s: 0.0,
-        ..wish()
+        ..default_request()
     };
     vec![
         with("rtt-unknown", "RTT 0, requests an increase", unknown),
@@ -157,7 +157,7 @@ pub fn extremes() -> Vec<Case> {
                 x_ticks: u32::MAX,
                 x_s: seconds(u32::MAX),
                 last_xcp_router: Some(0xc000_0201),
-                ..wish()
+                ..default_request()
             },
         ),
         with(
@@ -165,7 +165,7 @@ pub fn extremes() -> Vec<Case> {
             "the smallest delta",
             Forward {
                 delta_Bps: i32::MIN,
-                ..wish()
+                ..default_request()
             },
         ),
         with(
@@ -173,7 +173,7 @@ pub fn extremes() -> Vec<Case> {
             "the largest delta",
             Forward {
                 delta_Bps: i32::MAX,
-                ..wish()
+                ..default_request()
             },
         ),
         with(
@@ -182,7 +182,7 @@ pub fn extremes() -> Vec<Case> {
             Forward {
                 xcp_ttl: Some(TTL + 3),
                 other_hops: Some(3),
-                ..wish()
+                ..default_request()
             },
         ),
         with(
@@ -190,7 +190,7 @@ pub fn extremes() -> Vec<Case> {
             "15 XCP hops: the field is full",
             Forward {
                 xcp_hops: Some(15),
-                ..wish()
+                ..default_request()
             },
         ),
     ]
@@ -230,7 +230,7 @@ pub fn totals() -> Vec<Case> {
             "both-total",
             "1500 bytes of IPv4, a forward header and a return header of version 2",
             &two_way,
-            both(&two_way, 32, wish(), total(-500)),
+            both(&two_way, 32, default_request(), total(-500)),
         ),
         syn(
             "syn-totals",

@@ -10,7 +10,7 @@ use crate::wire::option_2005::{
 };
 
 /// An RTT of 100 ms, a window of 50 packets, and a request for 0.75 packets more.
-pub fn wish() -> Forward2005 {
+pub fn default_request() -> Forward2005 {
     Forward2005 {
         feedback: feedback(3072, 0),
         rtt_ms: 100,
@@ -18,7 +18,7 @@ pub fn wish() -> Forward2005 {
     }
 }
 
-/// Returns how routers read [`wish`]. The delta is given in packets, so its value in B/s depends
+/// Returns how routers read [`default_request`]. The delta is given in packets, so its value in B/s depends
 /// on the packet size.
 pub fn meaning(delta_Bps: i32) -> Forward {
     told(26_843_545, 536_871, delta_Bps)
@@ -76,17 +76,17 @@ fn seen_both(frame: &Frame, at: usize, delta_Bps: i32) -> Decoded {
     Decoded {
         kind: Kind::Both,
         option_2005: Some(Option2005 {
-            forward: Some(wish()),
+            forward: Some(default_request()),
             back: Some(answer()),
         }),
-        ..seen(frame, at, wish(), meaning(delta_Bps))
+        ..seen(frame, at, default_request(), meaning(delta_Bps))
     }
 }
 
-/// Returns a data segment with [`wish`] behind timestamps.
+/// Returns a data segment with [`default_request`] behind timestamps.
 pub fn usual_frame() -> Frame {
     Frame {
-        options: behind_timestamps(forward(wish())),
+        options: behind_timestamps(forward(default_request())),
         ..Frame::default()
     }
 }
@@ -106,7 +106,7 @@ pub fn usual() -> Vec<Case> {
         ..usual_frame()
     };
     let two_way = Frame {
-        options: behind_timestamps([forward(wish()), back(answer())].concat()),
+        options: behind_timestamps([forward(default_request()), back(answer())].concat()),
         payload: 1500 - 20 - 44,
         ..Frame::default()
     };
@@ -124,7 +124,7 @@ pub fn usual() -> Vec<Case> {
             "2005-forward",
             "1500 bytes of IPv4, a forward option behind timestamps",
             &data,
-            seen(&data, 32, wish(), meaning(11_355)),
+            seen(&data, 32, default_request(), meaning(11_355)),
         ),
         case(
             "2005-both",
@@ -178,16 +178,16 @@ fn handshake(name: &'static str, about: &'static str, more: u8) -> Case {
 /// Options at other positions in the TCP header.
 pub fn places() -> Vec<Case> {
     let first = Frame {
-        options: forward(wish()),
+        options: forward(default_request()),
         ..Frame::default()
     };
     let odd = Frame {
-        options: [vec![1], forward(wish())].concat(),
+        options: [vec![1], forward(default_request())].concat(),
         payload: 41,
         ..Frame::default()
     };
     let odd_both = Frame {
-        options: [vec![1], back(answer()), forward(wish())].concat(),
+        options: [vec![1], back(answer()), forward(default_request())].concat(),
         payload: 41,
         ..Frame::default()
     };
@@ -201,13 +201,13 @@ pub fn places() -> Vec<Case> {
             "2005-forward-first",
             "a forward option without timestamps before it",
             &first,
-            seen(&first, 20, wish(), meaning(765)),
+            seen(&first, 20, default_request(), meaning(765)),
         ),
         case(
             "2005-forward-odd",
             "a forward option at an odd offset, and an odd length",
             &odd,
-            seen(&odd, 21, wish(), meaning(802)),
+            seen(&odd, 21, default_request(), meaning(802)),
         ),
         case(
             "2005-both-odd",
@@ -242,19 +242,19 @@ pub fn networks() -> Vec<Case> {
             "2005-forward-ipv6",
             "IPv6, a forward option behind timestamps",
             &v6,
-            seen(&v6, 32, wish(), meaning(1005)),
+            seen(&v6, 32, default_request(), meaning(1005)),
         ),
         case(
             "2005-forward-vlan",
             "an 802.1Q tag before IPv4",
             &vlan,
-            seen(&vlan, 32, wish(), meaning(885)),
+            seen(&vlan, 32, default_request(), meaning(885)),
         ),
         case(
             "2005-forward-bad-checksum",
             "a TCP checksum that is wrong by 0x0bad",
             &spoilt,
-            seen(&spoilt, 32, wish(), meaning(855)),
+            seen(&spoilt, 32, default_request(), meaning(855)),
         )
         .with_checksum(false),
     ]

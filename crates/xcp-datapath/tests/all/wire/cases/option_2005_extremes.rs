@@ -2,7 +2,7 @@
 //! Golden packets of the format `option-2005` with values at the limits of their ranges.
 //! The decoded values are computed by hand, for packets of 114 bytes.
 
-use super::option_2005::{meaning, seen, told, wish};
+use super::option_2005::{default_request, meaning, seen, told};
 use super::{behind_timestamps, case, Case};
 use crate::wire::frame::Frame;
 use crate::wire::option::Forward;
@@ -10,7 +10,7 @@ use crate::wire::option_2005::{feedback, forward, Forward2005};
 
 /// 100 ms.
 const RTT_TICKS: u32 = 26_843_545;
-/// The delta of [`wish`]: 0.75 packets per 100 ms.
+/// The delta of [`default_request`]: 0.75 packets per 100 ms.
 const DELTA_BPS: i32 = 855;
 
 pub fn extremes() -> Vec<Case> {
@@ -32,7 +32,7 @@ fn feedbacks() -> Vec<Case> {
     let of = |name, about, mantissa, exponent, delta_Bps| {
         let raw = Forward2005 {
             feedback: feedback(mantissa, exponent),
-            ..wish()
+            ..default_request()
         };
         with(name, about, raw, meaning(delta_Bps))
     };
@@ -95,7 +95,7 @@ fn rtts() -> Vec<Case> {
         let raw = Forward2005 {
             feedback: feedback(mantissa, 0),
             rtt_ms,
-            ..wish()
+            ..default_request()
         };
         with(name, about, raw, means)
     };
@@ -133,7 +133,10 @@ fn rtts() -> Vec<Case> {
 
 fn windows() -> Vec<Case> {
     let of = |name, about, cwnd, x_ticks| {
-        let raw = Forward2005 { cwnd, ..wish() };
+        let raw = Forward2005 {
+            cwnd,
+            ..default_request()
+        };
         with(name, about, raw, told(RTT_TICKS, x_ticks, DELTA_BPS))
     };
     vec![

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Golden packets without XCP.
 
-use super::{behind_timestamps, case, opaque, wish, Case, ACK};
+use super::{behind_timestamps, case, default_request, opaque, Case, ACK};
 use crate::wire::decode::Decoded;
 use crate::wire::frame::{Frame, UDP};
 use crate::wire::option::{self, TIMESTAMPS};
@@ -13,7 +13,7 @@ pub fn without() -> Vec<Case> {
     let request = vec![
         0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 2,
     ];
-    let mut other_experiment = option::forward(wish());
+    let mut other_experiment = option::forward(default_request());
     other_experiment[3] = b'D';
     vec![
         case(
@@ -49,7 +49,7 @@ pub fn without() -> Vec<Case> {
             "none-after-end",
             "a forward option behind the end of options",
             &Frame {
-                options: [vec![0, 1], option::forward(wish())].concat(),
+                options: [vec![0, 1], option::forward(default_request())].concat(),
                 ..Frame::default()
             },
             Decoded::default(),
