@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapHandle, Object};
 use serde::{Deserialize, Serialize};
 
+use crate::bpf_link::{Direction, Place};
 use crate::bpffs::Access;
 use crate::command_lock::CommandLock;
-use crate::link::{Direction, Place};
 use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 pub use crate::wire::router_id as id;
-use crate::{bpffs, clock, folders, layout, link, object, trace, Error, Result};
+use crate::{bpf_link, bpffs, clock, folders, layout, object, trace, Error, Result};
 use xcp_abi::{
     xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
 };
@@ -210,8 +210,8 @@ fn install(device: &Device, upstream: IpAddr, dir: &Path) -> Result<()> {
         object::pin_map(&mut loaded, map, &dir.join(pin))?;
     }
     let program = object::program(&loaded, "xcp_virtual")?;
-    let attached = link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
-    link::pin(attached.as_fd(), &dir.join("link"))?;
+    let attached = bpf_link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
+    bpf_link::pin(attached.as_fd(), &dir.join("link"))?;
     layout::mark(dir, &object::CLOUD, &RECORDS)?;
     bpffs::mark(&dir.join(UPSTREAM).join(name_of_address(upstream)))?;
     bpffs::mark(&dir.join(COMPLETE).join(object::CLOUD.build()))
@@ -235,7 +235,7 @@ fn upstream_of(dir: &Path) -> Option<IpAddr> {
 
 fn remove_all(dir: &Path) -> Result<()> {
     if object::exists(&dir.join("link")) {
-        link::detach(link::open(&dir.join("link"))?.as_fd());
+        bpf_link::detach(bpf_link::open(&dir.join("link"))?.as_fd());
     }
     bpffs::remove(&format!("cloud/{}", name_of(dir)))
 }

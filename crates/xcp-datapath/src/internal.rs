@@ -23,8 +23,8 @@ pub mod layout {
     pub use crate::pinned::layout::mark;
 }
 
-pub mod link {
-    pub use crate::kernel::link::{
+pub mod bpf_link {
+    pub use crate::kernel::bpf_link::{
         attach_cgroup, attach_tcx, cgroup_programs, open, Direction, Place,
     };
 }

@@ -26,7 +26,7 @@ pub use kernel::cgroup::{mount_point as cgroup_mount_point, Cgroup};
 pub use kernel::clock::monotonic_ns;
 pub use kernel::error::{Error, Result};
 pub use kernel::object::set_verbose;
-pub use kernel::rtnl::{links, route_to, Link, Route};
+pub use kernel::rtnl::{links, route_to, DeviceInfo, Route};
 pub use kernel::{interrupt, netem};
 pub use named_bits::{LawTerm, SenderFeature};
 pub use pinned::command_lock::CommandLock;
@@ -37,8 +37,8 @@ pub use wire::Wire;
 
 use host::device;
 use kernel::{
-    cgroup, clock, error, ethtool, link, load_error, mounts, netns, object, offload, probes, rtnl,
-    sock_diag,
+    bpf_link, cgroup, clock, error, ethtool, load_error, mounts, netns, object, offload, probes,
+    rtnl, sock_diag,
 };
 use pinned::{bpffs, command_lock, folders, layout};
 use router::warning;

@@ -617,7 +617,7 @@ min = 0.45
             (
                 "queue = \"xcp\"",
                 "without = [\"care\"]",
-                "unknown variant `care`, expected one of `losses`, `idle`, `use`",
+                "unknown variant `care`, expected one of `losses`, `idle`, `app-limit`",
             ),
             (
                 "queue = \"xcp\"",

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
 use xcp_abi::Record;
-use xcp_datapath::internal::link::{self, Direction, Place};
+use xcp_datapath::internal::bpf_link::{self, Direction, Place};
 use xcp_datapath::internal::{object, Device};
 use xcp_datapath::Result;
 
@@ -71,7 +71,7 @@ impl FaultInjector {
         object::set_data(&mut open, ".data.config", &plan)?;
         let object = object::load(&image::TEST_TC, open)?;
         let program = object::program(&object, "xcp_fault")?;
-        let link = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
+        let link = bpf_link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
         Ok(Self {
             object,
             _link: link,

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::Object;
-use xcp_datapath::internal::link::{self, Direction, Place};
+use xcp_datapath::internal::bpf_link::{self, Direction, Place};
 use xcp_datapath::internal::{object, Device};
 use xcp_datapath::{Cgroup, Result};
 
@@ -57,7 +57,7 @@ impl ForeignProgram {
         let program = object::program(&object, name)?;
         let group = Cgroup::open(None)?;
         let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
-        let link = link::attach_cgroup(program.as_fd(), group.fd(), kind)?;
+        let link = bpf_link::attach_cgroup(program.as_fd(), group.fd(), kind)?;
         Ok(Self {
             object,
             _link: link,
@@ -73,7 +73,7 @@ impl ForeignProgram {
         let object = image::load_only(name)?;
         let program = object::program(&object, name)?;
         let device = Device::find(dev)?;
-        let link = link::attach_tcx(program.as_fd(), &device, direction, place)?;
+        let link = bpf_link::attach_tcx(program.as_fd(), &device, direction, place)?;
         Ok(Self {
             object,
             _link: link,

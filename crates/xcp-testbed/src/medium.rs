@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
 use xcp_abi::xcp_medium;
-use xcp_datapath::internal::link::{self, Direction, Place};
+use xcp_datapath::internal::bpf_link::{self, Direction, Place};
 use xcp_datapath::internal::{object, Device};
 use xcp_datapath::router::Framing;
 use xcp_datapath::Result;
@@ -47,7 +47,8 @@ impl Medium {
     pub fn attach(&mut self, dev: &str) -> Result<()> {
         let device = Device::find(dev)?;
         let program = object::program(&self.object, "xcp_depart")?;
-        let attached = link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
+        let attached =
+            bpf_link::attach_tcx(program.as_fd(), &device, Direction::Egress, Place::Last)?;
         self.attached.push(attached);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libbpf_rs::{MapCore, MapFlags};
 use xcp_abi::xcp_router_link;
-use xcp_datapath::internal::{link, object, router, Device};
+use xcp_datapath::internal::{bpf_link, object, router, Device};
 use xcp_datapath::{Error, Result};
 
 /// Returns the link state of a device's router.
@@ -28,7 +28,7 @@ pub fn router_memory(dev: &str) -> Result<(bool, Vec<(String, u64)>)> {
 }
 
 fn memory(pin: &Path) -> Result<u64> {
-    let fd = link::open(pin)?;
+    let fd = bpf_link::open(pin)?;
     let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
     let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, &e))?;
     let line = text.lines().find_map(|l| l.strip_prefix("memlock:"));

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use libbpf_rs::Object;
-use xcp_datapath::internal::{host, link, object};
+use xcp_datapath::internal::{bpf_link, host, object};
 use xcp_datapath::{Cgroup, Result};
 
 use crate::{image, last_os};
@@ -34,7 +34,7 @@ impl Exclusive {
 
     /// The kernel's id of the program.
     pub fn id(&self) -> Result<u32> {
-        let programs = link::cgroup_programs(self.group.fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)?;
+        let programs = bpf_link::cgroup_programs(self.group.fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)?;
         programs
             .0
             .first()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use libbpf_sys::bpf_map_create_opts;
 
-use crate::link::{self, Direction, Place};
+use crate::bpf_link::{self, Direction, Place};
 use crate::rtnl::{self, Device};
 use crate::{bpffs, netns, object, offload, Error, Result};
 use xcp_abi::{xcp_device_key, xcp_device_options, xcp_device_record, Record};
@@ -192,8 +192,8 @@ fn attach(key: &xcp_device_key, device: &Device, ip_proto: u8, folder: &Path) ->
     let loaded = load(key, device, ip_proto)?;
     for (name, direction) in [(INGRESS, Direction::Ingress), (EGRESS, Direction::Egress)] {
         let program = object::program(&loaded, name)?;
-        let attached = link::attach_tcx(program.as_fd(), device, direction, Place::First)?;
-        link::pin(attached.as_fd(), &folder.join(name))?;
+        let attached = bpf_link::attach_tcx(program.as_fd(), device, direction, Place::First)?;
+        bpf_link::pin(attached.as_fd(), &folder.join(name))?;
     }
     Ok(())
 }
@@ -220,7 +220,10 @@ fn replace(key: &xcp_device_key, record: &xcp_device_record) -> Result<()> {
     let loaded = load(key, &device, record.ip_proto as u8)?;
     for name in [INGRESS, EGRESS] {
         let program = object::program(&loaded, name)?;
-        link::replace(link::open(&dir(key).join(name))?.as_fd(), program.as_fd())?;
+        bpf_link::replace(
+            bpf_link::open(&dir(key).join(name))?.as_fd(),
+            program.as_fd(),
+        )?;
     }
     Ok(())
 }
@@ -238,7 +241,7 @@ pub fn egress(device: &Device) -> Option<OwnedFd> {
         ifindex: device.index,
         unused: 0,
     };
-    link::open(&dir(&key).join(EGRESS)).ok()
+    bpf_link::open(&dir(&key).join(EGRESS)).ok()
 }
 
 /// Detaches the programs from a device and restores its settings. `here`: the device is in this
@@ -251,8 +254,8 @@ fn detach(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Resul
         None => Ok(()),
     };
     for pin in [INGRESS, EGRESS].map(|name| folder.join(name)) {
-        if let Ok(attached) = link::open(&pin) {
-            link::detach(attached.as_fd());
+        if let Ok(attached) = bpf_link::open(&pin) {
+            bpf_link::detach(attached.as_fd());
         }
     }
     let _ = fs::remove_dir_all(&folder);
@@ -263,9 +266,9 @@ fn detach(key: &xcp_device_key, record: &xcp_device_record, here: bool) -> Resul
 /// Removes the entries and pins of devices that no longer exist.
 pub fn sweep() {
     for (key, record) in all().unwrap_or_default() {
-        let attached = link::open(&dir(&key).join(INGRESS));
-        let info = attached.and_then(|attached| link::info(attached.as_fd()));
-        if info.is_ok_and(|info| link::device_of(&info) == 0) {
+        let attached = bpf_link::open(&dir(&key).join(INGRESS));
+        let info = attached.and_then(|attached| bpf_link::info(attached.as_fd()));
+        if info.is_ok_and(|info| bpf_link::device_of(&info) == 0) {
             let _ = detach(&key, &record, false);
         }
     }

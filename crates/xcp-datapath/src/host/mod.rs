@@ -15,7 +15,7 @@ use crate::command_lock::CommandLock;
 use crate::rtnl::Device;
 use crate::wire::IP_PROTO;
 use crate::{
-    bpffs, cgroup, layout, link, netns, object, probes, Cgroup, Error, Fallbacks, PeerPolicy,
+    bpf_link, bpffs, cgroup, layout, netns, object, probes, Cgroup, Error, Fallbacks, PeerPolicy,
     Prefix, Result, SenderFeature, Wire,
 };
 use xcp_abi::{xcp_host_config, xcp_host_counters, Record};
@@ -291,11 +291,11 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     let pin = dir.join("link");
     if attached_group()? != Some(group.id()?) {
         if object::exists(&pin) {
-            link::detach(link::open(&pin)?.as_fd());
+            bpf_link::detach(bpf_link::open(&pin)?.as_fd());
             fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
         }
         let attached = attach("option", group)?;
-        link::pin(attached.as_fd(), &pin)?;
+        bpf_link::pin(attached.as_fd(), &pin)?;
         changed = true;
     }
     Ok((sockets, changed))
@@ -307,13 +307,13 @@ fn attached_group() -> Result<Option<u64>> {
     if !object::exists(&pin) {
         return Ok(None);
     }
-    link::cgroup_of(link::open(&pin)?.as_fd()).map(Some)
+    bpf_link::cgroup_of(bpf_link::open(&pin)?.as_fd()).map(Some)
 }
 
 fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
-    let program = link::open(&bpffs::dir(PART).join(program))?;
+    let program = bpf_link::open(&bpffs::dir(PART).join(program))?;
     let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
-    link::attach_cgroup(program.as_fd(), group.fd(), kind).map_err(|e| {
+    bpf_link::attach_cgroup(program.as_fd(), group.fd(), kind).map_err(|e| {
         let refused = || Error::new(group.path().display().to_string(), e.reason, e.remedy);
         cgroup::explain_attach_failure(group, kind).unwrap_or_else(refused)
     })
@@ -350,7 +350,7 @@ fn load_into(dir: &Path) -> Result<()> {
 fn pin_programs(option: &Object, dir: &Path) -> Result<()> {
     for (program, pin) in [("xcp_option", "option"), ("xcp_choose", "choose")] {
         let program = object::program(option, program)?;
-        link::pin(program.as_fd(), &dir.join(pin))?;
+        bpf_link::pin(program.as_fd(), &dir.join(pin))?;
     }
     Ok(())
 }
@@ -393,7 +393,7 @@ fn replace_programs() -> Result<()> {
     let attached = dir.join("link");
     if object::exists(&attached) {
         let program = object::program(&option, "xcp_option")?;
-        link::replace(link::open(&attached)?.as_fd(), program.as_fd())?;
+        bpf_link::replace(bpf_link::open(&attached)?.as_fd(), program.as_fd())?;
     }
     for pin in ["option", "choose"] {
         let to = dir.join(pin);
@@ -402,7 +402,7 @@ fn replace_programs() -> Result<()> {
     let _ = fs::remove_dir_all(&next);
     // two congestion controls cannot have one name: for a short time, none can be selected
     let pin = dir.join("cc");
-    link::detach(link::open(&pin)?.as_fd());
+    bpf_link::detach(bpf_link::open(&pin)?.as_fd());
     fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
     register(&mut cc, &dir)?;
     let _ = fs::remove_dir_all(dir.join(BUILD));
@@ -436,7 +436,7 @@ pub fn off() -> Result<()> {
 fn remove_all() -> Result<()> {
     let pin = bpffs::dir(PART).join("link");
     if object::exists(&pin) {
-        link::detach(link::open(&pin)?.as_fd());
+        bpf_link::detach(bpf_link::open(&pin)?.as_fd());
     }
     let cleared = device::clear();
     bpffs::remove(PART)?;

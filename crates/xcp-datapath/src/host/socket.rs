@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::Serialize;
 
 use crate::load_error::LoadError;
-use crate::{bpffs, cgroup, link, object, Cgroup, Error, Result};
+use crate::{bpf_link, bpffs, cgroup, object, Cgroup, Error, Result};
 use xcp_abi::xcp_protocol_config;
 
 /// IPPROTO_XCP of the first implementation of XCP (ISI's). IANA has not assigned it.
@@ -106,17 +106,17 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
     // the program that marks sockets is attached first, so that no XCP socket is unmarked
     let created = object::program(object, "xcp_socket_created")?;
     let kind = libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE;
-    let created = link::attach_cgroup(created.as_fd(), group.fd(), kind)
+    let created = bpf_link::attach_cgroup(created.as_fd(), group.fd(), kind)
         .map_err(|e| cgroup::explain_attach_failure(group, kind).unwrap_or(e))?;
     let protocol = object::program(object, "xcp_protocol")?;
     let protocol =
-        link::attach_modify_return(protocol.as_fd()).map_err(|e| refused(&e.reason, number))?;
+        bpf_link::attach_modify_return(protocol.as_fd()).map_err(|e| refused(&e.reason, number))?;
 
     let dir = dir(host);
     bpffs::mark(&dir)?;
-    link::pin(map.as_fd(), &dir.join("config"))?;
-    link::pin(created.as_fd(), &dir.join("created"))?;
-    link::pin(protocol.as_fd(), &dir.join("protocol"))
+    bpf_link::pin(map.as_fd(), &dir.join("config"))?;
+    bpf_link::pin(created.as_fd(), &dir.join("created"))?;
+    bpf_link::pin(protocol.as_fd(), &dir.join("protocol"))
 }
 
 /// The active protocol number, and the ID of its control group.
@@ -127,7 +127,7 @@ fn active(host: &Path) -> Result<Option<(u8, u64)>> {
     }
     let map = object::pinned_map(&dir.join("config"))?;
     let config: xcp_protocol_config = object::read_record(&map, 0)?;
-    let group = link::cgroup_of(link::open(&dir.join("created"))?.as_fd())?;
+    let group = bpf_link::cgroup_of(bpf_link::open(&dir.join("created"))?.as_fd())?;
     Ok(Some((config.number as u8, group)))
 }
 

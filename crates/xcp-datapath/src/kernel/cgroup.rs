@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::query::ProgInfoIter;
 
-use crate::{link, mounts, Error, Result};
+use crate::{bpf_link, mounts, Error, Result};
 
 /// The mount point of the unified hierarchy.
 pub fn mount_point() -> Result<PathBuf> {
@@ -149,7 +149,7 @@ pub fn explain_attach_failure(group: &Cgroup, kind: libbpf_sys::bpf_attach_type)
     let mut path = group.path().to_path_buf();
     loop {
         let at = Cgroup::open(Some(&path)).ok()?;
-        let (programs, flags) = link::cgroup_programs(at.fd(), kind).ok()?;
+        let (programs, flags) = bpf_link::cgroup_programs(at.fd(), kind).ok()?;
         let is_own = path == group.path();
         if let Some(id) = programs.first() {
             let permits = match is_own {

@@ -2,12 +2,12 @@
 //! Kernel interfaces: BPF objects and links, netlink, namespaces, control groups, and
 //! probes of kernel features.
 
+pub mod bpf_link;
 pub mod cgroup;
 pub mod clock;
 pub mod error;
 pub mod ethtool;
 pub mod interrupt;
-pub mod link;
 pub mod load_error;
 pub mod mounts;
 pub mod netem;

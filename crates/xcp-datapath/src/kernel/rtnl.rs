@@ -108,7 +108,7 @@ pub fn netns() -> Result<u64> {
 
 /// What configuration and warnings need to know about a device of a network namespace.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct DeviceInfo {
     pub index: u32,
     pub name: String,
     /// The alternative names (`ip link property add dev DEV altname NAME`).
@@ -118,7 +118,7 @@ pub struct Link {
     pub has_xdp: bool,
 }
 
-impl Link {
+impl DeviceInfo {
     fn of(message: &LinkMessage) -> Self {
         let mut link = Self {
             index: message.header.index,
@@ -153,13 +153,13 @@ impl Link {
 }
 
 /// All devices of this thread's network namespace.
-pub fn links() -> Result<Vec<Link>> {
+pub fn links() -> Result<Vec<DeviceInfo>> {
     let all = request(
         RouteNetlinkMessage::GetLink(LinkMessage::default()),
         NLM_F_DUMP,
     )?;
     let link = |message| match message {
-        RouteNetlinkMessage::NewLink(link) => Some(Link::of(&link)),
+        RouteNetlinkMessage::NewLink(link) => Some(DeviceInfo::of(&link)),
         _ => None,
     };
     Ok(all.into_iter().filter_map(link).collect())

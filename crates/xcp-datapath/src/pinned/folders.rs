@@ -6,8 +6,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crate::link::Direction;
-use crate::{bpffs, link};
+use crate::bpf_link::Direction;
+use crate::{bpf_link, bpffs};
 
 /// The folders of one part, for all network namespaces of the system.
 pub fn folders(part: &str) -> impl Iterator<Item = PathBuf> {
@@ -22,23 +22,23 @@ pub fn name_of(dir: &Path) -> String {
 }
 
 fn link_of(dir: &Path) -> Option<libbpf_sys::bpf_link_info> {
-    link::info(link::open(&dir.join("link")).ok()?.as_fd()).ok()
+    bpf_link::info(bpf_link::open(&dir.join("link")).ok()?.as_fd()).ok()
 }
 
 /// The index of the device of a folder's program, in the device's network namespace; 0 if the
 /// device no longer exists.
 pub fn device_of(dir: &Path) -> Option<u32> {
-    Some(link::device_of(&link_of(dir)?))
+    Some(bpf_link::device_of(&link_of(dir)?))
 }
 
 /// Whether a folder's program is on the device with this index in this network namespace.
 /// Devices in other namespaces may have the same index.
 pub fn is_on(dir: &Path, ifindex: u32, direction: Direction) -> bool {
     let on_device = |id| {
-        link::tcx_programs(ifindex, direction)
+        bpf_link::tcx_programs(ifindex, direction)
             .is_ok_and(|all| all.iter().any(|attached| attached.link == id))
     };
-    link_of(dir).is_some_and(|info| link::device_of(&info) == ifindex && on_device(info.id))
+    link_of(dir).is_some_and(|info| bpf_link::device_of(&info) == ifindex && on_device(info.id))
 }
 
 /// The device index of a folder's program, if the device is in this network namespace.

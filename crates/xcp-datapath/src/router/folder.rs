@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::link::Direction;
+use crate::bpf_link::Direction;
 use crate::rtnl::{self, Device};
 use crate::{bpffs, folders, layout, object, trace, Error, Result};
 

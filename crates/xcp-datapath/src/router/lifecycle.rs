@@ -14,13 +14,13 @@ use super::framing::Framing;
 use super::options::*;
 use super::qdisc;
 use super::shape::{self, Shape};
+use crate::bpf_link::{Direction, Place};
 use crate::bpffs::Access;
 use crate::command_lock::CommandLock;
-use crate::link::{Direction, Place};
 use crate::pinned::change::Change;
 use crate::rtnl::{self, Device};
 use crate::trace::{self, Trace};
-use crate::{bpffs, device, folders, layout, link, object, probes, Error, Result};
+use crate::{bpf_link, bpffs, device, folders, layout, object, probes, Error, Result};
 
 /// Renames the folder of a device's router if the device has moved from another network
 /// namespace. An outdated router under the new name is deleted.
@@ -32,7 +32,7 @@ fn rename_moved_folder(device: &Device) -> Result<()> {
         return Ok(());
     }
     if object::exists(&named.join("link")) {
-        link::detach(link::open(&named.join("link"))?.as_fd());
+        bpf_link::detach(bpf_link::open(&named.join("link"))?.as_fd());
         bpffs::remove(&part)?;
     }
     let Some(found) = found else {
@@ -260,8 +260,8 @@ fn install(device: &Device, options: Options, dir: &Path) -> Result<()> {
     let place = host
         .as_ref()
         .map_or(Place::First, |link| Place::Behind(link.as_fd()));
-    let attached = link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
-    link::pin(attached.as_fd(), &dir.join("link"))?;
+    let attached = bpf_link::attach_tcx(program.as_fd(), device, Direction::Egress, place)?;
+    bpf_link::pin(attached.as_fd(), &dir.join("link"))?;
     // the queue discipline is added last and removed first: it must not queue packets that
     // no router has classified, or a flow would change queues
     if queue {
@@ -280,7 +280,7 @@ fn pin_all<'a>(loaded: &'a mut Object, dir: &Path) -> Result<ProgramMut<'a>> {
         object::pin_map(loaded, map, &dir.join(pin))?;
     }
     let program = object::program(loaded, "xcp_router")?;
-    link::pin(program.as_fd(), &dir.join(PROGRAM))?;
+    bpf_link::pin(program.as_fd(), &dir.join(PROGRAM))?;
     Ok(program)
 }
 
@@ -299,7 +299,7 @@ fn replace_programs(device: &Device, options: Options, dir: &Path) -> Result<()>
     let _ = fs::remove_dir_all(&next);
     bpffs::mark(&next)?;
     let program = pin_all(&mut loaded, &next)?;
-    link::replace(link::open(&dir.join("link"))?.as_fd(), program.as_fd())?;
+    bpf_link::replace(bpf_link::open(&dir.join("link"))?.as_fd(), program.as_fd())?;
     for pin in MAPS.map(|(_, pin)| pin).into_iter().chain([PROGRAM]) {
         let (from, to) = (next.join(pin), dir.join(pin));
         fs::rename(&from, &to).map_err(|e| Error::io(to.display().to_string(), &e))?;
@@ -334,7 +334,7 @@ fn remove_all(device: &Device) -> Result<()> {
     let dir = bpffs::dir(&part);
     let taken = qdisc::remove(&device.name).and(shape::remove(device, &dir));
     if object::exists(&dir.join("link")) {
-        link::detach(link::open(&dir.join("link"))?.as_fd());
+        bpf_link::detach(bpf_link::open(&dir.join("link"))?.as_fd());
     }
     bpffs::remove(&part)?;
     taken.map(|_| ())

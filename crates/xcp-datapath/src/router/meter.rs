@@ -14,7 +14,7 @@ use super::counters::sum_counters;
 use super::folder::is_readable;
 use super::options::TICKS_PER_SEC;
 use super::status::Sharing;
-use crate::link::Direction;
+use crate::bpf_link::Direction;
 use crate::rtnl::RootQueue;
 use crate::{bpffs, folders, object, qdisc, rtnl, Result};
 use xcp_abi::{xcp_router_config, xcp_router_link};

@@ -14,12 +14,12 @@ use super::folder::{of_here, ours, readable, COMPLETE};
 use super::framing::Framing;
 use super::options::{percent, TICKS_PER_SEC};
 use super::{qdisc, shape};
+use crate::bpf_link::Direction;
 use crate::bpffs::Access;
-use crate::link::Direction;
 use crate::rtnl::{self, Device};
 use crate::trace::FLOW;
 use crate::warning::{BypassRisks, Warning};
-use crate::{bpffs, device, ethtool, link, monotonic_ns, object, LawTerm, Result};
+use crate::{bpf_link, bpffs, device, ethtool, monotonic_ns, object, LawTerm, Result};
 
 /// XCP and other traffic on one link, in the last control interval.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -248,8 +248,8 @@ fn warnings(status: &Status) -> Vec<Warning> {
 
 /// The names of the programs that run before the router and are not XCP's.
 fn programs_before(index: u32, dir: &Path) -> Result<Vec<String>> {
-    let ours = link::info(link::open(&dir.join("link"))?.as_fd())?.prog_id;
-    let all = link::tcx_programs(index, Direction::Egress)?;
+    let ours = bpf_link::info(bpf_link::open(&dir.join("link"))?.as_fd())?.prog_id;
+    let all = bpf_link::tcx_programs(index, Direction::Egress)?;
     let all = all.into_iter().map(|attached| attached.program);
     let before: Vec<u32> = all.take_while(|id| *id != ours).collect();
     if before.is_empty() {

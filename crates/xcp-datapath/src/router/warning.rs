@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::ethtool::Features;
-use crate::rtnl::{self, Device, Link};
+use crate::rtnl::{self, Device, DeviceInfo};
 use crate::Result;
 
 /// A problem that an operator may not expect, and its remedy.
@@ -52,10 +52,10 @@ impl BypassRisks {
     /// Reads the devices of this thread's network namespace.
     pub fn read() -> Result<Self> {
         let links = rtnl::links()?;
-        let offloads = |link: &&Link| {
+        let offloads = |link: &&DeviceInfo| {
             Features::of(&link.name).is_ok_and(|f| f.is_on("hw-tc-offload").unwrap_or(false))
         };
-        let name = |link: &Link| link.name.clone();
+        let name = |link: &DeviceInfo| link.name.clone();
         Ok(Self {
             bridges: links
                 .iter()

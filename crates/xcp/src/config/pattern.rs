@@ -3,7 +3,7 @@
 
 use glob::Pattern;
 use xcp_cli::failure::Failure;
-use xcp_datapath::Link;
+use xcp_datapath::DeviceInfo;
 
 use super::file::{File, Table};
 use super::types::Router;
@@ -15,7 +15,7 @@ const LOOPBACK: &str = "lo";
 /// Returns the devices that have a table, sorted by name.
 pub fn assign<'a>(
     file: &'a File,
-    links: &[Link],
+    links: &[DeviceInfo],
     ignore_missing: bool,
 ) -> Result<Vec<(String, Table, &'a Router)>, Failure> {
     let mut assigned: Vec<(String, Table, &Router)> = Vec::new();
@@ -23,7 +23,7 @@ pub fn assign<'a>(
         let table = Table::Router(i);
         let name = router.device.as_str();
         let wrong = |reason, remedy| file.wrong(table, "device", reason, remedy);
-        let known = |assigned: &[(String, Table, &Router)], link: &Link| {
+        let known = |assigned: &[(String, Table, &Router)], link: &DeviceInfo| {
             assigned.iter().any(|(name, ..)| *name == link.name)
         };
         if name.contains(WILD) {
@@ -58,7 +58,7 @@ pub fn assign<'a>(
     Ok(assigned)
 }
 
-fn names(link: &Link) -> impl Iterator<Item = &str> {
+fn names(link: &DeviceInfo) -> impl Iterator<Item = &str> {
     let alternative = link.alternative_names.iter().map(String::as_str);
     std::iter::once(link.name.as_str()).chain(alternative)
 }
@@ -67,8 +67,8 @@ fn names(link: &Link) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn link(name: &str, alternative: &[&str]) -> Link {
-        Link {
+    fn link(name: &str, alternative: &[&str]) -> DeviceInfo {
+        DeviceInfo {
             index: 1,
             name: name.into(),
             alternative_names: alternative.iter().map(|n| (*n).into()).collect(),

@@ -67,7 +67,7 @@ fn invalid_whole_numbers_give_reason_and_remedy() {
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
     xcp("host on --without losses,care").failed(
         2,
-        "xcp: --without care: no such behaviour\n  help: give some of losses, idle, use, totals\n",
+        "xcp: --without care: no such behaviour\n  help: give some of losses, idle, app-limit, totals\n",
     );
 }
 
