@@ -267,7 +267,7 @@ fn man_pages_exist_for_subcommands() {
         "xcp-router-add",
         "xcp-edged-run",
         "xcp-lab-run",
-        "xcp-lab-kept",
+        "xcp-lab-cache",
         "xcp-run",
     ] {
         let page = fs::read_to_string(dir.0.join(format!("{name}.1"))).unwrap();

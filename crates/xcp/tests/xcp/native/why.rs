@@ -430,7 +430,7 @@ fn distrust_and_full_acks_are_reported_for_connections_that_use_xcp() {
             let all = net.within("c", || connections::list().unwrap());
             all.iter().any(|c| c.distrusts_path)
         });
-        uses("distrusted", &["no XCP router", "CUBIC"]);
+        uses("distrusted", &["without an XCP router", "CUBIC"]);
     }
     // SACK blocks fill ACKs, as in the tests of conservation
     let _host = HostOn::by_default();
