@@ -111,9 +111,9 @@ static __u64 sample_link(__u64 now)
 {
 	link.seen.sent_B += 1000;
 	xcp_link_sample(&link.seen, now, link.seen.sent_B, 0);
-	link.fell = config.measure &&
-		    xcp_capacity_changed(&link.state.capacity, &link.seen,
-					 link.state.interval_ns);
+	link.end_now = config.measure &&
+		       xcp_capacity_changed(&link.state.capacity, &link.seen,
+					    link.state.interval_ns);
 	link.next_sample_ns = now + XCP_SAMPLE_INTERVAL_NS;
 	return 0;
 }
@@ -146,7 +146,7 @@ static void note(const void *record)
 /* The program checks this before it claims, so the data may be outdated. */
 static __noinline bool interval_is_due(uint64_t now)
 {
-	return link.fell || xcp_router_interval_due(&link.state, now);
+	return link.end_now || xcp_router_interval_due(&link.state, now);
 }
 
 static __noinline bool look_is_due(uint64_t now)
