@@ -50,13 +50,13 @@ static void check_state(const struct router *r)
 {
 	const struct xcp_router_state *s = &r->state;
 	uint64_t most_Bps =
-		r->params.most_Bps ? r->params.most_Bps : XCP_CAPACITY_MAX_BPS;
+		r->params.peak_Bps ? r->params.peak_Bps : XCP_CAPACITY_MAX_BPS;
 
 	CHECK(s->interval_ns <= XCP_NS_MAX + 1);
 	CHECK(xcp_num_fixed(s->d, 0, UINT64_MAX) <= XCP_TICKS_MAX);
 	CHECK(s->tq_ns >= XCP_MIN_TQ_NS && s->tq_ns <= XCP_NS_MAX);
 	CHECK(s->capacity.link_Bps <= most_Bps);
-	CHECK(s->capacity.left_Bps <= most_Bps);
+	CHECK(s->capacity.dequeued_Bps <= most_Bps);
 	CHECK(s->sharing.share <= XCP_SHARE_MAX);
 	CHECK(r->law.pos_pool < 1ULL << XCP_POOL_BITS);
 	CHECK(r->law.neg_pool < 1ULL << XCP_POOL_BITS);
@@ -109,7 +109,7 @@ void check_router(struct input *in)
 
 	r.params.capacity_Bps =
 		(uint64_t)between((int64_t)(any(&q) >> 1), 0, 125000000000);
-	r.params.most_Bps = any(&q) & (XCP_CAPACITY_MAX_BPS - 1);
+	r.params.peak_Bps = any(&q) & (XCP_CAPACITY_MAX_BPS - 1);
 	r.params.min_interval_ns = 1000000;
 	r.params.without = (uint32_t)any(&q) & 127;
 	r.params.max_rtt = (uint32_t)any(&q);
