@@ -692,7 +692,7 @@ mod tests {
         let variant = two_way.variants.iter().find(|v| v.name == "xcp-4");
         let kept = two_way.of_variant(variant.expect("exists"));
         let names: Vec<&str> = kept.flows.iter().map(|f| f.name.as_str()).collect();
-        assert_eq!(names[..2], ["there-4-1", "there-4-2"]);
-        assert_eq!(names[7..], ["back-4-4"]);
+        assert_eq!(names[..2], ["forward-4-1", "forward-4-2"]);
+        assert_eq!(names[7..], ["reverse-4-4"]);
     }
 }

@@ -46,7 +46,7 @@ impl Keeper {
     /// Runs `xcp lab cache`.
     fn kept(&self, args: &[&str]) -> Ran {
         let mut command = Command::new(XCP);
-        command.args(["lab", "kept"]).args(args);
+        command.args(["lab", "cache"]).args(args);
         Ran::of(command.env("XCP_CACHE_DIR", self.folder()))
     }
 
@@ -185,7 +185,7 @@ fn a_run_continues_if_results_cannot_be_kept() {
 #[test]
 fn a_size_limit_that_is_not_a_number_is_an_error() {
     let mut command = Command::new(XCP);
-    command.args(["lab", "kept"]).env("XCP_CACHE_MB", "2 GB");
+    command.args(["lab", "cache"]).env("XCP_CACHE_MB", "2 GB");
     Ran::of(&mut command).failed(
         1,
         "xcp: XCP_CACHE_MB=2 GB: not a whole number\n  \

@@ -15,7 +15,7 @@ use serde_json::Value;
 fn a_run_reports_all_results() {
     let lab = Lab::new();
     // a quick case of `xcp lab all`: its result is kept if that has run
-    let args = ["brief", "--variant", "told-11", "--kernel", "newest"];
+    let args = ["brief", "--variant", "configured-11", "--kernel", "newest"];
     let ran = lab.run(&[&args[..], &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let result = ran.json();
@@ -25,14 +25,14 @@ fn a_run_reports_all_results() {
     assert!(major.is_some_and(|major: u32| major >= 7), "{release}");
     assert_eq!(result["ok"], true);
     let xcp = &result["variants"][0];
-    assert_eq!(xcp["name"], "told-11");
+    assert_eq!(xcp["name"], "configured-11");
     assert!(number(&xcp["link_utilisation"]) >= 0.98, "{xcp}");
     assert_eq!(xcp["flows"].as_array().unwrap().len(), 2);
     for flow in xcp["flows"].as_array().unwrap() {
         assert_eq!(flow["control"], "xcp", "{xcp}");
     }
     assert_eq!(xcp["checks"].as_array().unwrap().len(), 3);
-    let samples = lab.report("told-11.csv").lines().count();
+    let samples = lab.report("configured-11.csv").lines().count();
     assert!(samples > 140, "a sample every 100 ms: {samples}");
     assert!(lab.report("report.html").contains("brief"));
 }

@@ -20,13 +20,13 @@ rate_mbit = 10
 queue_packets = 100
 
 [[flow]]
-name = "there"
+name = "forward"
 from = "r"
 to = "d"
 udp_mbit = 8
 
 [[flow]]
-name = "back"
+name = "reverse"
 from = "d"
 to = "r"
 udp_mbit = 8
@@ -156,7 +156,7 @@ fn xcp_cubic_and_udp_flows_share_a_bottleneck_in_both_directions() {
         .replace(
             "[[variant]]",
             "control = \"cubic\"\n\n[[flow]]\nname = \"udp\"\nfrom = \"s\"\nto = \"d\"\nudp_mbit = 1\n\n\
-             [[flow]]\nname = \"back\"\nfrom = \"d\"\nto = \"s\"\n\n[[variant]]",
+             [[flow]]\nname = \"reverse\"\nfrom = \"d\"\nto = \"s\"\n\n[[variant]]",
         )
         + "[[check]]\nvariant = \"xcp\"\nmetric = \"share\"\nkind = \"udp\"\nmin = 0.01\n";
     let variant = play(&lab, &text, "6.12");
