@@ -30,7 +30,7 @@ fn packets() -> Vec<xcp_bench_packet> {
         .collect()
 }
 
-fn of_model(p: &xcp_bench_packet) -> model::Packet {
+fn to_model_packet(p: &xcp_bench_packet) -> model::Packet {
     model::Packet {
         n: 1.0,
         size_B: p.size_B as f64,
@@ -77,7 +77,7 @@ fn core(count: u64) -> Duration {
 }
 
 fn in_f64(count: u64) -> Duration {
-    let packets: Vec<_> = packets().iter().map(of_model).collect();
+    let packets: Vec<_> = packets().iter().map(to_model_packet).collect();
     time(
         count,
         &mut Model::new(model::Params::core(CAPACITY_BPS as f64), 0.0),

@@ -16,7 +16,7 @@ use crate::experiment::{Experiment, Link};
 use crate::guest::Request;
 use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
-use crate::machines::{side_by_side, workplace};
+use crate::machines::{run_parallel, temp_folder};
 use crate::options::{Progress, Tell};
 use crate::test_machine::TestMachine;
 use crate::{cache, catalog, figures, interrupt, metrics, results, Error, Result};
@@ -132,18 +132,19 @@ pub(crate) fn plan() -> Result<Vec<Planned>> {
 }
 
 /// Prepares a test machine for each kernel of these cases, or returns the error.
-pub(crate) fn rigs<'a>(
+pub(crate) fn test_machines<'a>(
     cases: impl Iterator<Item = &'a Planned>,
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
 ) -> BTreeMap<&'a str, Result<TestMachine<'a>>> {
-    let mut rigs = BTreeMap::new();
+    let mut test_machines = BTreeMap::new();
     for planned in cases {
         let kernel = planned.case.kernel.as_str();
-        rigs.entry(kernel)
+        test_machines
+            .entry(kernel)
             .or_insert_with(|| TestMachine::new(Some(kernel), fresh, say));
     }
-    rigs
+    test_machines
 }
 
 /// A case to run.
@@ -163,7 +164,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
     let planned = plan()?;
-    let rigs = rigs(planned.iter(), options.fresh, &say);
+    let test_machines = test_machines(planned.iter(), options.fresh, &say);
     let before = options.results.as_ref().map(fs::read_to_string);
     let before = before.and_then(|text| text.ok()).unwrap_or_default();
     let written = results::read(&before);
@@ -173,7 +174,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
             let row = written.get(&one.case);
             !options.fresh && row.is_some_and(|row| row.has_key(key) && row.passes())
         };
-        states.push(match &rigs[one.case.kernel.as_str()] {
+        states.push(match &test_machines[one.case.kernel.as_str()] {
             Ok(rig) => match one.find(rig)? {
                 Some(judged) => State::Judged(Box::new(judged)),
                 None if is_written(&one.key(rig)?) => State::Written {
@@ -186,7 +187,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     }
     let mut jobs = Vec::new();
     for (planned, state) in planned.iter().zip(&mut states) {
-        let rig = &rigs[planned.case.kernel.as_str()];
+        let rig = &test_machines[planned.case.kernel.as_str()];
         let wanted = planned.quick || !options.quick;
         if let (State::Unchecked, Ok(rig), true) = (&*state, rig, wanted) {
             jobs.push(Job {
@@ -226,9 +227,9 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
 fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
     let length_s = |job: &Job| job.planned.duration_s();
     jobs.sort_by(|a, b| length_s(b).total_cmp(&length_s(a)));
-    let work = workplace()?;
-    let left = Mutex::new(Left::new(jobs.iter().map(length_s)));
-    side_by_side(jobs.into_iter().enumerate(), |(turn, job)| {
+    let work = temp_folder()?;
+    let left = Mutex::new(RemainingTime::new(jobs.iter().map(length_s)));
+    run_parallel(jobs.into_iter().enumerate(), |(turn, job)| {
         if interrupt::requested() {
             return;
         }
@@ -254,14 +255,14 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
 }
 
 /// The remaining work, in virtual seconds.
-struct Left {
+struct RemainingTime {
     began: Instant,
     lengths_s: Vec<f64>,
     /// Progress of each job, 0 to 1.
     done: Vec<f64>,
 }
 
-impl Left {
+impl RemainingTime {
     fn new(lengths_s: impl Iterator<Item = f64>) -> Self {
         let lengths_s: Vec<f64> = lengths_s.collect();
         Self {
@@ -318,8 +319,8 @@ mod tests {
 
     #[test]
     fn remaining_time_is_estimated_from_virtual_time() {
-        let mut left = Left::new([100.0, 50.0, 50.0].into_iter());
-        let after = |left: &Left, seconds| left.described(Duration::from_secs(seconds));
+        let mut left = RemainingTime::new([100.0, 50.0, 50.0].into_iter());
+        let after = |left: &RemainingTime, seconds| left.described(Duration::from_secs(seconds));
         assert_eq!(after(&left, 0), "0 of 3");
         left.done = vec![1.0, 0.0, 0.0];
         assert_eq!(after(&left, 30), "1 of 3, about 30 s left");

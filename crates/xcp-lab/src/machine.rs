@@ -66,7 +66,7 @@ pub fn play(
     let setup = Setup::of(request);
     let mut release = None;
     let mut unpacker = Unpacker::default();
-    let played = converse(
+    let played = run_machine(
         kernel,
         base,
         request,
@@ -159,7 +159,7 @@ impl Default for Setup {
 
 /// Boots a machine with a request, and passes its messages to `hear` until that returns a
 /// value.
-pub fn converse<A: DeserializeOwned + Send + 'static, T>(
+pub fn run_machine<A: DeserializeOwned + Send + 'static, T>(
     kernel: &Kernel,
     base: &[u8],
     request: &impl Serialize,

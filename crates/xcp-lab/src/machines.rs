@@ -52,10 +52,10 @@ pub(crate) fn play_all(
     }
     if found.len() < plays.len() {
         say(&format!("booting Linux {}", rig.release()));
-        let work = workplace()?;
+        let work = temp_folder()?;
         let failed = AtomicBool::new(false);
         let left = plays.iter_mut().filter(|p| p.outcome.is_none());
-        side_by_side(left.enumerate(), |(number, play)| {
+        run_parallel(left.enumerate(), |(number, play)| {
             if failed.load(Ordering::Relaxed) {
                 return;
             }
@@ -71,7 +71,7 @@ pub(crate) fn play_all(
 }
 
 /// Creates a temporary folder for the boot files of machines.
-pub(crate) fn workplace() -> Result<TempDir> {
+pub(crate) fn temp_folder() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("xcp-lab-")
         .tempdir()
@@ -79,7 +79,7 @@ pub(crate) fn workplace() -> Result<TempDir> {
 }
 
 /// Runs jobs in order, as many at a time as there are processors.
-pub(crate) fn side_by_side<T>(jobs: impl Iterator<Item = T> + Send, each: impl Fn(T) + Sync) {
+pub(crate) fn run_parallel<T>(jobs: impl Iterator<Item = T> + Send, each: impl Fn(T) + Sync) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let left = Mutex::new(jobs);
     let work_off = || loop {

@@ -12,7 +12,7 @@ use crate::cost_report::CostReport;
 use crate::guest::Message;
 use crate::initramfs::Guest;
 use crate::machine::{self, Setup};
-use crate::machines::workplace;
+use crate::machines::temp_folder;
 use crate::test_machine::TestMachine;
 use crate::verifier_report::Report;
 use crate::{interrupt, Error, Progress, Result};
@@ -98,9 +98,9 @@ fn run(
         return Ok((release, answers));
     }
     say(&format!("booting Linux {release}"));
-    let work = workplace()?;
+    let work = temp_folder()?;
     let mut answers = Vec::new();
-    machine::converse(
+    machine::run_machine(
         &rig.kernel,
         &machine.base,
         task,

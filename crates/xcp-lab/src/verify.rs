@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::all::{plan, rigs, Case, Planned};
-use crate::machines::{side_by_side, workplace};
+use crate::all::{plan, test_machines, Case, Planned};
+use crate::machines::{run_parallel, temp_folder};
 use crate::options::{Progress, Tell};
 use crate::results::{self, Written};
 use crate::test_machine::TestMachine;
@@ -20,7 +20,7 @@ use crate::{interrupt, Error, Result};
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
     /// The selected rows and their new results.
-    pub proofs: Vec<Proof>,
+    pub proofs: Vec<VerifiedRow>,
     /// Rows that cannot be compared: their key does not match this build, kernel or machine.
     pub stale: Vec<Case>,
     /// Cases without a row.
@@ -31,7 +31,7 @@ pub struct Verified {
 
 /// A row that was run again.
 #[derive(Clone, Debug, Serialize)]
-pub struct Proof {
+pub struct VerifiedRow {
     #[serde(flatten)]
     pub case: Case,
     pub written: String,
@@ -57,7 +57,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
         fs::read_to_string(document).map_err(|e| Error::io(document.display().to_string(), &e))?;
     let mut written = results::read(&text);
     let planned = plan()?;
-    let rigs = rigs(planned.iter(), true, &say);
+    let test_machines = test_machines(planned.iter(), true, &say);
     let (mut current, mut stale, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &planned {
         let case = &planned.case;
@@ -65,7 +65,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             missing.push(case.clone());
             continue;
         };
-        match &rigs[case.kernel.as_str()] {
+        match &test_machines[case.kernel.as_str()] {
             Ok(rig) if written.has_key(&planned.key(rig)?) => {
                 current.push(Current {
                     planned,
@@ -79,15 +79,15 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
     let wait_s = |c: &Current| wait_s(draw, &c.planned.case, c.planned.duration_s());
     current.sort_by(|a, b| wait_s(a).total_cmp(&wait_s(b)));
     current.truncate(rows);
-    let work = workplace()?;
+    let work = temp_folder()?;
     let proofs = Mutex::new(Vec::new());
-    side_by_side(current.into_iter().enumerate(), |(number, current)| {
+    run_parallel(current.into_iter().enumerate(), |(number, current)| {
         let place = work.path().join(number.to_string());
         let proof = prove(&current, &place, progress);
         proofs.lock().unwrap_or_else(|e| e.into_inner()).push(proof);
     });
     let proofs = proofs.into_inner().unwrap_or_else(|e| e.into_inner());
-    let mut proofs: Vec<Proof> = proofs.into_iter().collect::<Result<_>>()?;
+    let mut proofs: Vec<VerifiedRow> = proofs.into_iter().collect::<Result<_>>()?;
     proofs.sort_by(|a, b| a.case.cmp(&b.case));
     Ok(Verified {
         ok: proofs.iter().all(|p| p.ok),
@@ -97,7 +97,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
     })
 }
 
-fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
+fn prove(current: &Current, place: &Path, progress: Tell) -> Result<VerifiedRow> {
     let Current {
         planned,
         rig,
@@ -112,7 +112,7 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<Proof> {
     let verdict = if ok { "reproduced" } else { "NOT reproduced" };
     let said = &format!("{name}: {verdict}");
     progress(Progress::Ended { name, said });
-    Ok(Proof {
+    Ok(VerifiedRow {
         case: planned.case.clone(),
         ok,
         written: written.line.clone(),

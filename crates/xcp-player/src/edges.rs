@@ -22,14 +22,14 @@ use crate::{interrupt, Error, Result};
 /// How long the daemons run before the traffic starts: they send the first
 /// probe after two round trips, and know the queueing delay after 10 s of
 /// probes.
-const BEFORE: Duration = Duration::from_secs(14);
+const DAEMON_LEAD_TIME: Duration = Duration::from_secs(14);
 /// The interval between checks for an interrupt.
 const STEP: Duration = Duration::from_millis(200);
 
 /// How often the state of a virtual router is read until it is suspended.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait until a virtual router is suspended.
-const ASIDE_MOST: Duration = Duration::from_secs(10);
+const SUSPEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Commands to a daemon's thread: run, stop, or crash.
 const ON: u8 = 0;
@@ -89,7 +89,7 @@ impl Edges {
             edges.daemons.insert(node.to_owned(), daemon);
             edges.run(node, stage)?;
         }
-        for _ in 0..BEFORE.as_millis() / STEP.as_millis() {
+        for _ in 0..DAEMON_LEAD_TIME.as_millis() / STEP.as_millis() {
             thread::sleep(STEP);
             if interrupt::requested() {
                 return Err(interrupt::error());
@@ -194,7 +194,7 @@ fn wait_until_suspended() -> Result<Duration> {
             "kill it later, when packets have crossed the cloud",
         ));
     }
-    while grants()? && begin.elapsed() < ASIDE_MOST {
+    while grants()? && begin.elapsed() < SUSPEND_TIMEOUT {
         thread::sleep(LOOK);
     }
     Ok(begin.elapsed())

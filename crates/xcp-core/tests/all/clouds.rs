@@ -20,7 +20,7 @@ const D_NS: u64 = 200 * NS_PER_MS;
 /// The largest link capacity that core/ supports.
 const MAX_BPS: u64 = 1 << 42;
 
-fn waited(wait_ns: u64) -> xcp_cloud {
+fn cloud_with_wait(wait_ns: u64) -> xcp_cloud {
     xcp_cloud {
         wait_ns,
         ..xcp_cloud::default()
@@ -40,12 +40,12 @@ fn a_wait_of_up_to_2_ms_counts_as_no_backlog() {
     for link_Bps in [0, 1, FIRST_BPS, 1_250_000, MAX_BPS, (1 << 44) - 1] {
         for wait_ns in [0, 1, NS_PER_MS, 2 * NS_PER_MS] {
             assert_eq!(
-                xcp_cloud_backlog(&waited(wait_ns), link_Bps),
+                xcp_cloud_backlog(&cloud_with_wait(wait_ns), link_Bps),
                 0,
                 "{wait_ns}"
             );
         }
-        assert!(xcp_cloud_backlog(&waited(2 * NS_PER_MS + 1), link_Bps) >= 1);
+        assert!(xcp_cloud_backlog(&cloud_with_wait(2 * NS_PER_MS + 1), link_Bps) >= 1);
     }
 }
 
@@ -57,14 +57,14 @@ fn backlog_of_common_links_is_rate_times_wait() {
         (125_000_000, 3, 375_000.0),
         (75_000, 1_000, 75_000.0),
     ] {
-        let got = xcp_cloud_backlog(&waited(wait_ms * NS_PER_MS), link_Bps) as f64;
+        let got = xcp_cloud_backlog(&cloud_with_wait(wait_ms * NS_PER_MS), link_Bps) as f64;
         assert!((got / backlog_B - 1.0).abs() < 0.02, "{got}, {backlog_B}");
     }
 }
 
 #[test]
 fn largest_backlog_does_not_overflow() {
-    let most = xcp_cloud_backlog(&waited(u64::MAX), (1 << 44) - 1);
+    let most = xcp_cloud_backlog(&cloud_with_wait(u64::MAX), (1 << 44) - 1);
     let exact = ((1u128 << 44) - 1) * 100; // a wait counts as at most 100 s
     assert!(u128::from(most) <= exact && exact - u128::from(most) < 256 * 101);
 }
@@ -113,7 +113,7 @@ fn a_probe_time_in_the_future_is_valid() {
 
 /// Updates the backoff every 10 ms for `intervals` control intervals, with the probe waits
 /// that `wait_ns` gives for each time. Returns the length of each suspension in seconds.
-fn asides(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
+fn suspensions_s(intervals: u64, wait_ns: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut backoff = xcp_cloud_backoff::default();
     let mut found = Vec::new();
     let mut now_ns = D_NS;
@@ -183,25 +183,29 @@ fn flows_grow_like_tcp_while_the_virtual_router_is_suspended() {
 /// The first suspension follows after 12 intervals and lasts 10 s, the next ones 20 s and so on.
 #[test]
 fn a_persistent_queue_suspends_the_virtual_router() {
-    assert_eq!(asides(3_000, |_| D_NS), [10, 20, 40, 80, 160, 160, 160]);
-    assert!(asides(12, |_| D_NS).is_empty());
+    assert_eq!(
+        suspensions_s(3_000, |_| D_NS),
+        [10, 20, 40, 80, 160, 160, 160]
+    );
+    assert!(suspensions_s(12, |_| D_NS).is_empty());
 }
 
 /// Virtual routers leave a short queue behind, and an overload leaves a temporary one.
 #[test]
 fn queues_caused_by_xcp_do_not_suspend_the_virtual_router() {
-    assert!(asides(3_000, |_| D_NS / 4).is_empty());
+    assert!(suspensions_s(3_000, |_| D_NS / 4).is_empty());
     let overload = |now_ns: u64| now_ns / D_NS % 20 < 8;
     let wait_ns = |now_ns| if overload(now_ns) { 3 * D_NS } else { 0 };
-    assert!(asides(3_000, wait_ns).is_empty());
+    assert!(suspensions_s(3_000, wait_ns).is_empty());
 }
 
 /// The capacity granted beyond the measured traffic is 20 KB per flow and interval, and
 /// shrinks as the queue grows.
 #[test]
 fn excess_capacity_shrinks_as_the_queue_grows() {
-    let over_B =
-        |wait_ns, flows| xcp_cloud_excess(&waited(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS;
+    let over_B = |wait_ns, flows| {
+        xcp_cloud_excess(&cloud_with_wait(wait_ns), flows, D_NS) * D_NS / 1_000 / NS_PER_MS
+    };
     let flow = 256;
     assert!(over_B(0, flow).abs_diff(20_000) <= 1);
     assert!(over_B(D_NS / 8, flow).abs_diff(10_000) <= 1);
@@ -209,7 +213,7 @@ fn excess_capacity_shrinks_as_the_queue_grows() {
     assert!(over_B(0, 0).abs_diff(20_000) <= 1, "no flows count as one");
     for wait_ns in [D_NS / 4, D_NS, u64::MAX] {
         assert_eq!(
-            xcp_cloud_excess(&waited(wait_ns), flow, D_NS),
+            xcp_cloud_excess(&cloud_with_wait(wait_ns), flow, D_NS),
             1,
             "1 B/s is the minimum"
         );
@@ -238,7 +242,7 @@ fn intervals_with_a_queue_before_a_pause_do_not_count() {
 fn backoff_restarts_after_a_long_time_without_other_traffic() {
     let crowded = |now_ns: u64| (now_ns / (1_500 * D_NS)).is_multiple_of(2);
     let wait_ns = |now_ns| if crowded(now_ns) { D_NS } else { 0 };
-    let found = asides(3_500, wait_ns);
+    let found = suspensions_s(3_500, wait_ns);
     assert_eq!(found.iter().filter(|s| **s == 10).count(), 2, "{found:?}");
 }
 
@@ -253,7 +257,7 @@ proptest! {
         (less, shorter) in (20..64u32, 0..64u32),
     ) {
         let (link_Bps, wait_ns) = (link_Bps >> less, wait_ns >> shorter);
-        let backlog_B = xcp_cloud_backlog(&waited(wait_ns), link_Bps);
+        let backlog_B = xcp_cloud_backlog(&cloud_with_wait(wait_ns), link_Bps);
         if wait_ns <= 2 * NS_PER_MS {
             prop_assert_eq!(backlog_B, 0);
             return Ok(());

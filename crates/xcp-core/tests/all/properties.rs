@@ -251,11 +251,11 @@ impl Pair {
         self.arrive_bytes(u.size_B * u64::from(u.n));
         if p.kind == 0 {
             self.core.arrival_xcp(u.n, u.size_B, u.x, u.rtt);
-            self.model.arrival_xcp(&of_model(u));
+            self.model.arrival_xcp(&to_model_packet(u));
         }
         // core/ gives a packet whose X is the whole previous interval everything in the
         // pool, the model at most what the pool held at first
-        let (x_s, _) = self.model.believed(&of_model(u));
+        let (x_s, _) = self.model.believed(&to_model_packet(u));
         let whole = x_s >= self.sum_x_s * (1.0 - 1e-9);
         self.unclear |= p.kind == 0 && self.grew && whole;
     }
@@ -272,7 +272,7 @@ impl Pair {
         let (pos_Bps, cp) = (self.model.pos_Bps, self.model.cp);
         let got = self.core.departure(u.n, u.size_B, u.x, u.rtt, u.delta);
         let spare_Bps = self.model.spare_Bps;
-        let want = self.model.departure(&of_model(u)).delta_Bps;
+        let want = self.model.departure(&to_model_packet(u)).delta_Bps;
         let spared = self.model.spare_Bps - spare_Bps;
         // rounding remainders, each below n, take up space in core/'s carry
         self.most_n = self.most_n.max(f64::from(u.n));
@@ -367,7 +367,7 @@ impl Pair {
     }
 }
 
-fn of_model(u: &Units) -> model::Packet {
+fn to_model_packet(u: &Units) -> model::Packet {
     model::Packet {
         n: f64::from(u.n),
         size_B: u.size_B as f64,

@@ -118,7 +118,7 @@ fn near(what: &str, got: f64, want: f64, relative: f64, absolute: f64) {
     );
 }
 
-struct OfModel(Model);
+struct ModelSubject(Model);
 
 fn packet(p: &Arrived) -> model::Packet {
     model::Packet {
@@ -130,7 +130,7 @@ fn packet(p: &Arrived) -> model::Packet {
     }
 }
 
-impl Subject for OfModel {
+impl Subject for ModelSubject {
     fn arrival(&mut self, p: &Arrived) {
         self.0.arrival(p.size_B as f64);
         if p.forward {
@@ -182,11 +182,11 @@ impl Subject for OfModel {
 
 #[test]
 fn model_reproduces_ns2() {
-    let mut subject = OfModel(Model::new(model::Params::ns2(capacity()), 0.0));
+    let mut subject = ModelSubject(Model::new(model::Params::ns2(capacity()), 0.0));
     assert_eq!(play(&mut subject), [6204, 41, 86]);
 }
 
-struct OfCore {
+struct CoreSubject {
     router: Router,
     intervals: usize,
     /// The rounding of this interval's requests, B/s: the tolerance of the pools.
@@ -201,7 +201,7 @@ fn ns(s: f64) -> u64 {
     (s * 1e9).round() as u64
 }
 
-impl Subject for OfCore {
+impl Subject for CoreSubject {
     fn arrival(&mut self, p: &Arrived) {
         self.router.arrival(p.size_B);
         if p.forward && p.rtt_s > 0.0 {
@@ -285,7 +285,7 @@ fn core_follows_ns2() {
         without: PUBLISHED,
         ..xcp_router_params::default()
     };
-    let mut subject = OfCore {
+    let mut subject = CoreSubject {
         router: Router::new(params, 0),
         intervals: 0,
         rounded_Bps: 0.0,

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::mutations::damage;
-use crate::support::{crossed, edit, until_in_time, Router};
+use crate::support::{crossed, edit, retry_until_one_interval, Router};
 use crate::wire::decode::Decoded;
 use crate::wire::random::Random;
 use crate::wire::{cases, decode};
@@ -240,7 +240,7 @@ fn suspended_virtual_router_only_lowers_deltas() {
     let Some(router) = told(3) else {
         return;
     };
-    router.stand_aside(ALWAYS_NS);
+    router.suspend_until(ALWAYS_NS);
     let mut lowered = 0;
     for (name, frame) in crossed::all(UPSTREAM) {
         let out = router.send(&frame);
@@ -254,7 +254,7 @@ fn suspended_virtual_router_only_lowers_deltas() {
     assert!(lowered > 5, "{lowered}");
     assert_eq!(router.counters().xcp_packets, 0);
     assert_eq!((router.input_B(), router.link().started), (0, 0));
-    router.stand_aside(0);
+    router.suspend_until(0);
     router.send(&crossed::named("forward", UPSTREAM));
     assert_eq!(router.counters().xcp_packets, 1);
 }
@@ -304,7 +304,7 @@ fn free_capacity_is_granted() {
     };
     // the packet requests 10 kB/s more
     let frame = crossed::named("forward", UPSTREAM);
-    let granted = until_in_time(|| {
+    let granted = retry_until_one_interval(|| {
         sleep(Duration::from_millis(20));
         let out = router.send(&frame);
         edit::check_cloud(&frame, &out, 3).filter(|delta| *delta > 0)

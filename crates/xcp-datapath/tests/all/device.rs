@@ -35,7 +35,7 @@ fn ip(line: &str) {
 }
 
 /// Returns the packet without its XCP header, if the host must remove it.
-fn taken_out(bytes: &[u8]) -> Option<Vec<u8>> {
+fn without_header(bytes: &[u8]) -> Option<Vec<u8>> {
     let seen = decode::decode(bytes);
     let at = seen.header_offset?;
     let plain = [ETHERNET + 20, ETHERNET + 40].contains(&at);
@@ -84,7 +84,7 @@ fn headers_for_this_host_are_removed() {
             println!("{}", case.name);
             let bytes = case.bytes();
             // tagged packets belong to the VLAN's own device
-            let want = taken_out(&bytes).filter(|_| bytes[12..14] != [0x81, 0]);
+            let want = without_header(&bytes).filter(|_| bytes[12..14] != [0x81, 0]);
             changed += usize::from(want.is_some());
             let Some(out) = ingress.packet(&bytes).expect("the program runs") else {
                 continue;

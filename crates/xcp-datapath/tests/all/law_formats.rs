@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::flow::{send_slow, Flow, FAST, FRAME_B, RESOLUTION_BPS};
-use crate::support::{edit, pin, until_in_time, Router};
+use crate::support::{edit, pin, retry_until_one_interval, Router};
 use crate::wire::decode::{decode, Wire};
 use xcp_datapath::router::Options;
 
@@ -113,7 +113,7 @@ fn all_formats_get_the_same_grants() {
 fn fractions_that_option_2005_cannot_carry_are_kept_for_later_packets() {
     // stay on one CPU, so that one per-CPU record counts everything
     assert!(pin::stay_on_this_cpu());
-    let Some(Granted { sums, single }) = until_in_time(what_is_granted) else {
+    let Some(Granted { sums, single }) = retry_until_one_interval(what_is_granted) else {
         return;
     };
     assert!(

@@ -108,7 +108,7 @@ fn data_without_an_rtt_counts_as_other_traffic() {
     let Some(router) = Router::new(CAPACITY_BPS) else {
         return;
     };
-    router.keep_apart();
+    router.use_separate_queue();
     let arrives = |frame: &[u8]| {
         router.reset();
         router.send(frame);

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::flow::{send_slow, FAST, RESOLUTION_BPS};
-use crate::support::{edit, pin, until_in_time, Router};
+use crate::support::{edit, pin, retry_until_one_interval, Router};
 use crate::wire::cases;
 use crate::wire::frame::{Frame, Ip, TCP, UDP};
 use crate::wire::option::{self, Forward};
@@ -97,7 +97,7 @@ fn gso_packets_share_the_decrease_by_their_wire_packets() {
         }
         (router.intervals() == 1).then_some(Some((router, deltas)))
     };
-    let Some((router, deltas)) = until_in_time(attempt) else {
+    let Some((router, deltas)) = retry_until_one_interval(attempt) else {
         return;
     };
     let link = router.link();
@@ -223,7 +223,7 @@ fn option_2005_remainder_counts_for_every_wire_packet() {
         let one_law = flows.iter().all(|(router, _)| router.intervals() == 1);
         one_law.then_some(Some(granted))
     };
-    let Some([exact, carried]) = until_in_time(attempt) else {
+    let Some([exact, carried]) = retry_until_one_interval(attempt) else {
         return;
     };
     assert!(exact > 100.0 * RESOLUTION_BPS, "{exact} B/s in total");

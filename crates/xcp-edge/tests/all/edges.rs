@@ -127,7 +127,7 @@ impl Net {
         (time, wall_ns)
     }
 
-    fn fly_down(&mut self, datagram: Datagram) {
+    fn send_down(&mut self, datagram: Datagram) {
         assert_eq!((datagram.from, datagram.to), (UP, (DOWN, PORT).into()));
         let size_B = datagram.bytes.len() as f64 + f64::from(overhead_B(UP));
         self.probed_B += size_B as u64;
@@ -141,7 +141,7 @@ impl Net {
         }
     }
 
-    fn fly_up(&mut self, datagram: Datagram) {
+    fn send_up(&mut self, datagram: Datagram) {
         assert_eq!((datagram.from, datagram.to), (DOWN, (UP, PORT).into()));
         self.sent += 1;
         let at_ns = self.now_ns + BACK_NS;
@@ -159,14 +159,14 @@ impl Net {
             if let Some(stamp) = datagram.stamp.filter(|_| self.stamps) {
                 self.up.transmitted(stamp, wall_ns);
             }
-            self.fly_down(datagram);
+            self.send_down(datagram);
         }
         let time = Time {
             now_ns: self.now_ns,
             wall_ns: set(self.now_ns, self.down_set_s),
         };
         while let Some(datagram) = self.down.poll(time) {
-            self.fly_up(datagram);
+            self.send_up(datagram);
         }
         while let Some(Reverse((at_ns, ..))) = self.flights.peek() {
             if *at_ns > self.now_ns {
@@ -175,11 +175,11 @@ impl Net {
             let Some(Reverse((at_ns, _, is_down, bytes))) = self.flights.pop() else {
                 break;
             };
-            self.land(at_ns, is_down, &bytes);
+            self.deliver(at_ns, is_down, &bytes);
         }
     }
 
-    fn land(&mut self, at_ns: u64, is_down: bool, bytes: &[u8]) {
+    fn deliver(&mut self, at_ns: u64, is_down: bool, bytes: &[u8]) {
         let (from, to) = if is_down { (UP, DOWN) } else { (DOWN, UP) };
         let arrived = Arrived {
             from: SocketAddr::from((from, PORT)),
@@ -202,9 +202,9 @@ impl Net {
         };
         if let Ok(Some(answer)) = edge.receive(self.now_ns, &arrived) {
             if is_down {
-                self.fly_up(answer);
+                self.send_up(answer);
             } else {
-                self.fly_down(answer);
+                self.send_down(answer);
             }
         }
         self.attack(is_down, bytes);
@@ -422,7 +422,7 @@ fn bye_ends_the_estimate_and_a_restart_restores_it() {
     net.run(30);
     assert!(net.estimate_Bps().is_some());
     for bye in net.up.stop(net.now_ns) {
-        net.fly_down(bye);
+        net.send_down(bye);
     }
     net.run(5);
     assert_eq!(net.cloud().state(net.now_ns), State::Broken);

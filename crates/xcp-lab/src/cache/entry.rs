@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::key::{digest, Key, FORMAT};
 
 /// A value that can be kept.
-pub trait Keep: Sized {
+pub trait CacheValue: Sized {
     fn write(&self, to: &mut dyn Write) -> io::Result<()>;
 
     /// Returns None if the data are incomplete.
@@ -40,7 +40,7 @@ pub struct Label {
 }
 
 /// Returns the bytes of the file.
-pub fn encode(key: &Key, label: &Label, value: &impl Keep) -> io::Result<Vec<u8>> {
+pub fn encode(key: &Key, label: &Label, value: &impl CacheValue) -> io::Result<Vec<u8>> {
     let mut rest = serde_json::to_vec(label)?;
     rest.push(b'\n');
     let mut rest = ZlibEncoder::new(rest, Compression::fast());
@@ -51,7 +51,7 @@ pub fn encode(key: &Key, label: &Label, value: &impl Keep) -> io::Result<Vec<u8>
 }
 
 /// Returns the value in a file; None if the file is damaged or has another key.
-pub fn decode<T: Keep>(key: &Key, file: &[u8]) -> Option<T> {
+pub fn decode<T: CacheValue>(key: &Key, file: &[u8]) -> Option<T> {
     let (first, rest) = split_line(file)?;
     let wanted = format!("{MAGIC} {FORMAT} {} {}", key.as_str(), digest(rest));
     if first != wanted.as_bytes() {

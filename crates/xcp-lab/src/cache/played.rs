@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use xcp_checks::Answer;
 
-use super::entry::{Keep, Label};
+use super::entry::{CacheValue, Label};
 use crate::capture::Recording;
 use crate::guest::Request;
 use crate::machine::Played;
@@ -35,7 +35,7 @@ struct Recorded {
     file_bytes: u64,
 }
 
-impl Keep for Played {
+impl CacheValue for Played {
     fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         let recorded = |r: &Recording| Recorded {
             point: r.point.clone(),
@@ -78,7 +78,7 @@ impl Keep for Played {
     }
 }
 
-impl Keep for Vec<Answer> {
+impl CacheValue for Vec<Answer> {
     fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         Ok(serde_json::to_writer(to, self)?)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::entry::{Keep, Label};
+use super::entry::{CacheValue, Label};
 use super::key::{Ingredients, Key};
 use super::store::Store;
 use crate::kernel::Kernel;
@@ -51,24 +51,30 @@ impl<'a> Session<'a> {
         };
         match Store::open() {
             Ok(store) => session.store = Some(store),
-            Err(e) => session.complain(&e),
+            Err(e) => session.warn_once(&e),
         }
         Ok(session)
     }
 
     /// Returns the kept result of this request or task on a machine with this setup.
-    pub fn find<T: Keep>(&self, setup: Setup, request: &impl Serialize) -> Result<Option<T>> {
+    pub fn find<T: CacheValue>(&self, setup: Setup, request: &impl Serialize) -> Result<Option<T>> {
         let store = self.store.as_ref().filter(|_| !self.fresh);
         let Some(store) = store else { return Ok(None) };
         Ok(store.get(&self.key(setup, request)?))
     }
 
     /// Keeps the result of a machine.
-    pub fn keep(&self, setup: Setup, request: &impl Serialize, label: &Label, value: &impl Keep) {
+    pub fn keep(
+        &self,
+        setup: Setup,
+        request: &impl Serialize,
+        label: &Label,
+        value: &impl CacheValue,
+    ) {
         let Some(store) = &self.store else { return };
         let put = |key| store.put(&key, label, value);
         if let Err(e) = self.key(setup, request).and_then(put) {
-            self.complain(&e);
+            self.warn_once(&e);
         }
     }
 
@@ -82,7 +88,7 @@ impl<'a> Session<'a> {
         self.ingredients.key(&arguments, request)
     }
 
-    fn complain(&self, e: &Error) {
+    fn warn_once(&self, e: &Error) {
         if !self.said.swap(true, Ordering::Relaxed) {
             (self.say)(&format!("results are not kept: {e}; {}", e.remedy));
         }

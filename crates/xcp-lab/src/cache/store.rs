@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::entry::{self, Keep, Label};
+use super::entry::{self, CacheValue, Label};
 use super::key::Key;
 use crate::{kernel, Error, Result};
 
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Returns the result with this key. Removes a damaged entry.
-    pub(super) fn get<T: Keep>(&self, key: &Key) -> Option<T> {
+    pub(super) fn get<T: CacheValue>(&self, key: &Key) -> Option<T> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
         let value = entry::decode(key, &bytes);
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Keeps a result; replaces one with the same key.
-    pub(super) fn put(&self, key: &Key, label: &Label, value: &impl Keep) -> Result<()> {
+    pub(super) fn put(&self, key: &Key, label: &Label, value: &impl CacheValue) -> Result<()> {
         let path = self.path(key);
         let bytes = entry::encode(key, label, value).map_err(|e| describe(&path, &e))?;
         if bytes.len() as u64 > self.limit_bytes {

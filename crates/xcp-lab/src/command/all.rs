@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use xcp_lab::all::Judged;
     use xcp_lab::result::{CheckResult, VariantResult};
-    use xcp_lab::verify::Proof;
+    use xcp_lab::verify::VerifiedRow;
 
     fn case(variant: &str) -> Case {
         Case {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn different_row_is_shown_as_written_and_as_found() {
-        let proof = |variant: &str, ok| Proof {
+        let proof = |variant: &str, ok| VerifiedRow {
             case: case(variant),
             written: "| 0.9 |".into(),
             found: "| 0.8 |".into(),

@@ -153,13 +153,13 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
         bills.push(bill.map_err(interruptible)?);
     }
     out.print(&bills, |style| {
-        let shown: Vec<String> = bills.iter().map(|bill| itemised(bill, style)).collect();
+        let shown: Vec<String> = bills.iter().map(|bill| format_costs(bill, style)).collect();
         shown.join("\n")
     })?;
     Ok(judged(bills.iter().all(|b| b.ok)))
 }
 
-fn itemised(bill: &CostReport, style: &Style) -> String {
+fn format_costs(bill: &CostReport, style: &Style) -> String {
     let head = [
         bill.what.name().to_owned(),
         format!("instructions per {}", bill.per),

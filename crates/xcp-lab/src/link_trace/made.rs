@@ -11,14 +11,14 @@ const STEPS: u32 = 600;
 const BITS_PER_PACKET: f64 = 12_000.0;
 
 /// One of the files in `traces/`.
-pub struct Made {
+pub struct SyntheticTrace {
     pub name: &'static str,
     pub text: String,
 }
 
 /// Generates all traces.
-pub fn all() -> Vec<Made> {
-    let made = |name, text| Made { name, text };
+pub fn all() -> Vec<SyntheticTrace> {
+    let made = |name, text| SyntheticTrace { name, text };
     vec![
         made("leo.mahi", opportunities(&leo())),
         made("leo.delay-ms-per-100ms", delays()),

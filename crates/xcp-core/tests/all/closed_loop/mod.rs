@@ -140,12 +140,12 @@ enum Event {
 
 /// Returns how long a link takes to send a packet from `begin_s` on, s. The link's rate
 /// is sampled every 20 ms.
-fn sending_s(link_Bps: fn(f64) -> f64, begin_s: f64) -> f64 {
-    const LOOK_S: f64 = 0.02;
+fn transmission_time_s(link_Bps: fn(f64) -> f64, begin_s: f64) -> f64 {
+    const POLL_S: f64 = 0.02;
     let (mut left_B, mut at_s) = (f64::from(PACKET_B), begin_s);
     loop {
         let rate_Bps = link_Bps(at_s);
-        let next_s = ((at_s / LOOK_S + 1e-6).floor() + 1.0) * LOOK_S;
+        let next_s = ((at_s / POLL_S + 1e-6).floor() + 1.0) * POLL_S;
         if rate_Bps * (next_s - at_s) >= left_B {
             return at_s + left_B / rate_Bps - begin_s;
         }
@@ -170,7 +170,7 @@ pub fn run(what: &Loop) -> Outcome {
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
     let mut seen = xcp_link_samples::default();
     let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
-    let size_s = |at_s| sending_s(what.link_Bps, at_s);
+    let size_s = |at_s| transmission_time_s(what.link_Bps, at_s);
     loop {
         let (mut at_s, mut event) = (leaves_s, Event::Leaves);
         if let Some(forged) = what.forged {

@@ -20,7 +20,7 @@ use xcp_datapath::Result;
 use xcp_testbed::{Bench, TestLock};
 
 /// Repeats an attempt until all its packets fall into one control interval.
-pub fn until_in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+pub fn retry_until_one_interval<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut result = None;
     xcp_testbed::eventually(|| {
         result = attempt();
@@ -72,7 +72,7 @@ impl Router {
     }
 
     /// Suspends a virtual router until `suspended_until_ns`.
-    pub fn stand_aside(&self, suspended_until_ns: u64) {
+    pub fn suspend_until(&self, suspended_until_ns: u64) {
         let backoff = xcp_cloud_backoff {
             suspended_until_ns,
             ..xcp_cloud_backoff::default()
@@ -131,7 +131,7 @@ impl Router {
     }
 
     /// Gives other traffic a separate queue, as with the `xcp` queue discipline.
-    pub fn keep_apart(&self) {
+    pub fn use_separate_queue(&self) {
         let mut config: xcp_router_config = self.record(".data.config", 0);
         config.queue = 1;
         let queue = xcp_queue {

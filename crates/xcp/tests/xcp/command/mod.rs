@@ -81,16 +81,16 @@ pub fn xcp_within(space: &str, args: &str) -> Command {
 
 /// Everything that the command could leave behind in the system.
 #[derive(Debug)]
-pub struct Traces {
+pub struct SystemState {
     loaded: Loaded,
     pins: bool,
     groups: BTreeSet<String>,
 }
 
-impl Traces {
+impl SystemState {
     /// The state before a test; None while something other than the tests uses XCP on
     /// this host. Waits a few seconds for such a user to end.
-    pub fn before(test: &str) -> Option<Self> {
+    pub fn capture_before(test: &str) -> Option<Self> {
         for _ in 0..5 {
             if !Path::new(PINS).exists() {
                 return Some(Self::now());
@@ -115,7 +115,7 @@ impl Traces {
 
     /// Fails if anything is there that was not there before. The kernel frees objects
     /// asynchronously, so this waits.
-    pub fn gone(&self) {
+    pub fn assert_nothing_left(&self) {
         let all_gone = xcp_testbed::eventually(|| {
             let now = Self::now();
             now.loaded.programs.is_subset(&self.loaded.programs)
@@ -128,11 +128,11 @@ impl Traces {
 }
 
 /// A network namespace with the veth devices `v0` and `v1`; removed when dropped.
-pub struct Space {
+pub struct NetNamespace {
     name: String,
 }
 
-impl Space {
+impl NetNamespace {
     pub fn new(test: &str) -> Self {
         let name = format!("xt{}{test}", std::process::id());
         tool(&format!("ip netns add {name}"));
@@ -231,7 +231,7 @@ pub fn interrupt(child: &Child) {
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
 }
 
-impl Drop for Space {
+impl Drop for NetNamespace {
     fn drop(&mut self) {
         tool(&format!("ip netns del {}", self.name));
     }

@@ -25,11 +25,11 @@ fn plain(variants: &str) -> String {
 }
 
 /// A lab that keeps results in its own folder.
-struct Keeper {
+struct CachedLab {
     lab: Lab,
 }
 
-impl Keeper {
+impl CachedLab {
     fn new() -> Self {
         Self { lab: Lab::new() }
     }
@@ -75,38 +75,38 @@ fn booted(ran: &Ran) -> bool {
 
 #[test]
 fn kept_results_equal_those_of_a_run_byte_for_byte() {
-    let keeper = Keeper::new();
-    let lab = &keeper.lab;
+    let cached_lab = CachedLab::new();
+    let lab = &cached_lab.lab;
     let file = lab.file("x.toml", &two_variants());
     let args = [&file, "--json", "--pcap", "r-d"];
     let with = |more| [&args[..], &[more]].concat();
 
-    let first = keeper.run(&args);
+    let first = cached_lab.run(&args);
     assert_eq!(first.code, Some(0), "{first:?}");
     assert!(booted(&first) && !first.err.contains("kept"), "{first:?}");
     let first_report = report(lab);
     assert!(first_report.len() >= 5, "CSV, pcap and HTML");
-    assert_eq!(keeper.entries().len(), 2);
+    assert_eq!(cached_lab.entries().len(), 2);
 
-    let second = keeper.run(&args);
+    let second = cached_lab.run(&args);
     let said = format!("xcp: kept\ncubic: kept\n{ALL_KEPT}");
     assert_eq!((second.code, second.err), (Some(0), said));
     assert!(second.out == first.out, "{}\n{}", second.out, first.out);
     assert!(report(lab) == first_report);
 
-    let fresh = keeper.run(&with("--fresh"));
+    let fresh = cached_lab.run(&with("--fresh"));
     assert!(booted(&fresh) && !fresh.err.contains("kept"), "{fresh:?}");
     assert!(fresh.out == first.out, "{}\n{}", fresh.out, first.out);
     assert!(report(lab) == first_report);
-    assert_eq!(keeper.entries().len(), 2);
+    assert_eq!(cached_lab.entries().len(), 2);
 
     // a variant with a damaged entry runs again, the other one is kept
-    let damaged = &keeper.entries()[0];
+    let damaged = &cached_lab.entries()[0];
     let mut bytes = fs::read(damaged).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(damaged, bytes).unwrap();
-    let repaired = keeper.run(&args);
+    let repaired = cached_lab.run(&args);
     assert!(booted(&repaired), "{repaired:?}");
     assert!(
         repaired.err.contains("1 of 2 variants kept"),
@@ -115,8 +115,8 @@ fn kept_results_equal_those_of_a_run_byte_for_byte() {
     assert!(repaired.out == first.out, "{}\n{}", repaired.out, first.out);
     assert!(report(lab) == first_report);
 
-    let list = keeper.kept(&["--json"]).ok().json();
-    assert_eq!(list["folder"], keeper.folder().display().to_string());
+    let list = cached_lab.kept(&["--json"]).ok().json();
+    assert_eq!(list["folder"], cached_lab.folder().display().to_string());
     let entries = list["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 2, "{list}");
     for entry in entries {
@@ -126,12 +126,12 @@ fn kept_results_equal_those_of_a_run_byte_for_byte() {
         );
         assert!(entry["kernel"].as_str().unwrap().starts_with("6.18"));
     }
-    assert!(keeper.kept(&[]).ok().out.contains("\n2 results in "));
+    assert!(cached_lab.kept(&[]).ok().out.contains("\n2 results in "));
 
-    let cleared = keeper.kept(&["--clear"]).ok().out;
+    let cleared = cached_lab.kept(&["--clear"]).ok().out;
     assert!(cleared.starts_with("removed 2 results, "), "{cleared}");
-    assert_eq!(keeper.entries(), Vec::<PathBuf>::new());
-    let none = keeper.kept(&["--json"]).ok().json();
+    assert_eq!(cached_lab.entries(), Vec::<PathBuf>::new());
+    let none = cached_lab.kept(&["--json"]).ok().json();
     assert_eq!(none["total_bytes"], 0, "{none}");
 }
 
@@ -156,22 +156,22 @@ fn changed_checks_and_texts_need_no_new_run() {
 
 #[test]
 fn a_run_continues_if_results_cannot_be_kept() {
-    let keeper = Keeper::new();
+    let cached_lab = CachedLab::new();
     // a file instead of the folder
-    keeper.lab.file("kept", "");
-    let ran = keeper.run(&[&keeper.lab.file("x.toml", &plain("plain"))]);
+    cached_lab.lab.file("kept", "");
+    let ran = cached_lab.run(&[&cached_lab.lab.file("x.toml", &plain("plain"))]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
         ran.err.matches("results are not kept").count(),
         1,
         "{ran:?}"
     );
-    fs::remove_file(keeper.folder()).unwrap();
+    fs::remove_file(cached_lab.folder()).unwrap();
 
     // no space for either variant
-    let file = keeper.lab.file("x.toml", &plain("plain again"));
-    let mut command = keeper.lab.command(&[&file]);
-    command.env("XCP_CACHE_DIR", keeper.folder());
+    let file = cached_lab.lab.file("x.toml", &plain("plain again"));
+    let mut command = cached_lab.lab.command(&[&file]);
+    command.env("XCP_CACHE_DIR", cached_lab.folder());
     let ran = Ran::of(command.env("XCP_CACHE_MB", "0"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_run_continues_if_results_cannot_be_kept() {
         1,
         "{ran:?}"
     );
-    assert_eq!(keeper.entries(), Vec::<PathBuf>::new());
+    assert_eq!(cached_lab.entries(), Vec::<PathBuf>::new());
 }
 
 #[test]

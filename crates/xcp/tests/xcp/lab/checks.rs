@@ -44,7 +44,7 @@ fn a_kernel_without_bpf_queue_disciplines_is_reported() {
 
 /// Checks that every program loads, that there are at least `least`, and that they
 /// carry traffic.
-fn programs_are_well(kernel: &str, processors: &str, least: usize) {
+fn check_programs(kernel: &str, processors: &str, least: usize) {
     let args = ["check", "programs", "--kernel", kernel];
     let ran = lab(&[&args[..], &["--processors", processors, "--json"]].concat());
     assert_eq!(ran.code, Some(0), "{kernel}: {ran:?}");
@@ -57,18 +57,18 @@ fn programs_are_well(kernel: &str, processors: &str, least: usize) {
 
 #[test]
 fn every_program_loads_and_carries_traffic_on_6_12() {
-    programs_are_well("6.12", "1", 16);
+    check_programs("6.12", "1", 16);
 }
 
 /// The newest verifier tracks fewer bounds, which once prevented the router from
 /// loading.
 #[test]
 fn every_program_loads_and_carries_traffic_on_the_newest_kernel() {
-    programs_are_well("newest", "1", 20);
+    check_programs("newest", "1", 20);
 }
 
 /// The router loops over the processors, which once prevented it from loading.
 #[test]
 fn every_program_loads_and_carries_traffic_on_40_processors() {
-    programs_are_well("6.18", "40", 20);
+    check_programs("6.18", "40", 20);
 }

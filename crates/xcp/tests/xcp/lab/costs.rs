@@ -13,19 +13,19 @@ fn lab(args: &[&str]) -> Ran {
 }
 
 /// The instruction count of a row.
-fn instructions(bill: &Value, name: &str) -> f64 {
-    let rows = bill["costs"].as_array().unwrap();
+fn instructions(report: &Value, name: &str) -> f64 {
+    let rows = report["costs"].as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == name);
-    number(&row.unwrap_or_else(|| panic!("no {name}: {bill}"))["instructions"])
+    number(&row.unwrap_or_else(|| panic!("no {name}: {report}"))["instructions"])
 }
 
 #[test]
 fn instruction_counts_stay_below_their_limits() {
     let ran = lab(&["bench", "--kernel", "6.18"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let bills = ran.json();
-    let [router, qdisc, hosts, connections] = &bills.as_array().unwrap()[..] else {
-        panic!("{bills}")
+    let reports = ran.json();
+    let [router, qdisc, hosts, connections] = &reports.as_array().unwrap()[..] else {
+        panic!("{reports}")
     };
     let (empty, forward) = (
         instructions(router, "empty"),

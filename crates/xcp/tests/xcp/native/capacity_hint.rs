@@ -5,17 +5,17 @@
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 
-use crate::command::{interrupt, Space};
+use crate::command::{interrupt, NetNamespace};
 use crate::common::{test_lock, wait_until};
 use serde_json::{json, Value};
 use xcp_testbed::can_run;
 
-fn shown(space: &Space) -> Value {
+fn shown(space: &NetNamespace) -> Value {
     space.xcp("router show v0 --json").ok().json()
 }
 
 /// Waits until the router has this capacity hint (null: none).
-fn wait_hint(space: &Space, hint_bps: &Value) {
+fn wait_hint(space: &NetNamespace, hint_bps: &Value) {
     wait_until(&format!("the hint {hint_bps}"), || {
         shown(space)["hint_bps"] == *hint_bps
     });
@@ -27,7 +27,7 @@ fn router_set_changes_only_the_capacity() {
     if !can_run("router set") {
         return;
     }
-    let space = Space::new("set");
+    let space = NetNamespace::new("set");
     let xcp = |args: &str| space.xcp(args);
     xcp("router set v0 --capacity 5mbit").failed(
         1,
@@ -62,7 +62,7 @@ fn a_capacity_hint_ends_with_its_feed() {
     if !can_run("router feed") {
         return;
     }
-    let space = Space::new("fed");
+    let space = NetNamespace::new("fed");
     space.xcp("router add v0 --capacity 10mbit").ok();
     let none = Value::Null;
     // the feed reads a pipe; some lines are not rates

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::command::{Space, Traces};
+use crate::command::{NetNamespace, SystemState};
 use crate::common::test_lock;
 use xcp_datapath::cloud::{self, Reading, State, Status, Virtual};
 use xcp_datapath::monotonic_ns;
@@ -18,16 +18,16 @@ use xcp_testbed::{can_run, eventually};
 const PINS: &str = "/sys/fs/bpf/xcp/cloud";
 
 /// Runs a test in a namespace with a device v0; it must leave nothing behind.
-fn on_a_device(test: &str, body: impl FnOnce(&Space)) {
+fn on_a_device(test: &str, body: impl FnOnce(&NetNamespace)) {
     let _lock = test_lock();
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    body(&Space::new("cloud"));
-    before.gone();
+    body(&NetNamespace::new("cloud"));
+    before.assert_nothing_left();
 }
 
 fn upstream() -> IpAddr {
@@ -102,7 +102,7 @@ fn a_virtual_router_is_suspended_without_recent_probes() {
 #[test]
 fn a_restarted_daemon_takes_over_its_virtual_router() {
     on_a_device("virtual router taken over", |space| {
-        let other = Space::new("other");
+        let other = NetNamespace::new("other");
         space.within(|| {
             let first = Virtual::add("v0", upstream()).unwrap().unwrap();
             assert_eq!(cloud::base_probe(upstream()), None);
@@ -185,7 +185,7 @@ fn virtual_routers_without_recent_updates_are_removed() {
 #[test]
 fn a_virtual_router_moves_with_its_device() {
     on_a_device("virtual router, moved", |home| {
-        let away = Space::new("away");
+        let away = NetNamespace::new("away");
         home.device("set v0 name m0");
         home.within(|| Virtual::add("m0", upstream()).map(drop).unwrap());
         home.move_to("m0", &away);
@@ -204,7 +204,7 @@ fn a_virtual_router_moves_with_its_device() {
 #[test]
 fn a_new_device_with_the_same_index_gets_its_own_virtual_router() {
     on_a_device("virtual router, index taken", |home| {
-        let away = Space::new("away");
+        let away = NetNamespace::new("away");
         home.device("set v0 name m0");
         let number = home.within(|| {
             Virtual::add("m0", upstream()).map(drop).unwrap();

@@ -5,7 +5,7 @@
 use std::env;
 
 use super::cases::configuration::Site;
-use crate::command::Traces;
+use crate::command::SystemState;
 use crate::common::test_lock;
 use serde_json::{json, Map, Value};
 use xcp_datapath::features::has_qdisc;
@@ -229,7 +229,9 @@ fn broken(valid: &str, random: &mut Random) -> String {
 #[test]
 fn random_files_are_applied_and_invalid_ones_change_nothing() {
     let _lock = test_lock();
-    let Some(traces) = Traces::before("random files").filter(|_| can_run("random files")) else {
+    let Some(traces) =
+        SystemState::capture_before("random files").filter(|_| can_run("random files"))
+    else {
         return;
     };
     let site = Site::new("random");
@@ -262,5 +264,5 @@ fn random_files_are_applied_and_invalid_ones_change_nothing() {
     }
     site.apply("", "").ok();
     drop(site);
-    traces.gone();
+    traces.assert_nothing_left();
 }

@@ -16,14 +16,14 @@ use xcp_testbed::{can_run, FaultCounters, FaultInjector, FaultPlan, PATIENCE};
 const BYTES: usize = 8_000_000;
 
 #[derive(Debug)]
-struct Books {
+struct DeltaSums {
     granted: Option<i64>,
     hosts: host::Counters,
     /// Sums in the unit of the run's wire format.
     sums: Sums2005,
     lost: FaultCounters,
     /// What both receivers may hold back: less than one unit of a running total each.
-    may_wait: i64,
+    max_unreturned: i64,
     /// Every packet since the handshake has arrived, or the fault injector has counted
     /// it as dropped.
     complete: bool,
@@ -31,13 +31,13 @@ struct Books {
 
 /// Numbers of headers that were sent and not received. The handshake has some: a peer
 /// does not count headers before it knows that the other peer uses XCP.
-struct Missing {
+struct HeadersInFlight {
     forward: u64,
     returned: u64,
     dropped: u64,
 }
 
-impl Missing {
+impl HeadersInFlight {
     fn now(faults: &FaultInjector) -> Self {
         let hosts = host::counters().unwrap();
         Self {
@@ -48,7 +48,7 @@ impl Missing {
     }
 
     /// Whether the headers missing since then are exactly those that were dropped.
-    fn are_dropped_since(&self, before: &Self, how: &How) -> bool {
+    fn are_dropped_since(&self, before: &Self, how: &RunOptions) -> bool {
         let dropped = self.dropped - before.dropped;
         let acks = how.plan.drop_return != 0;
         // a header in a data packet always has return fields; an option is sent for the
@@ -63,7 +63,7 @@ impl Missing {
     }
 }
 
-impl Books {
+impl DeltaSums {
     /// The first equation that does not hold.
     fn imbalance(&self) -> Option<&'static str> {
         let Self { sums, lost, .. } = self;
@@ -77,7 +77,7 @@ impl Books {
             ),
             (
                 "received = returned",
-                (0..=self.may_wait).contains(&(sums.received - sums.returned)),
+                (0..=self.max_unreturned).contains(&(sums.received - sums.returned)),
             ),
             (
                 "returned = come back + lost with ACKs",
@@ -97,7 +97,7 @@ const RUNS: usize = 20;
 
 /// Runs transfers with faults on the router's link to the server (data) or to the
 /// client (ACKs), and reads all counters when no packet is in flight.
-fn keep_books(how: How) -> Books {
+fn run_until_complete(how: RunOptions) -> DeltaSums {
     let mut books = run(how);
     for again in 1..RUNS {
         if books.complete {
@@ -111,7 +111,7 @@ fn keep_books(how: How) -> Books {
 
 /// The parameters of a run.
 #[derive(Clone, Copy)]
-struct How {
+struct RunOptions {
     name: &'static str,
     /// None: `option`, without the device programs that make room on ACKs full of SACK
     /// blocks.
@@ -124,7 +124,7 @@ struct How {
     bytes: usize,
 }
 
-impl Default for How {
+impl Default for RunOptions {
     fn default() -> Self {
         Self {
             name: "n",
@@ -138,8 +138,8 @@ impl Default for How {
     }
 }
 
-fn run(how: How) -> Books {
-    let How { name, plan, .. } = how;
+fn run(how: RunOptions) -> DeltaSums {
+    let RunOptions { name, plan, .. } = how;
     let net = Net::new(name);
     net.add_routers_with(router::Options {
         capacity_bytes_per_s: how.capacity,
@@ -170,7 +170,7 @@ fn run(how: How) -> Books {
         (dev == "c").then(|| FaultInjector::start("s", syn).unwrap())
     });
     let (mut client, mut server) = net.connect("xcp", "xcp");
-    let handshake = Missing::now(&faults);
+    let handshake = HeadersInFlight::now(&faults);
     let bytes = pattern(how.bytes);
     if how.both_ways {
         thread::scope(|scope| {
@@ -209,14 +209,19 @@ fn run(how: How) -> Books {
 /// How long a run may be incomplete before it is repeated.
 const LATE: Duration = Duration::from_secs(1);
 
-fn read(how: &How, net: &Net, faults: &FaultInjector, handshake: &Missing) -> Books {
-    let complete = Missing::now(faults).are_dropped_since(handshake, how);
+fn read(
+    how: &RunOptions,
+    net: &Net,
+    faults: &FaultInjector,
+    handshake: &HeadersInFlight,
+) -> DeltaSums {
+    let complete = HeadersInFlight::now(faults).are_dropped_since(handshake, how);
     let granted = net.within("r", || {
         let all = router::list().unwrap();
         all.iter().map(|r| r.counters.granted_bytes_per_s).sum()
     });
     let hosts = host::counters().unwrap();
-    Books {
+    DeltaSums {
         // routers count in B/s, hosts with this format in packets
         granted: (how.wire != Some(Wire::Option2005)).then_some(granted),
         sums: match how.wire {
@@ -231,7 +236,7 @@ fn read(how: &How, net: &Net, faults: &FaultInjector, handshake: &Missing) -> Bo
         },
         hosts,
         lost: faults.account().unwrap(),
-        may_wait: match how.wire {
+        max_unreturned: match how.wire {
             None | Some(Wire::Option) if how.plan.strip == 0 => 2 * 7,
             _ => 0,
         },
@@ -239,7 +244,7 @@ fn read(how: &How, net: &Net, faults: &FaultInjector, handshake: &Missing) -> Bo
     }
 }
 
-fn assert_balanced(books: &Books) {
+fn assert_balanced(books: &DeltaSums) {
     println!("{books:?}");
     assert!(books.hosts.forward_received > 1000 && books.sums.feedback != 0);
     assert_eq!(books.imbalance(), None, "{books:?}");
@@ -251,7 +256,7 @@ fn deltas_are_conserved_without_loss() {
     if !can_run("conservation without loss") {
         return;
     }
-    let books = keep_books(How::default());
+    let books = run_until_complete(RunOptions::default());
     assert_balanced(&books);
     assert_eq!(books.sums.feedback, books.sums.applied, "not all applied");
     assert!(
@@ -268,7 +273,7 @@ fn deltas_are_conserved_with_lost_data_and_acks_full_of_sack_blocks() {
     }
     // it depends on timing whether SACK blocks fill an ACK
     let crowded = (0..RUNS).any(|_| {
-        let books = keep_books(How {
+        let books = run_until_complete(RunOptions {
             name: "d",
             ..many_holes()
         });
@@ -281,15 +286,15 @@ fn deltas_are_conserved_with_lost_data_and_acks_full_of_sack_blocks() {
 
 /// The routers grant more than the link carries. The queue stays long, and enough
 /// packets are in flight that several are missing at a time.
-fn many_holes() -> How {
-    How {
+fn many_holes() -> RunOptions {
+    RunOptions {
         plan: FaultPlan {
             drop_every: 40,
             ..Default::default()
         },
         capacity: 3 * LINK_BYTES_PER_S,
         measure: false,
-        ..How::default()
+        ..RunOptions::default()
     }
 }
 
@@ -300,7 +305,7 @@ fn deltas_are_conserved_with_lost_data_in_every_wire_format() {
         return;
     }
     for wire in Wire::ALL {
-        let mut how = How {
+        let mut how = RunOptions {
             name: "w",
             wire: Some(wire),
             // longer than the router's first control interval, which grants nothing
@@ -313,14 +318,14 @@ fn deltas_are_conserved_with_lost_data_in_every_wire_format() {
             // holes at a time, so a longer queue
             how.capacity = 5 * LINK_BYTES_PER_S;
         }
-        let mut books = keep_books(how);
+        let mut books = run_until_complete(how);
         println!("{wire}");
         for _ in 1..RUNS {
             // the number of holes at a time depends on timing
             if wire.is_header() || books.hosts.sacks_trimmed > 0 {
                 break;
             }
-            books = keep_books(how);
+            books = run_until_complete(how);
         }
         assert_balanced(&books);
         assert!(books.lost.dropped > 10);
@@ -342,7 +347,7 @@ fn deltas_are_conserved_with_lost_acks_in_other_wire_formats() {
         return;
     }
     for wire in [Wire::Option2005, Wire::Header] {
-        let books = keep_books(How {
+        let books = run_until_complete(RunOptions {
             name: "v",
             wire: Some(wire),
             bytes: BYTES / 2,
@@ -351,7 +356,7 @@ fn deltas_are_conserved_with_lost_acks_in_other_wire_formats() {
                 drop_return: 1,
                 ..Default::default()
             },
-            ..How::default()
+            ..RunOptions::default()
         });
         assert_balanced(&books);
         assert!(books.lost.dropped > 10);
@@ -369,10 +374,10 @@ fn deltas_are_conserved_with_lost_acks() {
         drop_return: 1,
         ..Default::default()
     };
-    let books = keep_books(How {
+    let books = run_until_complete(RunOptions {
         name: "a",
         plan,
-        ..How::default()
+        ..RunOptions::default()
     });
     assert_balanced(&books);
     assert!(books.lost.dropped > 10);
@@ -391,7 +396,7 @@ fn deltas_are_conserved_with_lost_acks_and_a_peer_without_totals() {
         return;
     }
     for strip in [TOTALS_OF_SYN, TOTALS_OF_SYN_ACK] {
-        let books = keep_books(How {
+        let books = run_until_complete(RunOptions {
             name: "o",
             plan: FaultPlan {
                 strip,
@@ -399,7 +404,7 @@ fn deltas_are_conserved_with_lost_acks_and_a_peer_without_totals() {
                 drop_return: 1,
                 ..Default::default()
             },
-            ..How::default()
+            ..RunOptions::default()
         });
         assert_balanced(&books);
         assert!(books.lost.dropped > 10);
@@ -417,10 +422,10 @@ fn deltas_are_conserved_with_data_in_both_directions() {
     if !can_run("conservation with data in both directions") {
         return;
     }
-    let books = keep_books(How {
+    let books = run_until_complete(RunOptions {
         name: "b",
         both_ways: true,
-        ..How::default()
+        ..RunOptions::default()
     });
     assert_balanced(&books);
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::command::{xcp, xcp_within, Ran, Space, Traces, XCP};
+use crate::command::{xcp, xcp_within, NetNamespace, Ran, SystemState, XCP};
 use crate::common::{self, pattern, test_lock, transfer, Net, LINK_BYTES_PER_S, SERVER};
 use serde_json::json;
 use xcp_datapath::router;
@@ -18,13 +18,13 @@ fn leaves_nothing(test: &str, body: impl Fn()) {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let off = Off;
     body();
     drop(off);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// Attaches as many programs to a device's egress as the kernel allows.
@@ -44,8 +44,8 @@ impl Drop for Off {
 #[test]
 fn host_on_changes_only_devices_that_differ() {
     leaves_nothing("devices", || {
-        let space = Space::new("dev");
-        let elsewhere = Space::new("else");
+        let space = NetNamespace::new("dev");
+        let elsewhere = NetNamespace::new("else");
         let untouched = space.devices();
         let segs = space.gso_max_segs("v0");
         assert!(segs > 1);
@@ -125,7 +125,7 @@ fn a_namespace_without_a_name_is_found_through_its_processes() {
 #[test]
 fn a_deleted_device_leaves_nothing_behind() {
     leaves_nothing("device gone", || {
-        let space = Space::new("gone");
+        let space = NetNamespace::new("gone");
         space.xcp(HEADER).ok();
         space.device("del v0");
         let shown = space.xcp("host show --json").ok().json();
@@ -146,7 +146,7 @@ fn a_deleted_device_leaves_nothing_behind() {
 #[test]
 fn a_failed_command_changes_nothing() {
     leaves_nothing("devices refused", || {
-        let space = Space::new("bad");
+        let space = NetNamespace::new("bad");
         let untouched = space.devices();
         let no_device = "xcp: none: no such network device here\n  \
                          help: list the devices with `ip link`\n";
@@ -208,10 +208,10 @@ fn a_failed_command_changes_nothing() {
                 ),
             ),
         ];
-        let off = Traces::before("devices refused").unwrap();
+        let off = SystemState::capture_before("devices refused").unwrap();
         for (args, code, told) in &lines {
             space.xcp(&format!("host on {args}")).failed(*code, told);
-            off.gone();
+            off.assert_nothing_left();
         }
         // the same while XCP is on
         space.xcp("host on --dev v0").ok();

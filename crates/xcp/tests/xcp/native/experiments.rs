@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::command::{xcp_within, Ran, Traces};
+use crate::command::{xcp_within, Ran, SystemState};
 use crate::common::test_lock;
 use crate::place::{count_packets, has_tshark, number, Lab, SHORT};
 use xcp_testbed::{can_run, eventually, skipped};
@@ -19,11 +19,11 @@ fn natively(test: &str, body: impl FnOnce(&str, &Lab)) {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     body(test, &Lab::new());
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]

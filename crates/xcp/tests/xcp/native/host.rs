@@ -2,7 +2,7 @@
 //! `xcp host`: XCP stays on when the command ends, `on` changes only what differs, and
 //! `off` leaves nothing behind.
 
-use crate::command::{xcp, Traces};
+use crate::command::{xcp, SystemState};
 use crate::common::test_lock;
 use serde_json::json;
 use xcp_testbed::can_run;
@@ -14,7 +14,7 @@ fn host_on_changes_only_what_differs_and_off_leaves_nothing() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let not_on = "xcp: XCP: is not on\n  help: turn it on: xcp host on\n";
@@ -47,7 +47,7 @@ fn host_on_changes_only_what_differs_and_off_leaves_nothing() {
 
     assert_eq!(xcp("host off").ok().out, "XCP is off\n");
     xcp("host show").failed(1, not_on);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_folder_that_is_not_a_control_group_is_refused() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let ran = xcp("host on --cgroup /tmp");
@@ -66,5 +66,5 @@ fn a_folder_that_is_not_a_control_group_is_refused() {
         ran.err.starts_with("xcp: /tmp: not a control group"),
         "{ran:?}"
     );
-    before.gone();
+    before.assert_nothing_left();
 }

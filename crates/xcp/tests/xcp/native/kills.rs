@@ -6,13 +6,13 @@ use std::process::Command;
 
 use super::cases::token_bucket::queue_disciplines;
 use crate::command::killed::killed_after;
-use crate::command::{xcp, Space, Traces, XCP};
+use crate::command::{xcp, NetNamespace, SystemState, XCP};
 use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
 /// Runs a command repeatedly and kills it after its 1st, 2nd, ... lasting change. Calls
 /// `after` each time; returns the number of kills.
-fn at_every_moment(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> usize {
+fn kill_after_each_change(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> usize {
     let mut moments = 0;
     while killed_after(&mut make(), moments + 1) {
         moments += 1;
@@ -23,7 +23,7 @@ fn at_every_moment(make: impl Fn() -> Command, mut after: impl FnMut(usize)) -> 
 }
 
 /// The state before the test, or None if the test cannot run.
-fn begin(test: &str) -> Option<Traces> {
+fn begin(test: &str) -> Option<SystemState> {
     if !can_run(test) {
         return None;
     }
@@ -31,7 +31,7 @@ fn begin(test: &str) -> Option<Traces> {
         skipped(test, "processes may not be traced here");
         return None;
     }
-    Traces::before(test)
+    SystemState::capture_before(test)
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn a_partly_added_router_is_completed_or_removed() {
     let Some(before) = begin("router, killed") else {
         return;
     };
-    let space = Space::new("krt");
+    let space = NetNamespace::new("krt");
     let untouched = space.devices();
     let add = "router add v0 --capacity 10mbit --shape";
-    let moments = at_every_moment(
+    let moments = kill_after_each_change(
         || space.command(add),
         |moment| {
             if moment % 2 == 0 {
@@ -58,7 +58,7 @@ fn a_partly_added_router_is_completed_or_removed() {
     assert!(moments > 8, "{moments}");
     space.xcp("router del v0").ok();
     // kill the removal
-    let moments = at_every_moment(
+    let moments = kill_after_each_change(
         || {
             space.xcp(add);
             space.command("router del v0")
@@ -69,7 +69,7 @@ fn a_partly_added_router_is_completed_or_removed() {
         },
     );
     assert!(moments > 5, "{moments}");
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// Every next command has the same result as with a complete router.
@@ -83,7 +83,7 @@ fn a_partly_changed_router_is_changed_or_removed() {
     let Some(before) = begin("change of a router, killed") else {
         return;
     };
-    let space = Space::new("kch");
+    let space = NetNamespace::new("kch");
     for (from, to) in [(SHAPED, SLOWER), (PLAIN, SHAPED), (SHAPED, PLAIN)] {
         for next in [to, PLAIN, DEL] {
             let result = || {
@@ -96,7 +96,7 @@ fn a_partly_changed_router_is_changed_or_removed() {
                 space.xcp(from).ok();
                 space.command(to)
             };
-            let moments = at_every_moment(change, |moment| {
+            let moments = kill_after_each_change(change, |moment| {
                 let case = format!("{from}; {to}, killed at {moment}; {next}");
                 assert_eq!(result(), wanted, "{case}");
             });
@@ -104,7 +104,7 @@ fn a_partly_changed_router_is_changed_or_removed() {
         }
     }
     let _ = space.xcp(DEL);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -114,20 +114,20 @@ fn a_partly_upgraded_router_is_upgraded() {
     let Some(before) = begin("upgrade of a router, killed") else {
         return;
     };
-    let space = Space::new("kre");
+    let space = NetNamespace::new("kre");
     let upgrade = || {
         space.xcp(ADD).ok();
         space.within(|| xcp_testbed::mark_as_other_build("v0").unwrap());
         space.command(ADD)
     };
-    let moments = at_every_moment(upgrade, |moment| {
+    let moments = kill_after_each_change(upgrade, |moment| {
         space.xcp(ADD).ok();
         let again = space.xcp(&format!("{ADD} --json")).ok().json();
         assert_eq!(again["change"], "unchanged", "moment {moment}");
     });
     assert!(moments > 10, "{moments}");
     space.xcp("router del v0").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_partly_enabled_host_is_completed_or_turned_off() {
     let Some(before) = begin("host, killed") else {
         return;
     };
-    let space = Space::new("kho");
+    let space = NetNamespace::new("kho");
     let untouched = space.devices();
     // `completed`: the remainder (0 even, 1 odd) of the moments after which the next
     // command completes the work; after the others, XCP is turned off
@@ -163,7 +163,7 @@ fn a_partly_enabled_host_is_completed_or_turned_off() {
             }
             space.command(to)
         };
-        let moments = at_every_moment(on, |moment| {
+        let moments = kill_after_each_change(on, |moment| {
             let case = format!("{from:?}; {to}, killed at {moment}");
             if moment % 2 == completed {
                 assert_eq!(result(), wanted, "{case}");
@@ -177,7 +177,7 @@ fn a_partly_enabled_host_is_completed_or_turned_off() {
         xcp("host off").ok();
         assert_eq!(space.devices(), untouched);
     }
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn the_next_run_cleans_up_after_killed_ones() {
         command.args(["run", "--", "true"]);
         command
     };
-    let moments = at_every_moment(run, |_| {});
+    let moments = kill_after_each_change(run, |_| {});
     assert!(moments > 10, "{moments}");
     xcp("run -- true").ok();
-    before.gone();
+    before.assert_nothing_left();
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::command::{interrupt, Ran, Space, Traces};
+use crate::command::{interrupt, NetNamespace, Ran, SystemState};
 use crate::common::{test_lock, wait_until};
 use serde_json::Value;
 use xcp_testbed::{can_run, skipped};
@@ -22,7 +22,7 @@ fn is_here(tool: &str, test: &str) -> bool {
 }
 
 /// The response of a web server in a namespace, head and body.
-fn get(space: &Space, address: &str, path: &str) -> Option<String> {
+fn get(space: &NetNamespace, address: &str, path: &str) -> Option<String> {
     space.within(|| {
         let mut stream = TcpStream::connect(address).ok()?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: here\r\n\r\n");
@@ -44,7 +44,7 @@ impl Drop for Killed {
 }
 
 /// Starts the exporter in a namespace; also returns the address on which it listens.
-fn exporter(space: &Space) -> (Killed, String) {
+fn exporter(space: &NetNamespace) -> (Killed, String) {
     let mut child = space.start("metrics --listen 127.0.0.1:0");
     let mut line = String::new();
     let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -59,10 +59,10 @@ fn exporter(space: &Space) -> (Killed, String) {
 #[test]
 fn prometheus_reads_routers_and_hosts() {
     let _lock = test_lock();
-    let Some(traces) = Traces::before("metrics").filter(|_| can_run("metrics")) else {
+    let Some(traces) = SystemState::capture_before("metrics").filter(|_| can_run("metrics")) else {
         return;
     };
-    let space = Space::new("metrics");
+    let space = NetNamespace::new("metrics");
     space.device("set lo up");
     space.xcp("router add v0 --capacity 10mbit").ok();
     space.xcp("host on --netns").ok();
@@ -103,11 +103,11 @@ fn prometheus_reads_routers_and_hosts() {
     space.xcp("router del v0").ok();
     space.xcp("router del v1").ok();
     space.xcp("host off").ok();
-    traces.gone();
+    traces.assert_nothing_left();
 }
 
 /// Checks that Prometheus finds the exporter healthy and reads the capacities of routers.
-fn is_scraped(space: &Space, address: &str) {
+fn is_scraped(space: &NetNamespace, address: &str) {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("prometheus.yml");
     let text = format!(

@@ -37,7 +37,7 @@ mod why;
 
 /// Runs a test in a separate process, because it changes what all threads of a process
 /// share. Returns false in that process, where the test continues.
-fn is_elsewhere(test: &str) -> bool {
+fn run_in_own_process(test: &str) -> bool {
     const ALONE: &str = "XCP_TEST_ALONE";
     if env::var_os(ALONE).is_some() {
         return false;

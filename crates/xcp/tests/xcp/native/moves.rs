@@ -4,42 +4,42 @@
 
 use std::net::UdpSocket;
 
-use crate::command::{Space, Traces};
+use crate::command::{NetNamespace, SystemState};
 use crate::common::test_lock;
 use serde_json::{json, Value};
 use xcp_testbed::can_run;
 
 /// Runs a test with two namespaces and a router on w0 of the first; it must leave
 /// nothing behind.
-fn moves(test: &str, add: &str, body: impl Fn(&Space, &Space)) {
+fn moves(test: &str, add: &str, body: impl Fn(&NetNamespace, &NetNamespace)) {
     let _lock = test_lock();
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let (home, away) = (Space::new("home"), Space::new("away"));
+    let (home, away) = (NetNamespace::new("home"), NetNamespace::new("away"));
     home.device("set v0 name w0");
     home.xcp(add).ok();
     body(&home, &away);
-    before.gone();
+    before.assert_nothing_left();
 }
 
-fn routers(space: &Space) -> Value {
+fn routers(space: &NetNamespace) -> Value {
     space.xcp("router show --json").ok().json()["routers"].clone()
 }
 
-fn shown(space: &Space) -> Value {
+fn shown(space: &NetNamespace) -> Value {
     space.xcp("router show w0 --json").ok().json()
 }
 
-fn change(space: &Space, args: &str) -> Value {
+fn change(space: &NetNamespace, args: &str) -> Value {
     let ran = space.xcp(&format!("router add {args} --json")).ok();
     ran.json()["change"].clone()
 }
 
-fn index_of(space: &Space, device: &str) -> u32 {
+fn index_of(space: &NetNamespace, device: &str) -> u32 {
     let name = std::ffi::CString::new(device).unwrap();
     // SAFETY: the argument is a C string.
     space.within(|| unsafe { libc::if_nametoindex(name.as_ptr()) })
@@ -47,7 +47,7 @@ fn index_of(space: &Space, device: &str) -> u32 {
 
 /// Checks that the router on w0 counts packets. A moved device is down and has no
 /// addresses, so this sets it up first.
-fn assert_counts(space: &Space) {
+fn assert_counts(space: &NetNamespace) {
     space.device("set w0 up");
     space.address("replace 10.78.0.1/24 dev w0");
     space.neighbour("replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev w0");
@@ -118,7 +118,7 @@ fn a_moved_router_is_removed_from_the_namespace_of_its_device() {
 fn a_moved_device_is_not_shown_as_shaped() {
     let add = "router add w0 --capacity 10mbit --shape";
     moves("router moved, shaped", add, |home, away| {
-        let shaped = |space: &Space| {
+        let shaped = |space: &NetNamespace| {
             let shown = shown(space);
             shown["shape_bps"] == 10_000_000
                 || (shown["qdisc"] == "xcp" && shown["qdisc_replaced"] == false)

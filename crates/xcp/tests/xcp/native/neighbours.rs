@@ -2,7 +2,7 @@
 //! Other programs on the machine, and administrators: XCP does not disturb them, and it
 //! detects programs that hide packets from it.
 
-use crate::command::Space;
+use crate::command::NetNamespace;
 use crate::common::{pattern, test_lock, transfer, HostOn, Net, LINK_BYTES_PER_S};
 use xcp_datapath::{host, router};
 use xcp_testbed::{can_run, eventually, ForeignProgram};
@@ -78,7 +78,7 @@ fn a_device_keeps_its_router_when_its_name_and_mtu_change() {
     if !can_run("changed devices") {
         return;
     }
-    let space = Space::new("chg");
+    let space = NetNamespace::new("chg");
     space.device("add m0 numtxqueues 4 type veth peer name m1 numrxqueues 4");
     space.device("set m0 up");
     space.device("set m1 up");
@@ -102,7 +102,7 @@ fn a_device_without_a_queue_needs_a_configured_capacity() {
     if !can_run("capacity of a device without a queue") {
         return;
     }
-    let space = Space::new("cap");
+    let space = NetNamespace::new("cap");
     space.device("set v0 up");
     space.xcp("router add v0 --capacity auto").failed(
         1,

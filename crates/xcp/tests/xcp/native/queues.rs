@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::ethtool::set_queues;
-use crate::command::Space;
+use crate::command::NetNamespace;
 use crate::common::{test_lock, wait_until};
 use serde_json::Value;
 use xcp_testbed::can_run;
@@ -20,7 +20,7 @@ const PACKET_B: u64 = 1000;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Adds a device `m0` with several queues, and a neighbour to send to.
-fn multi_queue(space: &Space) {
+fn multi_queue(space: &NetNamespace) {
     space.device(&format!(
         "add m0 numtxqueues {QUEUES} type veth peer name m1 numrxqueues {QUEUES}"
     ));
@@ -54,7 +54,7 @@ fn send(packets: usize) {
 }
 
 /// A counter of all queue disciplines of one kind, from tc.
-fn told(space: &Space, kind: &str, counter: &str) -> Vec<u64> {
+fn qdisc_counters(space: &NetNamespace, kind: &str, counter: &str) -> Vec<u64> {
     let all: Value = serde_json::from_str(&space.tc("-s -j qdisc show dev m0")).unwrap();
     let all = all.as_array().unwrap();
     all.iter()
@@ -69,7 +69,7 @@ fn the_backlog_is_the_sum_of_all_queues() {
     if !can_run("backlog of several queues") {
         return;
     }
-    let space = Space::new("mq");
+    let space = NetNamespace::new("mq");
     multi_queue(&space);
     space.tc("qdisc replace dev m0 root handle 1: mq");
     for queue in 1..=QUEUES {
@@ -81,7 +81,7 @@ fn the_backlog_is_the_sum_of_all_queues() {
     space.xcp("router add m0 --capacity 10mbit").ok();
     space.within(|| send(60));
     thread::sleep(LOOK);
-    let held = told(&space, "tbf", "backlog");
+    let held = qdisc_counters(&space, "tbf", "backlog");
     space.within(|| send(1));
 
     assert!(held.iter().filter(|&&b| b > 0).count() >= 2, "{held:?}");
@@ -99,12 +99,16 @@ fn queue_counters_per_cpu_are_added_up() {
     if !can_run("queues counted per CPU") {
         return;
     }
-    let space = Space::new("mqf");
+    let space = NetNamespace::new("mqf");
     multi_queue(&space);
     // pfifo_fast has no lock, so it counts per CPU
     space.tc("qdisc replace dev m0 root pfifo_fast");
     space.xcp("router add m0 --capacity 10mbit").ok();
-    let sent = || told(&space, "pfifo_fast", "bytes").iter().sum::<u64>();
+    let sent = || {
+        qdisc_counters(&space, "pfifo_fast", "bytes")
+            .iter()
+            .sum::<u64>()
+    };
     let link = space.within(|| {
         send(100);
         wait_until("100 packets sent", || sent() >= 100 * PACKET_B);
@@ -134,14 +138,14 @@ fn changing_the_number_of_queues_does_not_count_as_traffic() {
     if !can_run(test) {
         return;
     }
-    let space = Space::new("mqn");
+    let space = NetNamespace::new("mqn");
     multi_queue(&space);
     space.tc("qdisc replace dev m0 root handle 1: mq");
     for queue in 1..=QUEUES {
         space.tc(&format!("qdisc add dev m0 parent 1:{queue} pfifo"));
     }
     space.within(|| send(400));
-    let sent = told(&space, "pfifo", "bytes");
+    let sent = qdisc_counters(&space, "pfifo", "bytes");
     assert!(sent[1..].iter().sum::<u64>() > 100 * PACKET_B, "{sent:?}");
     space.xcp("router add m0 --capacity 10mbit").ok();
     let seen = || xcp_testbed::router_link("m0").unwrap().seen.sent_B;

@@ -2,7 +2,7 @@
 //! `xcp router` on a device of a namespace: a router stays when the command ends, `add`
 //! changes only what differs, and `del` leaves nothing behind.
 
-use crate::command::{xcp, Space, Traces};
+use crate::command::{xcp, NetNamespace, SystemState};
 use crate::common::test_lock;
 use serde_json::json;
 use xcp_testbed::{can_run, shared_test_lock};
@@ -14,10 +14,10 @@ fn a_router_is_added_changed_shown_and_removed() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let space = Space::new("life");
+    let space = NetNamespace::new("life");
     let qdiscs = space.tc("qdisc show dev v0");
     let xcp = |args: &str| space.xcp(args);
 
@@ -73,7 +73,7 @@ fn a_router_is_added_changed_shown_and_removed() {
         xcp("router show --json").ok().json(),
         json!({ "routers": [], "clouds": [] })
     );
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn all_options_are_shown() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let space = Space::new("opt");
+    let space = NetNamespace::new("opt");
     let set = "--capacity auto --overhead -14 --mpu 64 --atm --xcp-share 33";
     let added = space.xcp(&format!("router add v0 {set} --json"));
     assert_eq!(
@@ -142,7 +142,7 @@ fn all_options_are_shown() {
         "{text}"
     );
     space.xcp("router del v0").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn the_next_command_cleans_up_after_a_deleted_device() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let space = Space::new("gone");
+    let space = NetNamespace::new("gone");
     space.xcp("router add v0 --capacity 10mbit").ok();
     space.device("del v0");
     assert_eq!(
@@ -165,7 +165,7 @@ fn the_next_command_cleans_up_after_a_deleted_device() {
     space.device("add v2 type veth peer name v3");
     space.xcp("router add v2 --capacity 10mbit").ok();
     space.xcp("router del v2").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]

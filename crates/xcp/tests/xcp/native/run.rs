@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use crate::command::{xcp, Ran, Traces, XCP};
+use crate::command::{xcp, Ran, SystemState, XCP};
 use crate::common::{control, test_lock};
 use xcp_testbed::{can_run, eventually};
 
@@ -24,7 +24,7 @@ fn run_returns_the_exit_status_of_the_program() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     assert_eq!(run("echo in there").ok().out, "in there\n");
@@ -39,7 +39,7 @@ fn run_returns_the_exit_status_of_the_program() {
         126,
         "xcp: /etc/passwd: not executable\n  help: give a program, or chmod +x it\n",
     );
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn signals_are_forwarded_to_the_program() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
@@ -71,7 +71,7 @@ fn signals_are_forwarded_to_the_program() {
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         assert_eq!(child.wait().unwrap().code(), Some(9), "signal {signal}");
     }
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// `xcp run` waits while another command holds the lock.
@@ -82,7 +82,7 @@ fn an_interrupt_ends_the_wait_for_another_command() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let other = File::options()
@@ -119,7 +119,7 @@ fn an_interrupt_ends_the_wait_for_another_command() {
         // a shell reports it as 128 plus the signal
         assert_eq!(status.signal(), Some(signal), "{status}");
     }
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// The next test runs this inside and outside `xcp run`.
@@ -139,7 +139,7 @@ fn only_sockets_inside_the_run_use_xcp() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let me = std::env::current_exe().unwrap();
@@ -153,7 +153,7 @@ fn only_sockets_inside_the_run_use_xcp() {
     assert!(inside.out.contains("client xcp server xcp"), "{inside:?}");
     let outside = Ran::of(Command::new(&me).args(tell)).ok();
     assert!(!outside.out.contains(" xcp"), "{outside:?}");
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// The BPF programs stay loaded as long as any of several runs needs them.
@@ -164,7 +164,7 @@ fn a_run_that_ends_does_not_affect_other_runs() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let me = std::env::current_exe().unwrap();
@@ -190,5 +190,5 @@ fn a_run_that_ends_does_not_affect_other_runs() {
         assert!(out.status.success(), "{said}");
         assert!(said.contains("client xcp server xcp"), "{said}");
     }
-    before.gone();
+    before.assert_nothing_left();
 }

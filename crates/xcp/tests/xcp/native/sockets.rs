@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::command::{xcp, Traces, XCP};
+use crate::command::{xcp, SystemState, XCP};
 use crate::common::{
     control, default_control, pattern, run, set_control, test_lock, Net, CLIENT, LINK_BYTES_PER_S,
 };
 use tempfile::TempDir;
 
-use super::is_elsewhere;
+use super::run_in_own_process;
 use xcp_datapath::{cgroup_mount_point, host};
 use xcp_testbed::{can_run, skipped};
 
@@ -35,13 +35,13 @@ struct Place {
 }
 
 /// Checks when dropped that nothing is left behind.
-struct Check(Traces);
+struct Check(SystemState);
 
 impl Drop for Check {
     fn drop(&mut self) {
         let _ = host::off();
         if !thread::panicking() {
-            self.0.gone();
+            self.0.assert_nothing_left();
         }
     }
 }
@@ -58,7 +58,7 @@ impl Place {
                 return None;
             }
         }
-        let traces = Check(Traces::before(test)?);
+        let traces = Check(SystemState::capture_before(test)?);
         let bin = tempfile::tempdir().unwrap();
         for name in ["plain", "setsockopt", "protocol"] {
             let out = bin.path().join(name).display().to_string();
@@ -278,7 +278,7 @@ impl Drop for Group {
 
 #[test]
 fn a_control_group_selects_xcp() {
-    if is_elsewhere("native::sockets::a_control_group_selects_xcp") {
+    if run_in_own_process("native::sockets::a_control_group_selects_xcp") {
         return;
     }
     let _lock = test_lock();
@@ -303,7 +303,7 @@ fn a_control_group_selects_xcp() {
 
 #[test]
 fn a_protocol_number_selects_xcp() {
-    if is_elsewhere("native::sockets::a_protocol_number_selects_xcp") {
+    if run_in_own_process("native::sockets::a_protocol_number_selects_xcp") {
         return;
     }
     let _lock = test_lock();

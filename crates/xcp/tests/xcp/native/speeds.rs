@@ -2,7 +2,7 @@
 //! The link speed of a device changes.
 
 use super::ethtool::set_speed;
-use crate::command::{Space, Traces};
+use crate::command::{NetNamespace, SystemState};
 use crate::common::test_lock;
 use serde_json::json;
 use xcp_testbed::{can_run, skipped};
@@ -14,10 +14,10 @@ fn a_new_device_speed_is_shown_and_used_when_the_router_is_added_again() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let space = Space::new("speed");
+    let space = NetNamespace::new("speed");
     // a driver that accepts any speed
     space.tuntap("add t0 mode tap");
     let set = |mbit| space.within(|| set_speed("t0", mbit));
@@ -55,5 +55,5 @@ fn a_new_device_speed_is_shown_and_used_when_the_router_is_added_again() {
     set(10).unwrap();
     assert_eq!(speeds(), (json!(null), json!(null)));
     space.xcp("router del t0").ok();
-    before.gone();
+    before.assert_nothing_left();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp status` while XCP is off and on.
 
-use crate::command::Space;
+use crate::command::NetNamespace;
 use crate::common::{test_lock, HostOn};
 use serde_json::Value;
 use xcp_testbed::can_run;
@@ -12,7 +12,7 @@ fn status_shows_hosts_routers_and_edges() {
     if !can_run("status") {
         return;
     }
-    let space = Space::new("stat");
+    let space = NetNamespace::new("stat");
     let _ = xcp_datapath::host::off();
     let text = space.xcp("status").ok().out;
     assert_eq!(

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::command::{xcp, Ran, Space, XCP};
+use crate::command::{xcp, NetNamespace, Ran, XCP};
 use crate::common::{
     pattern, test_lock, transfer, wait_for_control, wait_until, HostOn, Net, LINK_BYTES_PER_S,
 };
@@ -220,7 +220,7 @@ fn five_refreshes_a_second_take_less_than_two_percent_of_a_processor() {
             "the limit of open files is too low (ulimit -n)",
         );
     }
-    let space = Space::new("many");
+    let space = NetNamespace::new("many");
     space.device("set lo up");
     let mut file = String::from("[host]\nthis_netns = true\ndefault = true\n");
     for pair in 0..ROUTERS / 2 {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{interrupt, Ran, Space};
+use crate::command::{interrupt, NetNamespace, Ran};
 use crate::common::test_lock;
 use serde_json::Value;
 use xcp_testbed::{can_run, router_memory};
@@ -21,8 +21,8 @@ const UPDATE: Duration = Duration::from_millis(200);
 
 /// Adds a router on `v0` of a namespace and sends XCP packets through it while `work`
 /// runs.
-fn with_traffic(name: &str, work: impl FnOnce(&Space)) {
-    let space = Space::new(name);
+fn with_traffic(name: &str, work: impl FnOnce(&NetNamespace)) {
+    let space = NetNamespace::new(name);
     for device in ["v0", "v1"] {
         space.device(&format!("set {device} up"));
     }
@@ -217,7 +217,7 @@ const MAPS_MAX_BYTES: u64 = 32 << 10;
 
 /// Whether the router of `v0` has a ring buffer. Also checks and prints the memory of its
 /// maps.
-fn has_ring(space: &Space) -> bool {
+fn has_ring(space: &NetNamespace) -> bool {
     let (ring, bytes) = space.within(|| router_memory("v0").unwrap());
     println!("ring {ring}: {bytes:?}");
     let maps = bytes.iter().filter(|(name, _)| name != "program");

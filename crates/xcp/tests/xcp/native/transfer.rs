@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::command::{xcp_within, Ran, Traces};
+use crate::command::{xcp_within, Ran, SystemState};
 use crate::common::{
     output, pattern, test_lock, wait_until, Net, CLIENT, CLIENT6, LINK_BYTES_PER_S,
 };
@@ -130,7 +130,7 @@ fn curl_fetches_a_file_over_xcp() {
     if !can_transfer("transfer") {
         return;
     }
-    let Some(clean) = Traces::before("transfer") else {
+    let Some(clean) = SystemState::capture_before("transfer") else {
         return;
     };
     let net = Net::new("t");
@@ -148,7 +148,7 @@ fn curl_fetches_a_file_over_xcp() {
 
     drop(server);
     drop(net);
-    clean.gone();
+    clean.assert_nothing_left();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn curl_fetches_a_file_in_every_wire_format() {
     if !can_transfer("transfers") {
         return;
     }
-    let Some(clean) = Traces::before("transfers") else {
+    let Some(clean) = SystemState::capture_before("transfers") else {
         return;
     };
     let net = Net::new("w");
@@ -198,7 +198,7 @@ fn curl_fetches_a_file_in_every_wire_format() {
     Ran::of(&mut xcp(&net, "r", "host off")).ok();
     assert_eq!(links(), untouched);
     drop(net);
-    clean.gone();
+    clean.assert_nothing_left();
 }
 
 /// Turns XCP off when dropped, also if a test fails.

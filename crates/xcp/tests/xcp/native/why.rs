@@ -23,7 +23,7 @@ use crate::common::{
 const BYTES: usize = 2_000_000;
 
 /// The JSON output of `xcp why` in a node's namespace.
-fn told(net: &Net, node: &str, host: &str) -> Value {
+fn why_json(net: &Net, node: &str, host: &str) -> Value {
     let ran = Ran::of(&mut xcp_within(
         &net.space(node),
         &format!("why {host} --json"),
@@ -36,8 +36,8 @@ fn told(net: &Net, node: &str, host: &str) -> Value {
 }
 
 /// Checks that `xcp why` names this cause, with these words in its text.
-fn is_told(net: &Net, node: &str, host: &str, cause: &str, words: &[&str]) {
-    let value = told(net, node, host);
+fn assert_cause(net: &Net, node: &str, host: &str, cause: &str, words: &[&str]) {
+    let value = why_json(net, node, host);
     assert_eq!(value["cause"], cause, "{value}");
     let sentence = format!("{}; {}", value["reason"], value["remedy"]);
     for word in words {
@@ -84,7 +84,7 @@ fn xcp_that_is_off_or_unsupported_is_reported() {
         return;
     };
     let _ = host::off();
-    is_told(
+    assert_cause(
         &net,
         "c",
         SERVER,
@@ -125,7 +125,7 @@ fn another_namespace_or_a_host_that_is_not_a_peer_is_reported() {
         ..host::Options::default()
     };
     net.within("s", || host::on(&options)).unwrap();
-    is_told(
+    assert_cause(
         &net,
         "c",
         SERVER,
@@ -140,7 +140,7 @@ fn another_namespace_or_a_host_that_is_not_a_peer_is_reported() {
     net.within("c", || host::set_peer_policies(&peer_policies))
         .unwrap();
     let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
-    is_told(
+    assert_cause(
         &net,
         "c",
         SERVER,
@@ -160,7 +160,7 @@ fn another_selected_congestion_control_is_reported() {
         let _ = host::off();
         let _older = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         let _host = HostOn::by_default();
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,
@@ -171,7 +171,7 @@ fn another_selected_congestion_control_is_reported() {
     let _host = HostOn::new();
     {
         let _plain = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,
@@ -182,7 +182,7 @@ fn another_selected_congestion_control_is_reported() {
     // XCP works with the peer, but programs do not use it
     let listener = net.listen(SERVER, &SocketSetup::with_control("xcp"));
     let opened = listener.local_addr().unwrap().to_string();
-    is_told(
+    assert_cause(
         &net,
         "c",
         &opened,
@@ -191,7 +191,7 @@ fn another_selected_congestion_control_is_reported() {
     );
     {
         let _chosen = net.connect("reno", "xcp");
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,
@@ -201,7 +201,7 @@ fn another_selected_congestion_control_is_reported() {
     }
     net.tool("c", "ip route change default via 10.77.1.2 congctl reno");
     let _routed = net.connect("xcp", "xcp");
-    is_told(
+    assert_cause(
         &net,
         "c",
         SERVER,
@@ -226,15 +226,15 @@ fn a_peer_without_xcp_is_distinguished_from_a_path_that_removes_the_option() {
         let silent = net.listen(server, &SocketSetup::with_control("reno"));
         let to = silent.local_addr().unwrap().to_string();
         let seen = format!("{router} still received the option");
-        is_told(&net, "c", &to, "peer", &["does not answer with XCP", &seen]);
+        assert_cause(&net, "c", &to, "peer", &["does not answer with XCP", &seen]);
         let _removing = net.within("c", || FaultInjector::start("r", plan).unwrap());
         let between = format!("between this host and {router}");
-        is_told(&net, "c", &to, "option_removed", &[&between, "254"]);
+        assert_cause(&net, "c", &to, "option_removed", &[&between, "254"]);
     }
     net.set_wire_format(Wire::Header);
     let silent = net.listen(SERVER, &SocketSetup::with_control("reno"));
     let to = silent.local_addr().unwrap().to_string();
-    is_told(
+    assert_cause(
         &net,
         "c",
         &to,
@@ -260,14 +260,14 @@ fn other_users_of_the_option_space_are_reported() {
                 &SocketSetup::prepared(&|socket| sign(socket, SERVER).unwrap()),
                 &SocketSetup::prepared(&|socket| sign(socket, CLIENT).unwrap()),
             );
-            is_told(&net, "c", SERVER, "signed", &["TCP-MD5"]);
+            assert_cause(&net, "c", SERVER, "signed", &["TCP-MD5"]);
         }
         Err(e) => skipped("why: signed", &format!("this kernel has no TCP-MD5: {e}")),
     }
     match std::path::Path::new("/proc/sys/net/mptcp/enabled").exists() {
         true => {
             let _parts = net.connect_with(SERVER, &MPTCP, &MPTCP);
-            is_told(&net, "c", SERVER, "mptcp", &["MPTCP"]);
+            assert_cause(&net, "c", SERVER, "mptcp", &["MPTCP"]);
         }
         false => skipped("why: MPTCP", "this kernel has no MPTCP"),
     }
@@ -277,7 +277,7 @@ fn other_users_of_the_option_space_are_reported() {
         let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         wait_for_control(&a, &default_control());
-        is_told(&net, "c", SERVER, "no_room", &["no room", "option-2005"]);
+        assert_cause(&net, "c", SERVER, "no_room", &["no room", "option-2005"]);
     }
     if let Err(e) = net.within("s", || set_sysctl("ipv4/tcp_syncookies", "2")) {
         return skipped("why: SYN cookies", &e.to_string());
@@ -285,7 +285,7 @@ fn other_users_of_the_option_space_are_reported() {
     let _host = HostOn::by_default();
     let (mut a, mut b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
     transfer(&mut a, &mut b, &pattern(1000));
-    is_told(
+    assert_cause(
         &net,
         "s",
         CLIENT,
@@ -306,7 +306,7 @@ fn missing_memory_for_the_state_of_a_connection_is_reported() {
         return skipped("why: memory", &format!("net.core.optmem_max: {e}"));
     }
     let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
-    is_told(&net, "c", SERVER, "memory", &["no memory", "optmem_max"]);
+    assert_cause(&net, "c", SERVER, "memory", &["no memory", "optmem_max"]);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_path_without_routers_and_a_router_that_gets_no_packets_are_reported() {
     for server in [SERVER, SERVER6] {
         let listener = net.listen(server, &SocketSetup::PLAIN);
         let to = listener.local_addr().unwrap().to_string();
-        is_told(
+        assert_cause(
             &net,
             "c",
             &to,
@@ -329,7 +329,7 @@ fn a_path_without_routers_and_a_router_that_gets_no_packets_are_reported() {
     }
     {
         let (_a, _b) = net.connect_with(SERVER, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
-        is_told(&net, "c", SERVER, "nothing_sent", &["no data was sent yet"]);
+        assert_cause(&net, "c", SERVER, "nothing_sent", &["no data was sent yet"]);
     }
     net.within("c", || {
         let options = router::Options {
@@ -341,7 +341,7 @@ fn a_path_without_routers_and_a_router_that_gets_no_packets_are_reported() {
     let ends = net.within("c", || ForeignProgram::ending_tcx_chain("r", true).unwrap());
     let listener = net.listen(SERVER, &SocketSetup::PLAIN);
     let to = listener.local_addr().unwrap().to_string();
-    is_told(
+    assert_cause(
         &net,
         "c",
         &to,
@@ -349,7 +349,7 @@ fn a_path_without_routers_and_a_router_that_gets_no_packets_are_reported() {
         &["the one on r of this host", "xcp_ends", "attach"],
     );
     drop(ends);
-    let value = told(&net, "c", &to);
+    let value = why_json(&net, "c", &to);
     assert_eq!(
         (&value["uses_xcp"], &value["cause"]),
         (&true.into(), &Value::Null),
@@ -378,7 +378,7 @@ fn lost_feedback_and_reenabled_offload_are_reported() {
         };
         faults.plan(plan).unwrap();
         send_until_default(&mut a, &mut b, BYTES);
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,
@@ -392,7 +392,7 @@ fn lost_feedback_and_reenabled_offload_are_reported() {
     let (mut a, mut b) = net.connect("xcp", "xcp");
     transfer(&mut a, &mut b, &pattern(BYTES));
     wait_for_control(&a, &default_control());
-    is_told(&net, "c", SERVER, "stopped", &["GSO packets", "--dev"]);
+    assert_cause(&net, "c", SERVER, "stopped", &["GSO packets", "--dev"]);
 }
 
 /// Opens a connection and sends data until it uses XCP.
@@ -415,8 +415,8 @@ fn distrust_and_full_acks_are_reported_for_connections_that_use_xcp() {
     net.add_routers(LINK_BYTES_PER_S);
     let _host = HostOn::by_default();
     let uses = |cause: &str, words: &[&str]| {
-        is_told(&net, "c", SERVER, cause, words);
-        assert_eq!(told(&net, "c", SERVER)["uses_xcp"], true);
+        assert_cause(&net, "c", SERVER, cause, words);
+        assert_eq!(why_json(&net, "c", SERVER)["uses_xcp"], true);
     };
     {
         let (mut a, mut b) = used(&net, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
@@ -474,7 +474,7 @@ fn small_socket_buffers_are_reported() {
             &SocketSetup::prepared(&buffer(libc::SO_SNDBUF, 8192)),
             &SocketSetup::PLAIN,
         );
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,
@@ -488,7 +488,7 @@ fn small_socket_buffers_are_reported() {
             &SocketSetup::PLAIN,
             &SocketSetup::prepared(&buffer(libc::SO_RCVBUF, 4096)),
         );
-        is_told(
+        assert_cause(
             &net,
             "c",
             SERVER,

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::{xcp, Traces};
+use crate::command::{xcp, SystemState};
 use crate::common::test_lock;
 use xcp_datapath::cgroup_mount_point;
 use xcp_testbed::{can_run, skipped, Exclusive};
@@ -80,7 +80,7 @@ fn a_control_group_of_version_1_is_refused() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let Some(version_1) = Version1::mount() else {
@@ -105,7 +105,7 @@ fn a_control_group_of_version_1_is_refused() {
     refused();
     assert_eq!(xcp("host show").ok().out, unchanged);
     xcp("host off").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_sock_ops_program_that_excludes_others_is_named() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let groups = Groups::new();
@@ -147,5 +147,5 @@ fn a_sock_ops_program_that_excludes_others_is_named() {
     on(&groups.below).ok();
     xcp("host off").ok();
     drop(_override);
-    before.gone();
+    before.assert_nothing_left();
 }

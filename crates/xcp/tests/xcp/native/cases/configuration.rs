@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::command::{Ran, Space, Traces};
+use crate::command::{NetNamespace, Ran, SystemState};
 use crate::common::test_lock;
 use serde_json::{json, Value};
 use tempfile::TempDir;
@@ -12,13 +12,13 @@ use xcp_testbed::can_run;
 
 /// A network namespace with devices and a configuration file.
 pub struct Site {
-    pub space: Space,
+    pub space: NetNamespace,
     dir: TempDir,
 }
 
 impl Site {
     pub fn new(name: &str) -> Self {
-        let space = Space::new(name);
+        let space = NetNamespace::new(name);
         for action in [
             "set v0 up",
             "set v1 up",
@@ -74,7 +74,7 @@ max_rtt = "250ms"
 #[test]
 fn a_file_is_applied_and_shown() {
     let _lock = test_lock();
-    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+    let Some(traces) = SystemState::capture_before("apply").filter(|_| can_run("apply")) else {
         return;
     };
     let site = Site::new("apply");
@@ -127,13 +127,13 @@ fn a_file_is_applied_and_shown() {
         json!(["removed", [["v0", "removed"], ["v3", "removed"]]])
     );
     assert_eq!(site.shown(), json!({}));
-    traces.gone();
+    traces.assert_nothing_left();
 }
 
 #[test]
 fn a_failed_device_keeps_its_router_and_others_are_changed() {
     let _lock = test_lock();
-    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+    let Some(traces) = SystemState::capture_before("apply").filter(|_| can_run("apply")) else {
         return;
     };
     let site = Site::new("partly");
@@ -158,13 +158,13 @@ fn a_failed_device_keeps_its_router_and_others_are_changed() {
     assert_eq!(shown["router"][0]["capacity"], "10mbit");
     assert_eq!(shown["router"][1]["capacity"], "20mbit");
     site.apply("", "").ok();
-    traces.gone();
+    traces.assert_nothing_left();
 }
 
 #[test]
 fn missing_devices_are_errors_or_ignored_with_ignore_missing() {
     let _lock = test_lock();
-    let Some(traces) = Traces::before("apply").filter(|_| can_run("apply")) else {
+    let Some(traces) = SystemState::capture_before("apply").filter(|_| can_run("apply")) else {
         return;
     };
     let site = Site::new("missing");
@@ -182,5 +182,5 @@ fn missing_devices_are_errors_or_ignored_with_ignore_missing() {
     site.apply(file, "--ignore-missing").ok();
     assert_eq!(site.shown()["router"].as_array().unwrap().len(), 1);
     site.apply("", "").ok();
-    traces.gone();
+    traces.assert_nothing_left();
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::command::{xcp, Space, Traces};
+use crate::command::{xcp, NetNamespace, SystemState};
 use crate::common::{test_lock, wait_until};
 use xcp_testbed::can_run;
 
@@ -21,7 +21,7 @@ fn the_next_command_removes_the_pins_of_a_deleted_namespace() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     xcp("host on").ok();
@@ -32,7 +32,7 @@ fn the_next_command_removes_the_pins_of_a_deleted_namespace() {
         "doctor",
         "run -- ip -V",
     ] {
-        let space = Space::new("gone");
+        let space = NetNamespace::new("gone");
         space.xcp("router add v0 --capacity 10mbit").ok();
         space.xcp("host on --dev v1").ok();
         let (routers, devices) = (pinned("router"), pinned("host/devices"));
@@ -44,5 +44,5 @@ fn the_next_command_removes_the_pins_of_a_deleted_namespace() {
         });
     }
     xcp("host off").ok();
-    before.gone();
+    before.assert_nothing_left();
 }

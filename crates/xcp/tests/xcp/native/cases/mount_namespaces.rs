@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 
-use crate::command::{xcp, Ran, Space, Traces, XCP};
+use crate::command::{xcp, NetNamespace, Ran, SystemState, XCP};
 use crate::common::test_lock;
 use xcp_testbed::{can_run, skipped};
 
@@ -59,12 +59,12 @@ fn own_bpffs() -> io::Result<()> {
 
 /// Mounts a new /sys with the system's bpffs, as a container may have.
 fn bound_bpffs() -> io::Result<()> {
-    let aside = c"/run/xcp-test-bpffs";
+    let saved_bpffs = c"/run/xcp-test-bpffs";
     // SAFETY: the path is a C string.
-    unsafe { libc::mkdir(aside.as_ptr(), 0o700) };
-    mount(c"/sys/fs/bpf", aside, None, libc::MS_BIND)?;
+    unsafe { libc::mkdir(saved_bpffs.as_ptr(), 0o700) };
+    mount(c"/sys/fs/bpf", saved_bpffs, None, libc::MS_BIND)?;
     new_sysfs()?;
-    mount(aside, c"/sys/fs/bpf", None, libc::MS_BIND)
+    mount(saved_bpffs, c"/sys/fs/bpf", None, libc::MS_BIND)
 }
 
 /// Makes the bpffs read-only, as in a systemd unit with ProtectKernelTunables=.
@@ -75,7 +75,7 @@ fn read_only() -> io::Result<()> {
 }
 
 /// Runs `xcp` in its own mount namespace.
-fn apart(space: &Space, args: &str, what: Mount) -> Ran {
+fn xcp_in_mount_namespace(space: &NetNamespace, args: &str, what: Mount) -> Ran {
     let mut command = space.command(args);
     // SAFETY: only system calls that may be made between fork and exec.
     unsafe {
@@ -92,19 +92,19 @@ fn apart(space: &Space, args: &str, what: Mount) -> Ran {
 
 /// A network namespace with a router; None if the test cannot run. Adding the router
 /// mounts the bpffs.
-fn with_router(test: &str) -> Option<(Space, Traces)> {
+fn with_router(test: &str) -> Option<(NetNamespace, SystemState)> {
     if !can_run(test) {
         return None;
     }
-    let before = Traces::before(test)?;
-    let space = Space::new("mnt");
+    let before = SystemState::capture_before(test)?;
+    let space = NetNamespace::new("mnt");
     space.xcp("router add v1 --capacity 10mbit").ok();
     Some((space, before))
 }
 
-fn end(space: &Space, before: &Traces) {
+fn end(space: &NetNamespace, before: &SystemState) {
     space.xcp("router del v1").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 fn refused(ran: &Ran, reason: &str, remedy: &str) {
@@ -121,10 +121,10 @@ fn ip_netns_exec_is_refused_and_the_remedy_is_named() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let space = Space::new("exec");
+    let space = NetNamespace::new("exec");
     let exec = |args: &str| {
         let mut ip = Command::new("ip");
         ip.args(["netns", "exec", space.name()]);
@@ -171,7 +171,7 @@ fn a_mount_namespace_without_the_systems_bpffs_is_refused() {
     let devices = space.devices();
     for hidden in [new_sysfs as Mount, own_bpffs] {
         for command in COMMANDS {
-            let ran = apart(&space, command, hidden);
+            let ran = xcp_in_mount_namespace(&space, command, hidden);
             let reason = "this mount namespace lacks the system's /sys/fs/bpf";
             refused(&ran, reason, "nsenter --net=/run/netns/NAME xcp");
         }
@@ -187,21 +187,21 @@ fn a_mount_namespace_with_the_systems_bpffs_works() {
         return;
     };
     for shared in [plain as Mount, bound_bpffs] {
-        apart(&space, ADD, shared).ok();
-        let show = apart(&space, "router show", shared).ok();
+        xcp_in_mount_namespace(&space, ADD, shared).ok();
+        let show = xcp_in_mount_namespace(&space, "router show", shared).ok();
         assert!(
             show.out.contains("v0") && show.out.contains("v1"),
             "{show:?}"
         );
         // it is the same outside the mount namespace
         assert_eq!(space.xcp("router show").ok().out, show.out);
-        apart(&space, "router del v0", shared).ok();
+        xcp_in_mount_namespace(&space, "router del v0", shared).ok();
     }
     fs::remove_dir("/run/xcp-test-bpffs").unwrap();
-    apart(&space, "host on --default", plain).ok();
+    xcp_in_mount_namespace(&space, "host on --default", plain).ok();
     xcp("host show").ok();
-    apart(&space, "host off", plain).ok();
-    apart(&space, "run -- ip -V", plain).ok();
+    xcp_in_mount_namespace(&space, "host off", plain).ok();
+    xcp_in_mount_namespace(&space, "run -- ip -V", plain).ok();
     end(&space, &before);
 }
 
@@ -213,15 +213,15 @@ fn commands_that_only_show_work_with_a_read_only_bpffs() {
     };
     let devices = space.devices();
     for command in COMMANDS {
-        let ran = apart(&space, command, read_only);
+        let ran = xcp_in_mount_namespace(&space, command, read_only);
         if !command.contains("show") && !command.contains("trace") {
             let reason = "/sys/fs/bpf: mounted read-only for this process";
             refused(&ran, reason, "ProtectKernelTunables=");
         }
     }
-    let show = apart(&space, "router show", read_only).ok();
+    let show = xcp_in_mount_namespace(&space, "router show", read_only).ok();
     assert!(show.out.contains("v1"), "{show:?}");
-    let doctor = apart(&space, "doctor", read_only);
+    let doctor = xcp_in_mount_namespace(&space, "doctor", read_only);
     assert!(doctor.out.contains("mounted read-only"), "{doctor:?}");
     assert_eq!(space.devices(), devices);
     end(&space, &before);

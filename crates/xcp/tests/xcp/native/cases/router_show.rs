@@ -2,7 +2,7 @@
 //! What `xcp router add` and `show` print about a device: why packets may bypass the
 //! router, the shaping rate, and the number of dropped packets.
 
-use crate::command::Space;
+use crate::command::NetNamespace;
 use crate::common::{pattern, test_lock, transfer, HostOn, Net};
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
@@ -11,7 +11,7 @@ use xcp_testbed::{can_run, skipped, ForeignProgram};
 
 /// Adds a router and checks that a warning with these words is printed, is in the JSON
 /// output, and is shown later.
-fn assert_warns(space: &Space, add: &str, words: &str, remedy: &str) {
+fn assert_warns(space: &NetNamespace, add: &str, words: &str, remedy: &str) {
     let added = space.xcp(add).ok();
     assert!(added.err.contains(words), "{add}: {added:?}");
     assert!(added.err.contains(remedy), "{add}: {added:?}");
@@ -37,7 +37,7 @@ fn a_router_on_a_bridge_causes_a_warning() {
     if !can_run("warning about a bridge") {
         return;
     }
-    let space = Space::new("br");
+    let space = NetNamespace::new("br");
     space.device("add br0 type bridge");
     let words = "is a bridge: frames that it forwards";
     let remedy = "ip link show master br0";
@@ -53,7 +53,7 @@ fn a_router_on_a_device_without_a_queue_causes_a_warning() {
     if !can_run("warning about a device without a queue") {
         return;
     }
-    let space = Space::new("nq");
+    let space = NetNamespace::new("nq");
     space.device("set v0 up");
     let add = "router add v0 --capacity 10mbit";
     let words = "has no queue (noqueue)";
@@ -73,7 +73,7 @@ fn an_xdp_program_in_the_network_namespace_causes_a_warning() {
     if !can_run("warning about an XDP program") {
         return;
     }
-    let space = Space::new("xdp");
+    let space = NetNamespace::new("xdp");
     let program = space.within(|| ForeignProgram::who_redirects("v1").unwrap());
     let words = "an XDP program redirects do not pass this router, and there is one on v1";
     let add = "router add v0 --capacity 10mbit";
@@ -89,7 +89,7 @@ fn router_show_prints_one_line_per_router() {
     if !can_run("lines of routers") {
         return;
     }
-    let space = Space::new("line");
+    let space = NetNamespace::new("line");
     const ROUTERS: usize = 20;
     for i in 0..ROUTERS {
         space.device(&format!("add d{i} type veth peer name e{i}"));
@@ -122,7 +122,7 @@ fn the_shaping_rate_is_shown() {
     if !can_run("shown rate") {
         return;
     }
-    let space = Space::new("rate");
+    let space = NetNamespace::new("rate");
     let shaped = |options: &str, rate_bps: u64| {
         space
             .xcp(&format!("router add v0 --capacity 10mbit {options}"))

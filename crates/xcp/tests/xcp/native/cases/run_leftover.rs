@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::command::{xcp, Ran, Traces, XCP};
+use crate::command::{xcp, Ran, SystemState, XCP};
 use crate::common::{control, default_control, test_lock, transfer};
 use xcp_datapath::cgroup_mount_point;
 use xcp_testbed::{can_run, eventually, NameTaken};
@@ -129,7 +129,7 @@ fn a_daemon_left_behind_continues_without_xcp() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let mut leftover = Leftover::new();
@@ -142,7 +142,7 @@ fn a_daemon_left_behind_continues_without_xcp() {
     let controls = format!("xcp {}", default_control());
     assert_eq!(leftover.go_on(), controls);
     drop(leftover);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_daemon_left_behind_does_not_affect_other_runs_or_the_host() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     // during another run
@@ -174,7 +174,7 @@ fn a_daemon_left_behind_does_not_affect_other_runs_or_the_host() {
     assert!(line(&mut test).ends_with(" xcp"));
     drop(test);
     assert!(other.wait().unwrap().success());
-    before.gone();
+    before.assert_nothing_left();
     // while XCP is on for the host
     xcp("host on").ok();
     let mut leftover = Leftover::new();
@@ -183,7 +183,7 @@ fn a_daemon_left_behind_does_not_affect_other_runs_or_the_host() {
     xcp("host show").ok();
     xcp("host off").ok();
     drop(leftover);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 /// The kernel releases the name of a congestion control asynchronously.
@@ -194,7 +194,7 @@ fn commands_wait_until_the_name_xcp_is_free() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     for args in [&["run", "--", XCP, "--version"][..], &["host", "on"]] {
@@ -219,7 +219,7 @@ fn commands_wait_until_the_name_xcp_is_free() {
         assert!(command.wait().unwrap().success(), "{args:?}");
     }
     xcp("host off").ok();
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn programs_that_start_others_through_a_service_cause_a_warning() {
     if !can_run(test) {
         return;
     }
-    let Some(before) = Traces::before(test) else {
+    let Some(before) = SystemState::capture_before(test) else {
         return;
     };
     let folder = std::env::temp_dir().join(format!("xcp-run-{}", std::process::id()));
@@ -249,5 +249,5 @@ fn programs_that_start_others_through_a_service_cause_a_warning() {
         );
     }
     fs::remove_dir_all(&folder).unwrap();
-    before.gone();
+    before.assert_nothing_left();
 }

@@ -2,14 +2,14 @@
 //! A router that shapes with a token bucket, because the kernel does not support the queue
 //! discipline `xcp`.
 
-use crate::command::{Space, Traces};
+use crate::command::{NetNamespace, SystemState};
 use crate::common::test_lock;
 use serde_json::Value;
 use xcp_datapath::features::has_qdisc;
 use xcp_testbed::{can_run, skipped, TestLock};
 
 /// The queue disciplines of v0 from tc, without handles.
-pub fn queue_disciplines(space: &Space) -> Value {
+pub fn queue_disciplines(space: &NetNamespace) -> Value {
     let mut all: Value = serde_json::from_str(&space.tc("-j qdisc show dev v0")).unwrap();
     for qdisc in all.as_array_mut().unwrap() {
         let qdisc = qdisc.as_object_mut().unwrap();
@@ -20,7 +20,7 @@ pub fn queue_disciplines(space: &Space) -> Value {
 
 /// The lock, the state before and a namespace for a test that needs a kernel without the
 /// queue discipline `xcp`.
-fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, Traces, Space)> {
+fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, SystemState, NetNamespace)> {
     let lock = test_lock();
     if !can_run(test) {
         return None;
@@ -29,8 +29,8 @@ fn without_qdisc(test: &str, name: &str) -> Option<(TestLock, Traces, Space)> {
         skipped(test, "the queue discipline xcp shapes on this kernel");
         return None;
     }
-    let before = Traces::before(test)?;
-    Some((lock, before, Space::new(name)))
+    let before = SystemState::capture_before(test)?;
+    Some((lock, before, NetNamespace::new(name)))
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_token_bucket_is_added_changed_and_removed() {
     );
     xcp("router del v0").ok();
     assert_eq!(queue_disciplines(&space), none);
-    before.gone();
+    before.assert_nothing_left();
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn a_root_queue_discipline_that_xcp_did_not_set_is_kept() {
          without --shape\n",
     );
     assert_eq!(queue_disciplines(&space), chosen);
-    before.gone();
+    before.assert_nothing_left();
     // also if it replaced that of xcp
     space.tc("qdisc del dev v0 root");
     space.xcp("router add v0 --capacity 1mbit --shape").ok();
     space.tc("qdisc replace dev v0 root pfifo limit 9");
     space.xcp("router del v0").ok();
     assert_eq!(queue_disciplines(&space), chosen);
-    before.gone();
+    before.assert_nothing_left();
 }
