@@ -11,6 +11,7 @@ pub mod findings;
 pub mod manual;
 pub mod out;
 pub mod path;
+pub mod programs;
 pub mod table;
 pub mod terminal;
 pub mod units;

@@ -17,7 +17,7 @@ use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 pub use crate::wire::router_id as id;
-use crate::{bpf_link, bpffs, clock, folders, layout, object, trace, Error, Result};
+use crate::{bpf_link, bpffs, clock, folders, layout, netns, object, trace, Error, Result};
 use xcp_abi::{
     xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
 };
@@ -182,7 +182,7 @@ pub fn set_edge_address(address: IpAddr) -> Result<bool> {
 }
 
 fn part(ifindex: u32, upstream: IpAddr) -> Result<String> {
-    let netns = rtnl::netns()?;
+    let netns = netns::inode()?;
     Ok(format!("cloud/{netns}-{ifindex}-{:08x}", id(upstream)))
 }
 
@@ -304,7 +304,7 @@ pub struct Status {
 /// Pinned objects cannot be removed.
 pub fn clear() -> Result<()> {
     let _lock = CommandLock::take()?;
-    let here = format!("{}-", rtnl::netns()?);
+    let here = format!("{}-", netns::inode()?);
     let mut ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     ours.try_for_each(|dir| remove_all(&dir))
 }
@@ -316,7 +316,7 @@ pub fn clear() -> Result<()> {
 /// # Errors
 /// Pinned objects cannot be removed.
 pub fn clear_old(since_ns: u64) -> Result<()> {
-    let here = format!("{}-", rtnl::netns()?);
+    let here = format!("{}-", netns::inode()?);
     let ours = folders::folders("cloud").filter(|dir| name_of(dir).starts_with(&here));
     let is_old = |dir: &PathBuf| known(dir).is_some_and(|cloud| cloud.last_probe_ns < since_ns);
     for dir in ours.filter(is_old).collect::<Vec<_>>() {

@@ -25,6 +25,7 @@ pub use host::{connections, socket};
 pub use kernel::cgroup::{mount_point as cgroup_mount_point, Cgroup};
 pub use kernel::clock::monotonic_ns;
 pub use kernel::error::{Error, Result};
+pub use kernel::netns::inode as netns_inode;
 pub use kernel::object::set_verbose;
 pub use kernel::rtnl::{links, route_to, DeviceInfo, Route};
 pub use kernel::{interrupt, netem};

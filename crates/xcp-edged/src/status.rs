@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The daemon's status, for display and for JSON output.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -45,7 +43,7 @@ pub struct Status {
 
 /// The inode number of this thread's network namespace; 0 if it cannot be read.
 pub fn netns() -> u64 {
-    fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino())
+    xcp_datapath::netns_inode().unwrap_or(0)
 }
 
 /// The status of a cloud.

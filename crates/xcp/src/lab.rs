@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use xcp_cli::failure::{Failure, NOT_FOUND};
+use xcp_cli::programs;
 
 /// The name of the program.
 pub const PROGRAM: &str = "xcp-lab";
@@ -17,10 +18,9 @@ pub const PROGRAM: &str = "xcp-lab";
 /// Finds the program in the folder of this one or on the PATH.
 pub fn program() -> Option<PathBuf> {
     let here = env::current_exe().ok();
-    let own_folder = here.and_then(|path| Some(path.parent()?.to_owned()));
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = own_folder.into_iter().chain(env::split_paths(&path));
-    folders.map(|dir| dir.join(PROGRAM)).find(|p| p.is_file())
+    let own = here.and_then(|path| Some(path.parent()?.join(PROGRAM)));
+    own.filter(|path| path.is_file())
+        .or_else(|| programs::on_path(PROGRAM))
 }
 
 /// Executes the program in this process with the rest of the command line. Returns only

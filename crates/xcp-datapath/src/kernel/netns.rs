@@ -41,6 +41,13 @@ pub fn cookie() -> Result<u64> {
     Ok(cookie)
 }
 
+/// The inode number of this thread's network namespace.
+pub fn inode() -> Result<u64> {
+    fs::metadata(HERE)
+        .map(|m| m.ino())
+        .map_err(|e| Error::io(HERE, &e))
+}
+
 fn enter(space: &File) -> bool {
     // SAFETY: the descriptor is open; only this thread moves.
     unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) == 0 }

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 
 use netlink_packet_core::{
     DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP,
@@ -96,14 +94,6 @@ pub fn name_of(index: u32) -> Option<String> {
     // SAFETY: the call has put a C string there.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     Some(name.to_string_lossy().into_owned())
-}
-
-/// The inode number of this thread's network namespace.
-pub fn netns() -> Result<u64> {
-    let path = "/proc/thread-self/ns/net";
-    fs::metadata(path)
-        .map(|m| m.ino())
-        .map_err(|e| Error::io(path, &e))
 }
 
 /// What configuration and warnings need to know about a device of a network namespace.

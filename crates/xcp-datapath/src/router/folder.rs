@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::bpf_link::Direction;
-use crate::rtnl::{self, Device};
-use crate::{bpffs, folders, layout, object, trace, Error, Result};
+use crate::rtnl::Device;
+use crate::{bpffs, folders, layout, netns, object, trace, Error, Result};
 
 /// A folder that marks a router as completely installed. A folder in it names the build of
 /// the program.
@@ -30,7 +30,7 @@ pub const MAPS: [(&str, &str); 4] = [
 pub(super) const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
 pub(super) fn part(ifindex: u32) -> Result<String> {
-    Ok(format!("router/{}-{ifindex}", rtnl::netns()?))
+    Ok(format!("router/{}-{ifindex}", netns::inode()?))
 }
 
 /// The folder of a device's router. If the device has moved, its name is still the old one.

@@ -12,7 +12,7 @@ use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle};
 use super::framing::{Framing, Limits};
 use crate::command_lock::CommandLock;
 use crate::rtnl::{self, Device};
-use crate::{bpffs, layout, object, Error, Result};
+use crate::{bpffs, layout, netns, object, Error, Result};
 use xcp_abi::{xcp_queue, xcp_queue_config, xcp_queue_key, Record};
 
 /// Its name in `tc`.
@@ -304,7 +304,7 @@ fn write(name: &str, key: &[u8], value: &[u8]) -> Result<()> {
 
 fn key_of(device: &Device) -> Result<xcp_queue_key> {
     Ok(xcp_queue_key {
-        netns: rtnl::netns()? as u32,
+        netns: netns::inode()? as u32,
         ifindex: device.index,
     })
 }

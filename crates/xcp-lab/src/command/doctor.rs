@@ -7,6 +7,7 @@ use serde::Serialize;
 use xcp_cli::failure::Failure;
 use xcp_cli::findings::{self, Finding};
 use xcp_cli::out::Out;
+use xcp_cli::programs;
 use xcp_lab::Architecture;
 
 #[derive(Serialize)]
@@ -64,8 +65,5 @@ fn emulator() -> Finding {
 }
 
 fn on_path(program: &str) -> Option<String> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
-        .map(|path| path.display().to_string())
+    programs::on_path(program).map(|path| path.display().to_string())
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp lab exec`: runs a program of this computer in a virtual machine.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +15,7 @@ use super::progress::Progress;
 use xcp_cli::cli::LabExec;
 use xcp_cli::failure::Failure;
 use xcp_cli::out;
+use xcp_cli::programs;
 
 pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     let mut command = asked.command.into_iter();
@@ -54,13 +54,9 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
 
 /// Finds a program as a shell does.
 fn find(name: &str) -> io::Result<PathBuf> {
-    let is_file = |path: &PathBuf| path.is_file();
-    let path = if name.contains('/') {
-        Some(PathBuf::from(name)).filter(is_file)
-    } else {
-        let folders = env::var_os("PATH").unwrap_or_default();
-        let mut places = env::split_paths(&folders).map(|folder| folder.join(name));
-        places.find(is_file)
+    let path = match name.contains('/') {
+        true => Some(PathBuf::from(name)).filter(|path| path.is_file()),
+        false => programs::on_path(name),
     };
     let path = path.ok_or(io::ErrorKind::NotFound)?;
     if is_executable(&path)? {
