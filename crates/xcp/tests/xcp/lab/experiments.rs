@@ -186,7 +186,7 @@ fn unknown_variants_capture_points_and_kernels_are_errors() {
         );
     lab.run(&["zh-validation", "--kernel", "2.4"]).failed(
         1,
-        "xcp: 2.4: no such kernel\n  help: name 6.12, 6.18, newest, or the path of an image\n",
+        "xcp: 2.4: no such kernel\n  help: give 6.12, 6.18, newest, or the path of an image\n",
     );
     let text = lab.file("vmlinuz", "no kernel");
     let ran = lab.run(&["zh-validation", "--kernel", &text]);
