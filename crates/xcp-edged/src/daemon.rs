@@ -113,7 +113,7 @@ impl Daemon {
             self.virtuals.tidy(&self.edge, now.now_ns);
         }
         self.virtuals.set_edge_address(&self.edge, now.now_ns);
-        // one message at a time, so that each gets its own timestamp
+        // one message at a time, so that each has a timestamp
         while let Some(datagram) = self.edge.poll(time()?) {
             self.send(&datagram);
         }
