@@ -462,11 +462,13 @@ fn max_rtt<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
 }
 
 fn write_time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    let (us, ms) = (time.as_micros(), time.as_millis());
-    match us == 1000 * ms {
-        true => serializer.collect_str(&format_args!("{ms}ms")),
-        false => serializer.collect_str(&format_args!("{us}us")),
-    }
+    let us = time.as_micros();
+    let text = match (us % 1_000_000, us % 1000) {
+        (0, _) => format!("{}s", us / 1_000_000),
+        (_, 0) => format!("{}ms", us / 1000),
+        _ => format!("{us}us"),
+    };
+    serializer.serialize_str(&text)
 }
 
 fn percent<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {

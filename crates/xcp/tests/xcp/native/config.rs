@@ -162,6 +162,7 @@ fn random_router(device: &str, random: &mut Random) -> Table {
             ("0.25s", Some("250ms")),
             ("1000ms", None),
             ("1500us", Some("1500us")),
+            ("2000ms", Some("2s")),
         ]);
         router.set_as("max_rtt", json!(written), shown.map(|s| json!(s)));
     }
