@@ -8,10 +8,7 @@ cd "$(dirname "$0")/.."
 MDBOOK=0.4.52
 
 tools linkchecker
-case $(mdbook --version 2>/dev/null) in
-*"v$MDBOOK") ;;
-*) cargo install --quiet --locked --force --root target/tools "mdbook@$MDBOOK" || die "mdbook cannot be installed" ;;
-esac
+cargo_tool mdbook "$MDBOOK" mdbook
 
 # Pages link to source files, so the book has the whole tree. Links in SUMMARY.md are
 # relative to docs/ for readers on a code host, and to the root of the tree in mdBook.

@@ -12,7 +12,11 @@ grep -v '^#' scripts/words.txt >"$words"
 while read -r line; do
 	pattern=${line% | *}
 	instead=${line##* | }
-	found=$(git grep -nIiE -e "$pattern" -- . ':!scripts/words.txt' ':!docs/results.md' ':!*.lock') || continue
+	found=$(git grep -nIiE -e "$pattern" -- . ':!scripts/words.txt' ':!docs/results.md' ':!*.lock') || {
+		[ $? = 1 ] && continue
+		echo "scripts/words.txt: git grep does not accept '$pattern'" >&2
+		exit 1
+	}
 	printf '%s\n  write instead: %s\n' "$found" "$instead" >&2
 	status=1
 done <"$words"

@@ -9,17 +9,6 @@ cd "$(dirname "$0")/.."
 CARGO_DEB=3.8.0
 CARGO_CYCLONEDX=0.5.9
 
-# Installs a cargo subcommand in a given version under target/tools.
-cargo_tool() {
-	case $(cargo "$1" --version 2>/dev/null) in
-	*"$2") ;;
-	*)
-		cargo install --quiet --locked --force --root target/tools "cargo-$1@$2" ||
-			die "cargo-$1 cannot be installed"
-		;;
-	esac
-}
-
 # Makes Debian packages from an existing build, in a folder, with options of cargo deb.
 debs() {
 	folder=$1
@@ -37,7 +26,7 @@ debs() {
 		sed 's|/usr/local/bin|/usr/bin|' "$unit" >"$stage/units/${unit##*/}"
 	done
 	cp systemd/80-xcp.rules "$stage/rules"
-	cargo_tool deb "$CARGO_DEB"
+	cargo_tool cargo-deb "$CARGO_DEB" cargo deb
 	for name in xcp xcp-lab; do
 		cargo deb --quiet --locked --no-build --no-strip -p "$name" --output "$folder" "$@"
 	done
@@ -46,7 +35,7 @@ debs() {
 # Writes the components of each package in CycloneDX format. The tool writes its output to
 # the folder of each Cargo.toml.
 bills_of_materials() {
-	cargo_tool cyclonedx "$CARGO_CYCLONEDX"
+	cargo_tool cargo-cyclonedx "$CARGO_CYCLONEDX" cargo cyclonedx
 	cargo cyclonedx --quiet --format json --spec-version 1.5
 	for name in xcp xcp-lab; do
 		sed "s|$PWD|/usr/src/xcp|g" "crates/$name/$name.cdx.json" >"$packages/$name.cdx.json"

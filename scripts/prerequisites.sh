@@ -109,3 +109,17 @@ tools() {
 build() {
 	cargo build --release --locked
 }
+
+# Installs a tool under target/tools, unless the command has this version.
+cargo_tool() { # CRATE VERSION COMMAND...
+	crate=$1
+	version=$2
+	shift 2
+	case $("$@" --version 2>/dev/null) in
+	*"$version") ;;
+	*)
+		cargo install --quiet --locked --force --root target/tools "$crate@$version" ||
+			die "$crate cannot be installed"
+		;;
+	esac
+}

@@ -106,14 +106,18 @@ pub fn rtt(text: &str) -> Result<Duration, BadValue> {
     Ok(Duration::from_secs_f64(rtt_s))
 }
 
-/// The default of `--max-rtt`.
-pub static MAX_RTT: LazyLock<String> = LazyLock::new(|| {
-    let rtt = Options::default().max_rtt;
-    match rtt.subsec_millis() {
-        0 => format!("{}s", rtt.as_secs()),
-        _ => format!("{}ms", rtt.as_millis()),
+/// Writes a time that [`rtt`] parses, such as `2s`, `500ms` or `1500us`.
+pub fn write_rtt(rtt: Duration) -> String {
+    let us = rtt.as_micros();
+    match (us % 1_000_000, us % 1000) {
+        (0, _) => format!("{}s", us / 1_000_000),
+        (_, 0) => format!("{}ms", us / 1000),
+        _ => format!("{us}us"),
     }
-});
+}
+
+/// The default of `--max-rtt`.
+pub static MAX_RTT: LazyLock<String> = LazyLock::new(|| write_rtt(Options::default().max_rtt));
 
 /// The limit of a router for round-trip times in headers.
 pub fn max_rtt(text: &str) -> Result<Duration, BadValue> {

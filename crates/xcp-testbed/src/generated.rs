@@ -20,6 +20,6 @@ pub fn assert_current(file: &str, text: &str) {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == text,
-        "{file} is out of date; write it again with UPDATE=1 and this test"
+        "{file} is out of date; run this test with UPDATE=1 to write it again"
     );
 }

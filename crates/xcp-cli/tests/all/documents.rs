@@ -14,31 +14,21 @@ fn root() -> PathBuf {
     fs::canonicalize(root).unwrap()
 }
 
-fn add_pages(folder: &Path, pages: &mut BTreeMap<PathBuf, String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            add_pages(&path, pages);
-        } else if path.extension().is_some_and(|e| e == "md") {
-            pages.insert(path.clone(), fs::read_to_string(path).unwrap());
-        }
-    }
-}
-
-/// Returns all Markdown files with their text.
+/// Returns all Markdown files of the root, of traces/ and below docs/, with their text.
 fn pages() -> BTreeMap<PathBuf, String> {
+    let docs = root().join("docs");
     let mut pages = BTreeMap::new();
-    add_pages(&root().join("docs"), &mut pages);
-    for entry in fs::read_dir(root()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|e| e == "md") {
-            pages.insert(path.clone(), fs::read_to_string(path).unwrap());
+    let mut folders = vec![root(), root().join("traces")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.starts_with(&docs) && path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.insert(path.clone(), fs::read_to_string(path).unwrap());
+            }
         }
     }
-    pages.insert(
-        root().join("traces/README.md"),
-        fs::read_to_string(root().join("traces/README.md")).unwrap(),
-    );
     pages
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! docs/reference/conformance.md must name only files, symbols and links that exist. In backquotes,
+//! docs/reference/conformance.md must name only files and symbols that exist. In backquotes,
 //!
 //! - a word with `/` that ends in one of EXTENSIONS is a path: the repository must contain it
 //! - a C name with a `_`, or C names joined by dots, is a symbol: it must occur as a whole

@@ -145,25 +145,28 @@ fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
 
 fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
     let chosen = |s: &Subject| asked.what.is_empty() || asked.what.iter().any(|w| w == s.name());
-    let mut bills = Vec::new();
+    let mut reports = Vec::new();
     for subject in Subject::ALL.into_iter().filter(chosen) {
         let progress = Progress::new();
         let options = task_options(asked.kernel.clone(), asked.fresh);
-        let bill = xcp_lab::bench(subject, &options, &|news| progress.on_progress(news));
-        bills.push(bill.map_err(interruptible)?);
+        let report = xcp_lab::bench(subject, &options, &|news| progress.on_progress(news));
+        reports.push(report.map_err(interruptible)?);
     }
-    out.print(&bills, |style| {
-        let shown: Vec<String> = bills.iter().map(|bill| format_costs(bill, style)).collect();
+    out.print(&reports, |style| {
+        let shown: Vec<String> = reports
+            .iter()
+            .map(|report| format_costs(report, style))
+            .collect();
         shown.join("\n")
     })?;
-    Ok(judged(bills.iter().all(|b| b.ok)))
+    Ok(judged(reports.iter().all(|b| b.ok)))
 }
 
-fn format_costs(bill: &CostReport, style: &Style) -> String {
+fn format_costs(report: &CostReport, style: &Style) -> String {
     let head = [
-        bill.what.name().to_owned(),
-        format!("instructions per {}", bill.per),
-        format!("to {}", bill.baseline),
+        report.what.name().to_owned(),
+        format!("instructions per {}", report.per),
+        format!("to {}", report.baseline),
         "at most".to_owned(),
     ];
     let row = |row: &Row| {
@@ -183,7 +186,7 @@ fn format_costs(bill: &CostReport, style: &Style) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = iter::once(head.to_vec())
-        .chain(bill.costs.iter().map(row))
+        .chain(report.costs.iter().map(row))
         .collect();
     let text = table::columns(&rows, 1);
     let (head, body) = text.split_once('\n').unwrap_or_default();

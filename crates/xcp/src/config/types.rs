@@ -462,13 +462,7 @@ fn max_rtt<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
 }
 
 fn write_time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    let us = time.as_micros();
-    let text = match (us % 1_000_000, us % 1000) {
-        (0, _) => format!("{}s", us / 1_000_000),
-        (_, 0) => format!("{}ms", us / 1000),
-        _ => format!("{us}us"),
-    };
-    serializer.serialize_str(&text)
+    serializer.serialize_str(&value::write_rtt(*time))
 }
 
 fn percent<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {

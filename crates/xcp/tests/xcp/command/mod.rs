@@ -4,6 +4,8 @@
 pub mod killed;
 
 use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -63,6 +65,12 @@ impl Ran {
         assert_eq!((self.code, self.err.as_str()), (Some(code), err));
         assert_eq!(self.out, "");
     }
+}
+
+/// A PATH with the folder of this command.
+pub fn path_with_xcp() -> OsString {
+    let folder = XCP.strip_suffix("/xcp").unwrap();
+    env::join_paths([folder, "/usr/bin", "/bin"]).unwrap()
 }
 
 pub fn xcp(args: &str) -> Ran {

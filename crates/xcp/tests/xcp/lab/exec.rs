@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::command::{Ran, XCP};
+use crate::command::{path_with_xcp, Ran, XCP};
 
 fn exec(args: &[&str]) -> Command {
     let mut command = Command::new(XCP);
@@ -30,12 +30,11 @@ fn output_and_exit_status_come_from_the_program() {
         echo error >&2
         exit 7";
     let files = ["--file", "a file", "--file", XCP];
-    let path = std::env::join_paths([XCP.strip_suffix("/xcp").unwrap(), "/usr/bin", "/bin"]);
     let ran = Ran::of(
         exec(&files)
             .args(["--", "sh", "-c", script])
             .current_dir(&folder)
-            .env("PATH", path.unwrap()),
+            .env("PATH", path_with_xcp()),
     );
     assert_eq!(ran.code, Some(7), "{ran:?}");
     assert_eq!(ran.err, "error\n");

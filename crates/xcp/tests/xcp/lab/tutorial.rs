@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::boot::debs;
+use super::boot::xcp_package;
 use super::debian::{self, write, Debian};
-use crate::command::{Ran, XCP};
+use crate::command::{path_with_xcp, Ran};
 use xcp_testbed::skipped;
 
 const NETWORK: &str = include_str!("../../../../../docs/tutorial/first-router.md");
@@ -140,7 +140,7 @@ fn compare(steps: &[Step], printed: &str) {
 }
 
 fn network_tutorial_works(suite: &'static str, version: &str) {
-    let Some(folder) = debs() else {
+    let Some(package) = xcp_package() else {
         return skipped("tutorial", "cargo-deb cannot be installed");
     };
     let steps = steps(NETWORK);
@@ -151,14 +151,9 @@ fn network_tutorial_works(suite: &'static str, version: &str) {
     let printed = debian::run("tutorial", version, &root, |root: &Path| {
         write(root, "init", INIT, 0o755);
         write(root, "tutorial.sh", &script(&steps), 0o644);
-        fs::create_dir_all(root.join("root")).unwrap();
-        for entry in fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_name().to_string_lossy().starts_with("xcp_") {
-                let copy = root.join("root").join(entry.file_name());
-                fs::copy(entry.path(), copy).unwrap();
-            }
-        }
+        let home = root.join("root");
+        fs::create_dir_all(&home).unwrap();
+        fs::copy(&package, home.join(package.file_name().unwrap())).unwrap();
     });
     if let Some(printed) = printed {
         compare(&steps, &printed);
@@ -179,11 +174,10 @@ fn network_tutorial_works_on_debian_13() {
 fn experiment_tutorial_works() {
     let steps = steps(EXPERIMENT);
     let folder = tempfile::tempdir().unwrap();
-    let path = std::env::join_paths([XCP.strip_suffix("/xcp").unwrap(), "/usr/bin", "/bin"]);
     let ran = Ran::of(
         Command::new("sh")
             .args(["-ec", &script(&steps)])
-            .env("PATH", path.unwrap())
+            .env("PATH", path_with_xcp())
             .current_dir(&folder),
     );
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::debian::{self, link, shell, write, Debian};
 
-pub use package::debs;
+pub use package::xcp_package;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DEBIAN: Debian = Debian {

@@ -40,20 +40,17 @@ const ANOTHER: &str = "\
     sed -i 's/clang version/CLANG VERSION/' usr/bin/xcp
     dpkg-deb -Znone -b . \"$2/second.deb\"";
 
-/// Returns the folder with the packages of this build; None if cargo-deb is missing.
-pub fn debs() -> Option<&'static Path> {
-    DEBS.as_deref()
+/// Returns the package `xcp` of this build; None if cargo-deb is missing.
+pub fn xcp_package() -> Option<PathBuf> {
+    let files = fs::read_dir(DEBS.as_deref()?).unwrap();
+    let mut paths = files.map(|entry| entry.unwrap().path());
+    paths.find(|path| path.to_string_lossy().contains("/xcp_"))
 }
 
 fn survives_on(version: &str) {
-    let Some(folder) = &*DEBS else {
+    let Some(first) = xcp_package() else {
         return skipped("package", "cargo-deb cannot be installed");
     };
-    let first = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.to_string_lossy().contains("/xcp_"))
-        .unwrap();
     let dir = TempDir::new().unwrap();
     shell(ANOTHER, &[&first, dir.path()]);
     passes_on(version, SCRIPT, |root| {
