@@ -328,4 +328,62 @@ struct xcp_socket {
 
 #define XCP_HOPS_UNKNOWN 255
 
+/*
+ * The gateway (bpf/gateway.bpf.c).
+ */
+
+/* The mark of packets that are delivered to the proxy, and the number of the
+ * routing table that delivers them: "XC". */
+#define XCP_GATEWAY_MARK 0x5843
+#define XCP_GATEWAY_DEVICES_MAX 64
+#define XCP_GATEWAY_FILTERS_MAX 4096 /* prefixes; ports; full sources */
+#define XCP_GATEWAY_LISTENERS 4 /* LAN and WAN, IPv4 and IPv6 */
+#define XCP_GATEWAY_REOPENED_MAX 1024 /* SYNs between two layers of one CPU */
+
+/* The side of a gateway that a device is on. */
+enum xcp_gateway_side {
+	XCP_GATEWAY_LAN = 0,
+	XCP_GATEWAY_WAN = 1,
+};
+
+/* What the configuration says of a prefix or port. */
+enum xcp_gateway_filter {
+	XCP_GATEWAY_UNSPECIFIED = 0,
+	XCP_GATEWAY_INCLUDE = 1,
+	XCP_GATEWAY_EXCLUDE = 2,
+};
+
+/* A gateway's configuration; may change at any time. */
+struct xcp_gateway_config {
+	uint32_t only_prefixes; /* 1: only prefixes that are included */
+	uint32_t only_ports; /* 1: only ports that are included */
+	uint32_t full; /* 1: the proxy takes no more connections */
+	uint32_t unused;
+};
+
+/* A device of a gateway. */
+struct xcp_gateway_device {
+	uint32_t side; /* enum xcp_gateway_side */
+	uint32_t l2_len; /* as in xcp_router_options */
+};
+
+/* A key of the map of prefixes. */
+struct xcp_gateway_prefix {
+	uint32_t length; /* bits */
+	struct xcp_address address;
+};
+
+/* Counters of one CPU: SYNs by what happened to them, and other packets. */
+struct xcp_gateway_counters {
+	uint64_t intercepted; /* SYNs given to the proxy */
+	uint64_t excluded; /* SYNs that the configuration excludes */
+	uint64_t unsplittable; /* SYNs with a signature, or of MPTCP */
+	uint64_t not_across; /* SYNs not forwarded between LAN and WAN */
+	uint64_t spoofed; /* SYNs from a side that has no route to the source */
+	uint64_t over_limit; /* SYNs forwarded, because the proxy is full */
+	uint64_t no_proxy; /* SYNs forwarded, because there is no proxy */
+	uint64_t no_rule; /* SYNs forwarded, because the rule is missing */
+	uint64_t other_packets; /* packets of other protocols, and fragments */
+};
+
 #endif

@@ -36,7 +36,7 @@ install_all() {
 	for guest in xcp-guest xcp-guest-checks; do
 		into_prefix install -D -m 755 "${xcp%/*}/$guest" "$prefix/libexec/xcp/$guest"
 	done
-	for unit in xcp xcp-edged xcp-metrics; do
+	for unit in xcp xcp-edged xcp-gateway xcp-metrics; do
 		sed "s|/usr/local/bin|$prefix/bin|" "systemd/$unit.service" >"$stage/unit"
 		into_prefix install -D -m 644 "$stage/unit" "$prefix/$units/$unit.service"
 	done

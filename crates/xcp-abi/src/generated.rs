@@ -129,6 +129,11 @@ pub const XCP_QUEUES_MAX: u16 = 1024;
 pub const XCP_WIRE_DISABLED: u8 = 255;
 pub const XCP_CROWDED_SEGMENTS_MAX: u8 = 3;
 pub const XCP_HOPS_UNKNOWN: u8 = 255;
+pub const XCP_GATEWAY_MARK: u16 = 22595;
+pub const XCP_GATEWAY_DEVICES_MAX: u8 = 64;
+pub const XCP_GATEWAY_FILTERS_MAX: u16 = 4096;
+pub const XCP_GATEWAY_LISTENERS: u8 = 4;
+pub const XCP_GATEWAY_REOPENED_MAX: u16 = 1024;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_num {
@@ -999,6 +1004,67 @@ yet sent*/
     pub answered: u8,
     pub __bindgen_padding_0: [u8; 2usize],
 }
+pub const XCP_GATEWAY_LAN: xcp_gateway_side = 0;
+pub const XCP_GATEWAY_WAN: xcp_gateway_side = 1;
+/// The side of a gateway that a device is on.
+pub type xcp_gateway_side = ::core::ffi::c_uint;
+pub const XCP_GATEWAY_UNSPECIFIED: xcp_gateway_filter = 0;
+pub const XCP_GATEWAY_INCLUDE: xcp_gateway_filter = 1;
+pub const XCP_GATEWAY_EXCLUDE: xcp_gateway_filter = 2;
+/// What the configuration says of a prefix or port.
+pub type xcp_gateway_filter = ::core::ffi::c_uint;
+/// A gateway's configuration; may change at any time.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_gateway_config {
+    /// 1: only prefixes that are included
+    pub only_prefixes: u32,
+    /// 1: only ports that are included
+    pub only_ports: u32,
+    /// 1: the proxy takes no more connections
+    pub full: u32,
+    pub unused: u32,
+}
+/// A device of a gateway.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_gateway_device {
+    /// enum xcp_gateway_side
+    pub side: u32,
+    /// as in xcp_router_options
+    pub l2_len: u32,
+}
+/// A key of the map of prefixes.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_gateway_prefix {
+    /// bits
+    pub length: u32,
+    pub address: xcp_address,
+}
+/// Counters of one CPU: SYNs by what happened to them, and other packets.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_gateway_counters {
+    /// SYNs given to the proxy
+    pub intercepted: u64,
+    /// SYNs that the configuration excludes
+    pub excluded: u64,
+    /// SYNs with a signature, or of MPTCP
+    pub unsplittable: u64,
+    /// SYNs not forwarded between LAN and WAN
+    pub not_across: u64,
+    /// SYNs from a side that has no route to the source
+    pub spoofed: u64,
+    /// SYNs forwarded, because the proxy is full
+    pub over_limit: u64,
+    /// SYNs forwarded, because there is no proxy
+    pub no_proxy: u64,
+    /// SYNs forwarded, because the rule is missing
+    pub no_rule: u64,
+    /// packets of other protocols, and fragments
+    pub other_packets: u64,
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct xcp_medium {
@@ -1052,4 +1118,8 @@ unsafe impl crate::Record for xcp_device_record {}
 unsafe impl crate::Record for xcp_protocol_config {}
 unsafe impl crate::Record for xcp_host_counters {}
 unsafe impl crate::Record for xcp_socket {}
+unsafe impl crate::Record for xcp_gateway_config {}
+unsafe impl crate::Record for xcp_gateway_device {}
+unsafe impl crate::Record for xcp_gateway_prefix {}
+unsafe impl crate::Record for xcp_gateway_counters {}
 unsafe impl crate::Record for xcp_medium {}

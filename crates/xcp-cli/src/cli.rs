@@ -11,11 +11,17 @@ use clap_complete::Shell;
 
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{Prefix, SenderFeature, Wire};
-use xcp_edged::status_socket;
+use xcp_edged::status::SOCKET as EDGED_SOCKET;
+use xcp_gateway::status::SOCKET as GATEWAY_SOCKET;
 
 use crate::capacity::{Capacity, Rate};
 use crate::path::NetworkPath;
 use crate::value;
+
+/// The default of `xcp gateway run --max-connections`.
+pub const GATEWAY_CONNECTIONS: u32 = 10_000;
+/// The default of `xcp gateway run --max-per-source`.
+pub const GATEWAY_PER_SOURCE: u32 = 1_000;
 
 /// Explicit congestion control (XCP) for Linux, in eBPF on stock kernels
 #[derive(Parser)]
@@ -87,6 +93,14 @@ pub enum Action {
     /// by a virtual router, which `xcp router show` lists.
     #[command(subcommand)]
     Edged(EdgedAction),
+    /// Use XCP on a link for hosts that do not use it
+    ///
+    /// Splits the TCP connections that this system forwards between LAN and WAN: the
+    /// gateway accepts each one, and connects to its destination from the address and
+    /// port of its source. On the WAN side it uses XCP if the other end of the link has
+    /// a gateway too.
+    #[command(subcommand)]
+    Gateway(GatewayAction),
     /// Apply a configuration file, xcp.toml(5), to the host and its routers
     ///
     /// Adds what is missing, changes what differs and removes what is not in the
@@ -471,6 +485,78 @@ pub struct RouterFraming {
 }
 
 #[derive(Subcommand)]
+pub enum GatewayAction {
+    /// Run the gateway, until Ctrl-C or a signal ends it
+    ///
+    /// When it ends, its connections are reset, and new ones are forwarded as without a
+    /// gateway. With --config, SIGHUP makes it read the file again; present connections
+    /// stay.
+    Run(GatewayRun),
+    /// Show the state of the gateway
+    Show {
+        /// Socket of the gateway: its option --socket
+        #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
+        socket: PathBuf,
+        /// Print a line 5 times a second, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+    },
+    /// End the gateway, and remove what a killed one has left
+    Off {
+        /// Socket of the gateway: its option --socket
+        #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
+        socket: PathBuf,
+    },
+}
+
+#[derive(Args)]
+pub struct GatewayRun {
+    /// Device on which the hosts are that do not use XCP; may be given several times
+    #[arg(long, value_name = "DEV", required_unless_present = "config")]
+    pub lan: Vec<String>,
+    /// Device of the link to use XCP on
+    #[arg(long, value_name = "DEV", required_unless_present = "config")]
+    pub wan: Option<String>,
+    /// Capacity of the link, such as 10mbit, or auto: makes the WAN device an XCP
+    /// router while the gateway runs, and shapes it. Without this, the device must be a
+    /// router already
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub capacity: Option<Capacity>,
+    /// Split only connections from or to these addresses, such as 10.0.0.0/8; may be
+    /// given several times. The longest prefix that matches an address decides
+    #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
+    pub include: Vec<Prefix>,
+    /// Forward connections from or to these addresses; may be given several times
+    #[arg(long, value_name = "PREFIX", value_parser = value::prefix)]
+    pub exclude: Vec<Prefix>,
+    /// Split only connections to these ports
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = value::port)]
+    pub port: Vec<u16>,
+    /// Forward connections to these ports
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = value::port)]
+    pub exclude_port: Vec<u16>,
+    /// Most connections; further ones are forwarded
+    #[arg(long, value_name = "N", default_value_t = GATEWAY_CONNECTIONS, value_parser = value::connections)]
+    pub max_connections: u32,
+    /// Most connections of one source address; further ones are forwarded
+    #[arg(long, value_name = "N", default_value_t = GATEWAY_PER_SOURCE, value_parser = value::connections)]
+    pub max_per_source: u32,
+    /// Take all this from the table `gateway` of a configuration file
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = CONFIG_PATH,
+        conflicts_with_all = ["lan", "wan", "capacity", "include", "exclude", "port",
+            "exclude_port", "max_connections", "max_per_source"]
+    )]
+    pub config: Option<PathBuf>,
+    /// Unix socket for `xcp gateway show`
+    #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
+    pub socket: PathBuf,
+}
+
+#[derive(Subcommand)]
 pub enum EdgedAction {
     /// Run the daemon: request probes from upstream edges, send them to downstream ones
     ///
@@ -480,7 +566,7 @@ pub enum EdgedAction {
     /// Show the state of the daemon
     Show {
         /// Socket of the daemon: its option --socket
-        #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
+        #[arg(long, value_name = "PATH", default_value = EDGED_SOCKET)]
         socket: PathBuf,
         /// Print a line for each upstream edge 5 times a second, until Ctrl-C
         #[arg(long)]
@@ -513,7 +599,7 @@ pub struct EdgedRun {
     )]
     pub config: Option<PathBuf>,
     /// Unix socket for `xcp edged show`
-    #[arg(long, value_name = "PATH", default_value = status_socket::PATH)]
+    #[arg(long, value_name = "PATH", default_value = EDGED_SOCKET)]
     pub socket: PathBuf,
 }
 

@@ -46,8 +46,8 @@ impl From<xcp_datapath::Error> for Failure {
     }
 }
 
-impl From<xcp_edged::Error> for Failure {
-    fn from(e: xcp_edged::Error) -> Self {
+impl From<xcp_daemon::Error> for Failure {
+    fn from(e: xcp_daemon::Error) -> Self {
         Self::new(e.thing, e.reason, e.remedy)
     }
 }

@@ -32,6 +32,7 @@ impl BadValue {
 /// The largest minimum packet size, bytes.
 const MPU_MOST_B: u32 = 4096;
 const PACKETS_MOST: u32 = 1_000_000;
+const CONNECTIONS_MOST: u32 = 1_000_000;
 const RTT_MOST_S: f64 = 60.0;
 const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 /// The maximum of a duration: 10 years.
@@ -69,6 +70,16 @@ pub fn percent(text: &str) -> Result<u8, BadValue> {
 /// Queue limit in packets.
 pub fn packets(text: &str) -> Result<u32, BadValue> {
     whole(text, "whole packets", 1..=PACKETS_MOST.into()).map(|n| n as u32)
+}
+
+/// A TCP port.
+pub fn port(text: &str) -> Result<u16, BadValue> {
+    whole(text, "a port", 1..=u16::MAX.into()).map(|n| n as u16)
+}
+
+/// A number of connections.
+pub fn connections(text: &str) -> Result<u32, BadValue> {
+    whole(text, "a whole number", 1..=CONNECTIONS_MOST.into()).map(|n| n as u32)
 }
 
 /// A number of items, at least 1.

@@ -36,7 +36,7 @@ pub mod netns {
 pub mod object {
     pub use crate::kernel::object::{
         cpus, failure, load, map, map_mut, missing, open, pinned_map, program, read_per_cpu,
-        read_record, set_data, write_record, Image, CC, DEVICE, OPTION, QDISC, ROUTER,
+        read_record, set_data, write_record, Image, CC, DEVICE, GATEWAY, OPTION, QDISC, ROUTER,
     };
 }
 

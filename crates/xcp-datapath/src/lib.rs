@@ -9,6 +9,7 @@
 
 pub mod cloud;
 pub mod features;
+pub mod gateway;
 pub mod host;
 #[doc(hidden)]
 pub mod internal;
@@ -38,8 +39,8 @@ pub use wire::Wire;
 
 use host::device;
 use kernel::{
-    bpf_link, cgroup, clock, error, ethtool, load_error, mounts, netns, object, offload, probes,
-    rtnl, sock_diag,
+    bpf_link, cgroup, clock, error, ethtool, load_error, mounts, netns, object, offload,
+    policy_routing, probes, rtnl, sock_diag,
 };
 use pinned::{bpffs, command_lock, folders, layout};
 use router::warning;

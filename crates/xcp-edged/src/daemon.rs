@@ -2,22 +2,24 @@
 //! The daemon's main loop: one thread waits for messages, timers and status readers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{clock_gettime, ClockId};
+use xcp_daemon::notify;
+use xcp_daemon::status_socket::StatusSocket;
 use xcp_datapath::cloud;
 use xcp_edge::edge::{Arrived, Datagram, Edge, Time};
 use xcp_edge::message::{Key, PORT};
 
 use crate::socket::{Family, Socket, BUFFER_B};
 use crate::status::{self, Status};
-use crate::status_socket::StatusSocket;
 pub use crate::test_overrides::TestOverrides;
 use crate::virtuals::Virtuals;
-use crate::{notify, secret, Error, Result};
+use crate::{secret, Error, Result};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// How often the routes to the upstream edges are checked.
@@ -37,7 +39,7 @@ pub struct Options {
     pub key_file: PathBuf,
     /// The upstream edges to ask.
     pub upstream: Vec<IpAddr>,
-    /// The path of [`crate::status_socket`].
+    /// The path of the status socket.
     pub socket: PathBuf,
     /// Changes for experiments.
     pub trial: TestOverrides,

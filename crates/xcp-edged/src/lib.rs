@@ -2,22 +2,18 @@
 //! The XCP-i daemon: the sockets, clocks and files around `xcp_edge::edge`.
 //!
 //! [`daemon`] is its main loop, and [`socket`] the UDP socket for messages of other edges.
-//! [`status`] is its status, which [`status_socket`] serves over a Unix socket. [`secret`]
-//! reads and makes the shared key, [`notify`] sends the service state to systemd, and
-//! [`virtuals`] manages the virtual routers in the data path.
+//! [`status`] is its status, and where to ask for it. [`secret`] reads and makes the shared
+//! key, and [`virtuals`] manages the virtual routers in the data path.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 #![allow(non_snake_case)] // units in names: B and Bps are bytes, b would be bits
 #![deny(missing_docs)]
 
 pub mod daemon;
-mod error;
-mod notify;
 pub mod secret;
 mod socket;
 pub mod status;
-pub mod status_socket;
 mod test_overrides;
 mod virtuals;
 
-pub use error::{Error, Result};
+pub use xcp_daemon::{Error, Result};

@@ -2,12 +2,24 @@
 //! The daemon's status, for display and for JSON output.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xcp_daemon::{status_socket, Result};
 use xcp_edge::conversation::{Counters, Ignored};
 use xcp_edge::edge::{Cloud, Edge, State};
 use xcp_edge::estimate::Source;
+
+/// The default path of the status socket.
+pub const SOCKET: &str = "/run/xcp/edged.sock";
+
+/// Requests the status of the daemon at this path.
+///
+/// # Errors
+/// There is no daemon, or it does not answer.
+pub fn ask(socket: &Path) -> Result<Status> {
+    status_socket::ask(socket, "xcp edged run --key FILE")
+}
 
 /// The daemon's status.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use xcp_datapath::router;
 use xcp_edge::edge::{Cloud, Edge};
 use xcp_edge::estimate::{Source, Wrong};
 
-use crate::notify;
 use crate::test_overrides::TestOverrides;
+use xcp_daemon::notify;
 
 /// How often this edge's address is written to the routers of this system: a newly added
 /// router does not have it.

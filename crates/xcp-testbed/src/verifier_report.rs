@@ -32,6 +32,7 @@ pub fn load_all(processors: &[u32]) -> Result<Vec<Verified>> {
             &object::DEVICE,
             host::open_device(netns::cookie()?, 14, IP_PROTO)?,
         )?,
+        plain(&object::GATEWAY)?,
         plain(&image::MEDIUM)?,
         plain(&image::TEST_TC)?,
     ];

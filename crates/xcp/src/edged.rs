@@ -9,7 +9,7 @@ use xcp_datapath::cloud;
 use xcp_datapath::interrupt;
 use xcp_edged::daemon::{self, LoopControl, Options, TestOverrides};
 use xcp_edged::status::{CloudStatus, Status};
-use xcp_edged::{secret, status_socket};
+use xcp_edged::{secret, status};
 
 use crate::config::{self, Edge};
 use crate::watch;
@@ -61,14 +61,9 @@ fn run(asked: &EdgedRun) -> Result<(), Failure> {
 
 fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
     if again {
-        return watch::watch(
-            out,
-            || Ok(status_socket::ask(socket)?),
-            &watch_head(),
-            watch_lines,
-        );
+        return watch::watch(out, || Ok(status::ask(socket)?), &watch_head(), watch_lines);
     }
-    let status = status_socket::ask(socket)?;
+    let status = status::ask(socket)?;
     out.print(&status, |style| describe(&status, style))?;
     Ok(ExitCode::SUCCESS)
 }

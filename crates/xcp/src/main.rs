@@ -7,6 +7,7 @@ mod config;
 mod doctor;
 mod edged;
 mod feed;
+mod gateway;
 mod host;
 mod lab;
 mod metrics;
@@ -45,6 +46,7 @@ fn act(action: Action, out: &Out) -> Result<ExitCode, Failure> {
         Action::Run { command } => run::act(&command),
         Action::Router(action) => router::act(action, out),
         Action::Edged(action) => edged::act(action, out),
+        Action::Gateway(action) => gateway::act(action, out),
         Action::Apply(asked) => config::apply(&asked, out),
         Action::Config(action) => config::act(&action, out),
         Action::Metrics(asked) => metrics::act(&asked, out),

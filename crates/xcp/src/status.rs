@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use xcp_datapath::{cloud, host, require_access, router};
-use xcp_edged::{status as edge, status_socket};
+use xcp_edged::status as edge;
+use xcp_gateway::status as gateway;
 
 use crate::router::overview;
 use xcp_cli::failure::{print_error, Failure};
@@ -24,6 +25,8 @@ struct Status {
     clouds: Vec<cloud::Status>,
     /// The status of the edge daemon, if it runs.
     edge: Option<edge::Status>,
+    /// The status of the gateway, if it runs.
+    gateway: Option<gateway::Status>,
 }
 
 pub fn act(out: &Out) -> Result<ExitCode, Failure> {
@@ -35,7 +38,8 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
         routers: told(router::list().map_err(Failure::from)).unwrap_or_default(),
         clouds: told(cloud::list().map_err(Failure::from)).unwrap_or_default(),
         // fails if no daemon runs
-        edge: status_socket::ask(Path::new(status_socket::PATH)).ok(),
+        edge: edge::ask(Path::new(edge::SOCKET)).ok(),
+        gateway: gateway::ask(Path::new(gateway::SOCKET)).ok(),
     };
     out.print(&status, |style| describe(&status, style))?;
     Ok(ExitCode::SUCCESS)
@@ -63,10 +67,18 @@ fn describe(status: &Status, style: &Style) -> String {
         None => "xcp edged is not running".into(),
     };
     let clouds = status.clouds.len();
-    text + &format!(
+    text += &format!(
         "{}  {daemon}; {clouds} virtual routers\n",
         style.bold("edges")
-    )
+    );
+    let gateway = match &status.gateway {
+        Some(gateway) => format!(
+            "xcp gateway is running, {} connections",
+            gateway.connections
+        ),
+        None => "xcp gateway is not running".into(),
+    };
+    text + &format!("{}  {gateway}\n", style.bold("gateway"))
 }
 
 fn host_line(status: &Status) -> String {
@@ -105,6 +117,7 @@ mod tests {
             routers: vec![router(); 200],
             clouds: Vec::new(),
             edge: None,
+            gateway: None,
         };
         let text = describe(&status, &Style(false));
         assert!(
@@ -112,9 +125,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\n  and 195 more: xcp router show\n"));
-        assert!(text.ends_with("\nedges  xcp edged is not running; 0 virtual routers\n"));
-        assert!(text.lines().count() <= 10, "{text}");
+        assert!(text.ends_with("\ngateway  xcp gateway is not running\n"));
+        assert!(text.lines().count() <= 11, "{text}");
         status.routers.clear();
-        assert_eq!(describe(&status, &Style(false)).lines().count(), 3);
+        assert_eq!(describe(&status, &Style(false)).lines().count(), 4);
     }
 }

@@ -574,7 +574,7 @@ pub fn counters() -> Result<Counters> {
     Ok(total)
 }
 
-/// A separate control group for one command, in which new sockets use `xcp`. Dropping it undoes
+/// A separate control group for one command, whose sockets may use `xcp`. Dropping it undoes
 /// everything that it has set up.
 pub struct RunGroup {
     group: Cgroup,
@@ -590,8 +590,15 @@ impl RunGroup {
         CommandLock::take()
     }
 
-    /// Creates the group; loads the programs if the host is not on.
-    pub fn new(_lock: CommandLock) -> Result<Self> {
+    /// Creates a group in which new sockets use `xcp`; loads the programs if the host is not on.
+    pub fn new(lock: CommandLock) -> Result<Self> {
+        let mut run = Self::without_default(lock)?;
+        run.links.push(attach("choose", &run.group)?);
+        Ok(run)
+    }
+
+    /// The same, but sockets use `xcp` only if the program sets it.
+    pub fn without_default(_lock: CommandLock) -> Result<Self> {
         if is_on() && netns_scope()? == NetnsScope::Another {
             return Err(Error::new(
                 "xcp run",
@@ -610,7 +617,6 @@ impl RunGroup {
         if !is_on() {
             load(true)?;
         }
-        run.links.push(attach("choose", &run.group)?);
         if !run.is_covered()? {
             run.links.push(attach("option", &run.group)?);
         }
@@ -622,6 +628,12 @@ impl RunGroup {
         Ok(attached_group()?
             .and_then(cgroup::path_of)
             .is_some_and(|above| self.group.path().starts_with(above)))
+    }
+
+    /// Moves this process into the group, with all its threads.
+    pub fn enter(&self) -> Result<()> {
+        let procs = self.procs();
+        fs::write(&procs, "0").map_err(|e| Error::io(procs.display().to_string(), &e))
     }
 
     /// Where a process writes 0 to move itself into the group.
@@ -645,6 +657,17 @@ impl Drop for RunGroup {
             let _ = off();
         }
     }
+}
+
+/// Removes what a killed `xcp run` or `xcp gateway run` has left, unless another one still runs.
+/// Returns whether there was anything.
+pub fn remove_left() -> Result<bool> {
+    let _lock = CommandLock::take()?;
+    let groups = cgroup::mount_point()?;
+    if any_run_left(&groups, Path::new("")) || !object::exists(&bpffs::dir(PART).join(TRANSIENT)) {
+        return Ok(false);
+    }
+    remove_all().map(|()| true)
 }
 
 /// Whether another `xcp run` than that of this group still runs. Removes the groups of those

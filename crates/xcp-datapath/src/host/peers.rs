@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{object, Result, Wire};
 use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_DISABLED};
@@ -26,7 +26,7 @@ pub struct Prefix {
 
 impl Prefix {
     /// The address in 16 bytes, and the number of bits that count.
-    fn mapped(self) -> ([u8; 16], u32) {
+    pub(crate) fn mapped(self) -> ([u8; 16], u32) {
         match self.address {
             IpAddr::V4(v4) => (
                 v4.to_ipv6_mapped().octets(),
@@ -92,6 +92,13 @@ impl fmt::Display for Prefix {
 impl Serialize for Prefix {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

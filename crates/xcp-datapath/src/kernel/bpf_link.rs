@@ -75,6 +75,15 @@ pub fn attach_cgroup(
     create(program, cgroup.as_raw_fd(), kind)
 }
 
+/// Attaches a program to a network namespace.
+pub fn attach_netns(
+    program: BorrowedFd<'_>,
+    netns: BorrowedFd<'_>,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<OwnedFd> {
+    create(program, netns.as_raw_fd(), kind)
+}
+
 /// The IDs of the programs that are attached to a cgroup itself, and their attach flags.
 pub fn cgroup_programs(
     cgroup: BorrowedFd<'_>,

@@ -14,6 +14,7 @@ pub mod netem;
 pub mod netns;
 pub mod object;
 pub mod offload;
+pub mod policy_routing;
 pub mod probes;
 pub mod rtnl;
 pub mod sock_diag;

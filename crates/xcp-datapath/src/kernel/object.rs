@@ -72,6 +72,7 @@ pub const CC: Image = image!("cc", "congestion control in BPF (struct_ops)");
 pub const OPTION: Image = image!("option", "TCP options in BPF (sock_ops)");
 pub const DEVICE: Image = image!("device", "headers between IP and TCP (tc)");
 pub const CLOUD: Image = image!("cloud", "packet programs on ingress (tc)");
+pub const GATEWAY: Image = image!("gateway", "transparent proxies in BPF (tc, sk_lookup)");
 pub const ROUTER: Image = image!("router", "packet programs on egress (tc)");
 pub const QDISC: Image = image!("qdisc", "queue disciplines in BPF");
 pub const SOCKET: Image = image!("socket", "sockets by protocol number (IPPROTO_XCP)");

@@ -403,7 +403,10 @@ const SEE_DOCTOR: &str = "see `xcp doctor`";
 
 /// Sends a request to the kernel, and returns its answers: those in one datagram, or all
 /// messages of a dump.
-fn request(message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
+pub(crate) fn request(
+    message: RouteNetlinkMessage,
+    flags: u16,
+) -> Result<Vec<RouteNetlinkMessage>> {
     let describe = |e: std::io::Error| Error::io("netlink", &e);
     let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     packet.header.flags = NLM_F_REQUEST | flags;

@@ -29,7 +29,7 @@ pub const MAPS: [(&str, &str); 4] = [
 /// The maps and records whose layout commands must know.
 pub(super) const RECORDS: [&str; 4] = ["cpus", "config", "link", "xcp_router_record"];
 
-pub(super) fn part(ifindex: u32) -> Result<String> {
+pub(crate) fn part(ifindex: u32) -> Result<String> {
     Ok(format!("router/{}-{ifindex}", netns::inode()?))
 }
 

@@ -19,7 +19,7 @@ use xcp_cli::out::Out;
 
 pub use apply::apply;
 pub use reference::page;
-pub use types::Edge;
+pub use types::{Edge, Gateway};
 
 pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
@@ -45,6 +45,18 @@ pub fn edge(path: &Path) -> Result<Edge, Failure> {
             path.display().to_string(),
             "has no table [edge]",
             "add one with the key's file and the upstream edges: see xcp.toml(5)",
+        )
+    })
+}
+
+/// Reads the table `gateway` of a file, for the gateway.
+pub fn gateway(path: &Path) -> Result<Gateway, Failure> {
+    let file = file::File::read(path)?;
+    file.config.gateway.ok_or_else(|| {
+        Failure::new(
+            path.display().to_string(),
+            "has no table [gateway]",
+            "add one with the devices: see xcp.toml(5)",
         )
     })
 }

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use xcp_datapath::{host, lock_commands_if_free, router, Result};
-use xcp_edged::{status, status_socket};
+use xcp_cli::capacity::{Capacity, Rate};
+use xcp_datapath::{gateway, host, lock_commands_if_free, router, Result};
+use xcp_edged::status;
 
-use super::types::{Config, Edge, Host, Router};
+use super::types::{Config, Edge, Gateway, Host, Router};
 
 /// The running configuration.
 #[derive(Debug)]
@@ -18,13 +19,17 @@ pub struct Running {
     pub routers: BTreeMap<String, Option<router::Options>>,
     /// Settings of the edge daemon, if it runs.
     pub edge: Option<Edge>,
+    /// Settings of the gateway, if it runs.
+    pub gateway: Option<Gateway>,
 }
 
 /// Reads the running configuration from the pinned BPF objects.
 pub fn read() -> Result<Running> {
     let _lock = lock_commands_if_free();
     let mut routers = BTreeMap::new();
-    for device in router::devices()? {
+    // the gateway adds and removes its own router
+    let devices = router::devices()?.into_iter();
+    for device in devices.filter(|device| !gateway::is_our_router(device)) {
         // the router may have been removed meanwhile, or may be unreadable
         let options = router::options(&device).unwrap_or_default();
         routers.insert(device, options);
@@ -33,15 +38,38 @@ pub fn read() -> Result<Running> {
         host: host::options()?,
         routers,
         edge: edge(),
+        gateway: gateway_settings(),
     })
 }
 
 /// Reads the settings of the edge daemon from its socket.
 fn edge() -> Option<Edge> {
-    let status = status_socket::ask(Path::new(status_socket::PATH)).ok()?;
+    let status = status::ask(Path::new(status::SOCKET)).ok()?;
     (status.netns == status::netns()).then_some(Edge {
         key: status.key_file,
         upstream: status.upstream,
+    })
+}
+
+/// Reads the settings of the gateway from its socket.
+fn gateway_settings() -> Option<Gateway> {
+    let status = xcp_gateway::status::ask(Path::new(xcp_gateway::status::SOCKET)).ok()?;
+    let options = gateway::is_our_router(&status.wan)
+        .then(|| router::options(&status.wan).ok().flatten())
+        .flatten();
+    (status.netns == status::netns()).then_some(Gateway {
+        capacity: options.map(|options| match options.capacity_bytes_per_s {
+            0 => Capacity::Auto,
+            bytes_per_s => Capacity::Rate(Rate { bytes_per_s }),
+        }),
+        lan: status.lan,
+        wan: status.wan,
+        include: status.filters.include,
+        exclude: status.filters.exclude,
+        ports: status.filters.ports,
+        exclude_ports: status.filters.exclude_ports,
+        max_connections: status.connections_max,
+        max_per_source: status.per_source_max,
     })
 }
 
@@ -55,6 +83,7 @@ impl Running {
             host: self.host.as_ref().map(Host::of),
             router: self.routers.iter().filter_map(of).collect(),
             edge: self.edge.clone(),
+            gateway: self.gateway.clone(),
         }
     }
 }

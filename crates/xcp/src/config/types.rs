@@ -10,6 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xcp_cli::capacity::{Capacity, Rate};
+use xcp_cli::cli::{GATEWAY_CONNECTIONS, GATEWAY_PER_SOURCE};
 use xcp_cli::value::{self, BadValue};
 use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::router::{self, Cells, Framing, LawTerms, Limits, Queueing};
@@ -31,6 +32,60 @@ pub struct Config {
     /// table when it starts: xcp edged run --config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge: Option<Edge>,
+    /// Uses XCP on a link for hosts that do not use it. The gateway reads this table when
+    /// it starts, and on SIGHUP: xcp gateway run --config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Gateway>,
+}
+
+/// A gateway, for hosts that do not use XCP.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    /// The devices on which the hosts are that do not use XCP.
+    pub lan: Vec<String>,
+    /// The device of the link to use XCP on.
+    pub wan: String,
+    /// The capacity of the link, such as "10mbit", or "auto": makes the WAN device an
+    /// XCP router while the gateway runs, and shapes it. Without this, the device needs a
+    /// table [[router]].
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_parsed",
+        serialize_with = "write_some"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub capacity: Option<Capacity>,
+    /// Split only connections from or to these addresses. The longest prefix that matches
+    /// an address decides.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "prefixes"
+    )]
+    #[schemars(with = "Vec<String>")]
+    pub include: Vec<Prefix>,
+    /// Forward connections from or to these addresses.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "prefixes"
+    )]
+    #[schemars(with = "Vec<String>")]
+    pub exclude: Vec<Prefix>,
+    /// Split only connections to these ports.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ports: Vec<u16>,
+    /// Forward connections to these ports.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub exclude_ports: Vec<u16>,
+    /// The most connections; further ones are forwarded.
+    #[serde(default = "gateway_connections")]
+    pub max_connections: u32,
+    /// The most connections of one source address; further ones are forwarded.
+    #[serde(default = "gateway_per_source")]
+    pub max_per_source: u32,
 }
 
 /// An edge of a network without XCP.
@@ -430,6 +485,25 @@ fn texts<'de, D: Deserializer<'de>, T>(
 
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = BadValue>>(d: D) -> Result<T, D::Error> {
     text(d, T::from_str)
+}
+
+fn some_parsed<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Capacity>, D::Error> {
+    parsed(d).map(Some)
+}
+
+fn write_some<S: Serializer>(value: &Option<Capacity>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => written(value, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn gateway_connections() -> u32 {
+    GATEWAY_CONNECTIONS
+}
+
+fn gateway_per_source() -> u32 {
+    GATEWAY_PER_SOURCE
 }
 
 fn written<S: Serializer>(value: &Capacity, serializer: S) -> Result<S::Ok, S::Error> {

@@ -352,7 +352,7 @@ impl<'a> SocketSetup<'a> {
         self.open(to, libc::connect).into()
     }
 
-    fn listen(&self, at: SocketAddr) -> TcpListener {
+    pub fn listen(&self, at: SocketAddr) -> TcpListener {
         let fd = self.open(at, libc::bind);
         assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 8) }, 0);
         fd.into()

@@ -16,6 +16,7 @@ mod ethtool;
 mod experiments;
 mod fallback;
 mod formats;
+mod gateway;
 mod hops;
 mod host;
 mod kills;

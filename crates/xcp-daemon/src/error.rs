@@ -19,11 +19,8 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(
-        thing: impl Into<String>,
-        reason: impl ToString,
-        remedy: impl Into<String>,
-    ) -> Self {
+    /// An error with its reason and remedy.
+    pub fn new(thing: impl Into<String>, reason: impl ToString, remedy: impl Into<String>) -> Self {
         Self {
             thing: thing.into(),
             reason: reason.to_string(),
@@ -32,7 +29,7 @@ impl Error {
     }
 
     /// An operating system error on a file.
-    pub(crate) fn file(path: &std::path::Path, e: &io::Error) -> Self {
+    pub fn file(path: &std::path::Path, e: &io::Error) -> Self {
         Self::new(
             path.display().to_string(),
             e,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! The status socket: a Unix socket that sends the daemon's status as JSON to each
+//! The status socket: a Unix socket that sends a daemon's status as JSON to each
 //! client and closes the connection.
 
 use std::fs;
@@ -10,25 +10,29 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::status::Status;
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
 use crate::{Error, Result};
 
-/// The socket's default path.
-pub const PATH: &str = "/run/xcp/edged.sock";
 /// Write timeout: a slower client does not receive the complete status.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Read timeout of a client: the daemon answers late while it sends a train.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The daemon's side of the status socket.
-pub(crate) struct StatusSocket {
+pub struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl StatusSocket {
     /// Opens the socket. Replaces the socket file of a daemon that has ended.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Another daemon uses this socket, or the path cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::file(path, &e);
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(
@@ -61,17 +65,20 @@ impl StatusSocket {
         })
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
     /// Sends the status to all waiting clients.
-    pub(crate) fn serve(&self, status: impl Fn() -> Status) {
+    pub fn serve<T: Serialize>(&self, status: impl Fn() -> T) {
         while let Ok((mut stream, _)) = self.listener.accept() {
             let text = serde_json::to_vec(&status()).unwrap_or_default();
             let _ = stream.set_write_timeout(Some(PATIENCE));
             let _ = stream.write_all(&text);
         }
+    }
+}
+
+/// Readable while a client waits.
+impl AsFd for StatusSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 
@@ -81,20 +88,13 @@ impl Drop for StatusSocket {
     }
 }
 
-/// Requests the status of the daemon at this path.
+/// Requests the status of the daemon at this path. `start` is the command that starts it.
 ///
 /// # Errors
 /// There is no daemon, or it does not answer.
-pub fn ask(path: &Path) -> Result<Status> {
+pub fn ask<T: DeserializeOwned>(path: &Path, start: &str) -> Result<T> {
     let thing = path.display().to_string();
-    let mut stream = UnixStream::connect(path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::new(
-            &thing,
-            "no daemon is listening on this socket",
-            "start it: xcp edged run --key FILE",
-        ),
-        _ => Error::file(path, &e),
-    })?;
+    let mut stream = connect(path, start)?;
     let mut text = Vec::new();
     stream
         .set_read_timeout(Some(ANSWER))
@@ -106,5 +106,23 @@ pub fn ask(path: &Path) -> Result<Status> {
             format!("the daemon's answer is invalid: {e}"),
             "if the daemon has another version, restart it",
         )
+    })
+}
+
+/// The process ID of the daemon at this path; None if there is no daemon.
+pub fn process_of(path: &Path) -> Option<i32> {
+    let stream = UnixStream::connect(path).ok()?;
+    let daemon = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
+    Some(daemon.pid())
+}
+
+fn connect(path: &Path, start: &str) -> Result<UnixStream> {
+    UnixStream::connect(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::new(
+            path.display().to_string(),
+            "no daemon is listening on this socket",
+            format!("start it: {start}"),
+        ),
+        _ => Error::file(path, &e),
     })
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Sends `state`, such as READY=1. Errors are ignored.
-pub(crate) fn send_state(state: &str) {
+pub fn send_state(state: &str) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };

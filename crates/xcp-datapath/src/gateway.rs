@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! The gateway's part of the data path (bpf/gateway.bpf.c): delivers forwarded TCP connections to
+//! the listeners of a proxy. Its programs are not pinned: the kernel removes them when the
+//! process of the proxy ends, and forwards all packets again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use libbpf_rs::{MapCore, MapFlags, Object};
+use serde::{Deserialize, Serialize};
+
+use crate::bpf_link::{self, Direction, Place};
+use crate::host::peers::Prefix;
+use crate::pinned::change::Change;
+use crate::rtnl::Device;
+use crate::{bpffs, object, policy_routing, router, Error, Result};
+use xcp_abi::{
+    xcp_gateway_config, xcp_gateway_counters, xcp_gateway_device, xcp_gateway_prefix, Record,
+    XCP_GATEWAY_DEVICES_MAX, XCP_GATEWAY_EXCLUDE, XCP_GATEWAY_FILTERS_MAX, XCP_GATEWAY_INCLUDE,
+    XCP_GATEWAY_LAN, XCP_GATEWAY_MARK, XCP_GATEWAY_WAN,
+};
+
+/// The mark of delivered packets, and the number of the routing table for them.
+const MARK: u32 = XCP_GATEWAY_MARK as u32;
+const NETNS: &str = "/proc/thread-self/ns/net";
+
+/// The side of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The hosts that do not use XCP.
+    Lan,
+    /// The link on which the gateway uses XCP.
+    Wan,
+}
+
+impl Side {
+    fn number(self) -> u32 {
+        match self {
+            Self::Lan => XCP_GATEWAY_LAN,
+            Self::Wan => XCP_GATEWAY_WAN,
+        }
+    }
+
+    /// The other side.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Lan => Self::Wan,
+            Self::Wan => Self::Lan,
+        }
+    }
+}
+
+/// The connections that the proxy accepts; all without any entry. Prefixes are those of either
+/// end, ports those of destinations. The longest prefix that matches an address decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filters {
+    /// Only these prefixes.
+    pub include: Vec<Prefix>,
+    /// Not these prefixes.
+    pub exclude: Vec<Prefix>,
+    /// Only these ports.
+    pub ports: Vec<u16>,
+    /// Not these ports.
+    pub exclude_ports: Vec<u16>,
+}
+
+/// Counters since the gateway was started: new connections, by what happened to them, and other
+/// packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Connections given to the proxy.
+    pub intercepted: u64,
+    /// Connections forwarded, because the configuration excludes them.
+    pub excluded: u64,
+    /// Connections forwarded, because they are signed (TCP-MD5, TCP-AO) or join an MPTCP
+    /// connection.
+    pub unsplittable: u64,
+    /// Connections that are not forwarded between LAN and WAN.
+    pub not_across: u64,
+    /// Connections forwarded, because there is no route back to the source on its side.
+    pub spoofed: u64,
+    /// Connections forwarded, because the proxy or the source has too many.
+    pub over_limit: u64,
+    /// Connections forwarded, because there is no proxy.
+    pub no_proxy: u64,
+    /// Connections forwarded, because the routing rule is missing.
+    pub no_rule: u64,
+    /// Packets of other protocols, and fragments, which are forwarded.
+    pub other_packets: u64,
+}
+
+/// The programs of a gateway, attached until this is dropped.
+pub struct Gateway {
+    object: Object,
+    /// By the index of the device.
+    links: HashMap<u32, OwnedFd>,
+    _reopen: OwnedFd,
+}
+
+impl Gateway {
+    /// Attaches the programs to the LAN and WAN devices, and adds the routing rule. No
+    /// connection is delivered before [`Self::set_listener`].
+    ///
+    /// # Errors
+    /// This process is not root, a device does not exist, or the kernel lacks a feature.
+    pub fn attach(lan: &[String], wan: &str, filters: &Filters) -> Result<Self> {
+        bpffs::require("xcp gateway run", bpffs::Access::Read)?;
+        let object = object::load(&object::GATEWAY, object::open(&object::GATEWAY)?)?;
+        let netns = File::open(NETNS).map_err(|e| Error::io(NETNS, &e))?;
+        let reopen = {
+            let program = object::program(&object, "xcp_gateway_reopen")?;
+            bpf_link::attach_netns(program.as_fd(), netns.as_fd(), libbpf_sys::BPF_SK_LOOKUP)?
+        };
+        let mut gateway = Self {
+            object,
+            links: HashMap::new(),
+            _reopen: reopen,
+        };
+        gateway.set_filters(filters)?;
+        gateway.set_devices(lan, wan)?;
+        policy_routing::deliver_locally(MARK)?;
+        Ok(gateway)
+    }
+
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
+        object::map(&self.object, name)
+    }
+
+    /// Replaces the devices. May be called again to find devices that have been replaced by
+    /// others of the same name.
+    ///
+    /// # Errors
+    /// A device does not exist; then nothing changes.
+    pub fn set_devices(&mut self, lan: &[String], wan: &str) -> Result<()> {
+        let found = find_devices(lan, wan)?;
+        let records = found.iter().map(|(device, side)| {
+            let record = xcp_gateway_device {
+                side: side.number(),
+                l2_len: device.l2_len,
+            };
+            (device.index.to_ne_bytes().to_vec(), record.bytes().to_vec())
+        });
+        replace_entries(&self.map("devices")?, records.collect())?;
+        let is_kept = |index: u32| found.iter().any(|(device, _)| device.index == index);
+        self.links.retain(|index, _| is_kept(*index));
+        for (device, _) in &found {
+            if self.links.contains_key(&device.index) {
+                continue;
+            }
+            let program = object::program(&self.object, "xcp_gateway")?;
+            let link =
+                bpf_link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
+            self.links.insert(device.index, link);
+        }
+        Ok(())
+    }
+
+    /// Replaces the filters.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn set_filters(&mut self, filters: &Filters) -> Result<()> {
+        let prefixes = entries(&filters.include, &filters.exclude, |prefix| {
+            let (address, bits) = prefix.mapped();
+            let key = xcp_gateway_prefix {
+                length: bits,
+                address: xcp_abi::xcp_address { bytes: address },
+            };
+            key.bytes().to_vec()
+        })?;
+        replace_entries(&self.map("prefixes")?, prefixes)?;
+        let ports = entries(&filters.ports, &filters.exclude_ports, |port| {
+            u32::from(*port).to_ne_bytes().to_vec()
+        })?;
+        replace_entries(&self.map("ports")?, ports)?;
+        let mut config = self.config()?;
+        config.only_prefixes = u32::from(!filters.include.is_empty());
+        config.only_ports = u32::from(!filters.ports.is_empty());
+        self.write_config(&config)
+    }
+
+    fn config(&self) -> Result<xcp_gateway_config> {
+        object::read_record(&self.map(".data.config")?, 0)
+    }
+
+    fn write_config(&self, config: &xcp_gateway_config) -> Result<()> {
+        object::write_record(&self.map(".data.config")?, config)
+    }
+
+    /// Gives new connections from one side, over IPv4 or IPv6, to a listener, until its socket
+    /// is closed.
+    ///
+    /// # Errors
+    /// The socket does not listen.
+    pub fn set_listener(&self, side: Side, ipv6: bool, listener: BorrowedFd<'_>) -> Result<()> {
+        let index = 2 * side.number() + u32::from(ipv6);
+        let socket = (listener.as_raw_fd() as u64).to_ne_bytes();
+        self.map("listeners")?
+            .update(&index.to_ne_bytes(), &socket, MapFlags::ANY)
+            .map_err(|e| object::failure("listener", &e))
+    }
+
+    /// Forwards all new connections while the proxy is full.
+    ///
+    /// # Errors
+    /// The map cannot be written.
+    pub fn set_full(&self, full: bool) -> Result<()> {
+        let mut config = self.config()?;
+        config.full = full.into();
+        self.write_config(&config)
+    }
+
+    /// Forwards new connections of a source while it has as many as one may have.
+    ///
+    /// # Errors
+    /// The map cannot be written.
+    pub fn set_source_full(&self, source: IpAddr, full: bool) -> Result<()> {
+        let map = self.map("full_sources")?;
+        let key = match source {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let key = key.octets();
+        if full {
+            map.update(&key, &1u32.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|e| object::failure("source", &e))
+        } else {
+            let _ = map.delete(&key); // the kernel may have evicted it
+            Ok(())
+        }
+    }
+
+    /// The counters.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn counters(&self) -> Result<Counters> {
+        let mut total = Counters::default();
+        for cpu in object::read_per_cpu::<xcp_gateway_counters>(&self.map("counters")?)? {
+            total.intercepted += cpu.intercepted;
+            total.excluded += cpu.excluded;
+            total.unsplittable += cpu.unsplittable;
+            total.not_across += cpu.not_across;
+            total.spoofed += cpu.spoofed;
+            total.over_limit += cpu.over_limit;
+            total.no_proxy += cpu.no_proxy;
+            total.no_rule += cpu.no_rule;
+            total.other_packets += cpu.other_packets;
+        }
+        Ok(total)
+    }
+}
+
+/// Adds the routing rule and route again if another program has removed them. Returns whether
+/// it had.
+///
+/// # Errors
+/// The kernel refuses them.
+pub fn repair_rule() -> Result<bool> {
+    policy_routing::deliver_locally(MARK)
+}
+
+/// Removes the routing rule and route, also those that a killed gateway has left. Returns
+/// whether there were any.
+///
+/// # Errors
+/// This process is not root.
+pub fn remove_rule() -> Result<bool> {
+    bpffs::require("xcp gateway off", bpffs::Access::Read)?;
+    policy_routing::stop_delivering(MARK)
+}
+
+/// Makes the WAN device a router, and notes that it is one only for the gateway.
+///
+/// # Errors
+/// See [`router::add`].
+pub fn add_router(wan: &str, options: router::Options) -> Result<Change> {
+    let change = router::add(wan, options)?;
+    if change == Change::Added {
+        bpffs::mark(&note(wan)?)?;
+    }
+    Ok(change)
+}
+
+/// Whether this device is a router only for the gateway.
+pub fn is_our_router(device: &str) -> bool {
+    note(device).is_ok_and(|path| object::exists(&path))
+}
+
+/// Removes the routers that are only for the gateway. Returns whether there were any.
+///
+/// # Errors
+/// See [`router::del`].
+pub fn remove_routers() -> Result<bool> {
+    let ours = router::devices()?;
+    let ours = ours.iter().filter(|device| is_our_router(device));
+    ours.map(|device| router::del(device))
+        .collect::<Result<Vec<_>>>()
+        .map(|removed| !removed.is_empty())
+}
+
+/// A folder in that of the router.
+fn note(device: &str) -> Result<PathBuf> {
+    let part = router::folder::part(Device::find(device)?.index)?;
+    Ok(bpffs::dir(&part).join("gateway"))
+}
+
+fn find_devices(lan: &[String], wan: &str) -> Result<Vec<(Device, Side)>> {
+    if lan.iter().any(|name| name == wan) {
+        return Err(Error::new(
+            wan,
+            "is on both sides",
+            "use different devices for LAN and WAN",
+        ));
+    }
+    if lan.len() >= XCP_GATEWAY_DEVICES_MAX as usize {
+        let most = XCP_GATEWAY_DEVICES_MAX - 1;
+        return Err(Error::new(
+            "lan",
+            format!("more than {most} devices"),
+            "put them into a bridge",
+        ));
+    }
+    let lan = lan.iter().map(|name| (name.as_str(), Side::Lan));
+    lan.chain([(wan, Side::Wan)])
+        .map(|(name, side)| Ok((Device::find(name)?, side)))
+        .collect()
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The keys and values of a map of filters.
+fn entries<T>(include: &[T], exclude: &[T], key: impl Fn(&T) -> Vec<u8>) -> Result<Entries> {
+    let include = include.iter().map(|one| (one, XCP_GATEWAY_INCLUDE));
+    let exclude = exclude.iter().map(|one| (one, XCP_GATEWAY_EXCLUDE));
+    let all: Entries = include
+        .chain(exclude)
+        .map(|(one, filter)| (key(one), filter.to_ne_bytes().to_vec()))
+        .collect();
+    if all.len() > XCP_GATEWAY_FILTERS_MAX as usize {
+        return Err(Error::new(
+            "filters",
+            format!("more than {XCP_GATEWAY_FILTERS_MAX} prefixes or ports"),
+            "use shorter prefixes, or fewer ports",
+        ));
+    }
+    Ok(all)
+}
+
+/// Writes entries, and deletes all others.
+fn replace_entries(map: &impl MapCore, entries: Entries) -> Result<()> {
+    let failure = |e| object::failure("filters", &e);
+    for (key, value) in &entries {
+        map.update(key, value, MapFlags::ANY).map_err(failure)?;
+    }
+    let old: Vec<_> = map
+        .keys()
+        .filter(|old| !entries.iter().any(|(key, _)| key == old))
+        .collect();
+    old.iter()
+        .try_for_each(|key| map.delete(key).map_err(failure))
+}

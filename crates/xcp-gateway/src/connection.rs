@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! One connection: from the accepted socket to the end of both sides.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use xcp_datapath::gateway::Side;
+
+use crate::proxy::Shared;
+use crate::relay::relay;
+use crate::sockets;
+
+/// Connects to the destination of an accepted connection, and copies bytes until both sides have
+/// closed. If the destination refuses or does not answer, or one side resets, the other side is
+/// reset.
+pub(crate) async fn handle(
+    near: TcpStream,
+    source: SocketAddr,
+    side: Side,
+    shared: &Shared,
+) -> io::Result<()> {
+    sockets::prepare(&near)?;
+    let destination = near.local_addr()?;
+    let control = shared.control(side.other());
+    let far = tokio::select! {
+        far = sockets::connect(source, destination, control) => far,
+        // the source does not wait any longer
+        _ = near.ready(Interest::ERROR) => Err(io::ErrorKind::ConnectionReset.into()),
+    };
+    let far = far.inspect_err(|_| {
+        shared.counts.not_connected.fetch_add(1, Ordering::Relaxed);
+    })?;
+    if far.local_addr()?.port() != source.port() {
+        shared.counts.other_port.fetch_add(1, Ordering::Relaxed);
+    }
+    copy(&near, &far, shared).await.inspect_err(|_| {
+        shared.counts.reset.fetch_add(1, Ordering::Relaxed);
+    })
+}
+
+async fn copy(near: &TcpStream, far: &TcpStream, shared: &Shared) -> io::Result<()> {
+    sockets::prepare(far)?;
+    relay(near, far, &shared.pipes, &shared.counts.bytes).await?;
+    sockets::set_reset_on_close(near, false)?;
+    sockets::set_reset_on_close(far, false)
+}

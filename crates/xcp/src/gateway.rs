@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp gateway`: runs the gateway, shows its state and ends it.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use nix::poll::{poll, PollFd, PollFlags};
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use xcp_daemon::status_socket;
+use xcp_datapath::gateway as datapath;
+use xcp_datapath::gateway::Filters;
+use xcp_datapath::host::{self, RunGroup};
+use xcp_datapath::interrupt;
+use xcp_datapath::router::{self, Change, Limits as QueueLimits, Queueing};
+use xcp_gateway::daemon::{self, Limits, Next, Options};
+use xcp_gateway::status::{self, Status};
+
+use crate::config::{self, Gateway};
+use crate::watch;
+use xcp_cli::cli::{GatewayAction, GatewayRun};
+use xcp_cli::failure::{print_error, Failure};
+use xcp_cli::out::{Out, Style};
+
+/// The congestion control on the WAN side.
+const WAN_CONTROL: &str = "xcp";
+/// File descriptors of one connection: two sockets, and a pipe in each direction.
+const DESCRIPTORS: u64 = 6;
+/// File descriptors of everything else.
+const OTHER_DESCRIPTORS: u64 = 256;
+/// So many SYNs may be of connections whose handshake is not complete, or have been sent again.
+const IN_HANDSHAKE: u64 = 100;
+/// How long `xcp gateway off` waits for a gateway to end.
+const PATIENCE_MS: u16 = 10_000;
+
+pub fn act(action: GatewayAction, out: &Out) -> Result<ExitCode, Failure> {
+    match action {
+        GatewayAction::Run(asked) => run(&asked)?,
+        GatewayAction::Show { socket, watch } => return show(&socket, watch, out),
+        GatewayAction::Off { socket } => off(&socket, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<&GatewayRun> for Gateway {
+    fn from(asked: &GatewayRun) -> Self {
+        Self {
+            lan: asked.lan.clone(),
+            wan: asked.wan.clone().unwrap_or_default(),
+            capacity: asked.capacity,
+            include: asked.include.clone(),
+            exclude: asked.exclude.clone(),
+            ports: asked.port.clone(),
+            exclude_ports: asked.exclude_port.clone(),
+            max_connections: asked.max_connections,
+            max_per_source: asked.max_per_source,
+        }
+    }
+}
+
+fn options(gateway: &Gateway, possible: u32) -> Options {
+    Options {
+        lan: gateway.lan.clone(),
+        wan: gateway.wan.clone(),
+        filters: Filters {
+            include: gateway.include.clone(),
+            exclude: gateway.exclude.clone(),
+            ports: gateway.ports.clone(),
+            exclude_ports: gateway.exclude_ports.clone(),
+        },
+        limits: Limits {
+            connections: gateway.max_connections.min(possible),
+            per_source: gateway.max_per_source,
+        },
+    }
+}
+
+/// Runs the gateway. Being ended by a signal is not a failure, since systemd sends one.
+fn run(asked: &GatewayRun) -> Result<(), Failure> {
+    let read = || match &asked.config {
+        Some(file) => config::gateway(file),
+        None => Ok(asked.into()),
+    };
+    let gateway = read()?;
+    let lock = RunGroup::lock()?;
+    let possible = raise_descriptors(gateway.max_connections)?;
+    let group = RunGroup::without_default(lock)?;
+    group.enter()?;
+    let _router = gateway
+        .capacity
+        .map(|capacity| Router::add(&gateway.wan, capacity.bytes_per_s()))
+        .transpose()?;
+    warn_without_router(&gateway.wan);
+
+    interrupt::watch_on_terminal();
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
+    let ready = || print_error("xcp: ready; Ctrl-C ends it");
+    let next = || {
+        if interrupt::requested() {
+            return Next::End;
+        }
+        if !hangup.swap(false, Ordering::Relaxed) {
+            return Next::Continue;
+        }
+        match read() {
+            Ok(gateway) => Next::Change(options(&gateway, possible)),
+            Err(failure) => {
+                print_error(&format!("xcp: nothing changed: {failure}"));
+                Next::Continue
+            }
+        }
+    };
+    Ok(daemon::run(
+        options(&gateway, possible),
+        WAN_CONTROL,
+        &asked.socket,
+        ready,
+        |e| print_error(&format!("xcp: nothing changed: {e}")),
+        next,
+    )?)
+}
+
+/// Lets this process open as many files as its connections need. Returns the number of
+/// connections for which the limit of this system suffices.
+fn raise_descriptors(connections: u32) -> Result<u32, Failure> {
+    let failed = |e: nix::errno::Errno| Failure::io("open files", &e.into());
+    let needed = u64::from(connections) * DESCRIPTORS + OTHER_DESCRIPTORS;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
+    if soft >= needed || setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed)).is_ok() {
+        return Ok(connections);
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(failed)?;
+    let possible = hard.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
+    print_error(&format!(
+        "xcp: warning: open files: {connections} connections need {needed}, the limit of {hard} \
+         suffices for {possible}; further ones are forwarded\n  help: raise it (LimitNOFILE= in \
+         the systemd unit, ulimit -n), or give --max-connections"
+    ));
+    Ok(possible as u32)
+}
+
+/// The router that exists while the gateway runs.
+struct Router {
+    added: bool,
+}
+
+impl Router {
+    fn add(wan: &str, capacity_bytes_per_s: u64) -> Result<Self, Failure> {
+        let options = router::Options {
+            capacity_bytes_per_s,
+            queueing: match capacity_bytes_per_s {
+                0 => Queueing::Auto(QueueLimits::default()),
+                rate_bytes_per_s => Queueing::Shape {
+                    rate_bytes_per_s,
+                    limit_packets: 0,
+                },
+            },
+            ..Default::default()
+        };
+        let added = datapath::add_router(wan, options)? == Change::Added;
+        Ok(Self { added })
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if self.added {
+            // `xcp gateway off` tries again
+            let _ = datapath::remove_routers();
+        }
+    }
+}
+
+fn warn_without_router(wan: &str) {
+    let is_router = router::devices().is_ok_and(|all| all.iter().any(|device| device == wan));
+    if !is_router {
+        print_error(&format!(
+            "xcp: warning: {wan}: no XCP router, so connections fall back to the default congestion \
+             control\n  help: give --capacity, or run: xcp router add {wan} --capacity RATE"
+        ));
+    }
+}
+
+fn off(socket: &Path, out: &Out) -> Result<(), Failure> {
+    xcp_datapath::require_access("xcp gateway off")?;
+    let was_running = match status_socket::process_of(socket) {
+        Some(process) => end(process, socket).map(|()| true)?,
+        None => false,
+    };
+    let rule = datapath::remove_rule()?;
+    let routers = datapath::remove_routers()?;
+    let programs = host::remove_left()?;
+    let removed = was_running || rule || routers || programs;
+    out.print(
+        &json!({ "ended": was_running, "removed": removed }),
+        |_| match (was_running, removed) {
+            (true, _) => "the gateway is off".into(),
+            (false, true) => "removed what a killed gateway had left".into(),
+            (false, false) => "no gateway is running, and nothing is left of one".to_owned(),
+        },
+    )
+}
+
+/// Ends a gateway and waits for its end.
+fn end(process: i32, socket: &Path) -> Result<(), Failure> {
+    let thing = || format!("gateway (process {process})");
+    let failed = |e: rustix::io::Errno| Failure::io(thing(), &e.into());
+    let Some(pid) = Pid::from_raw(process) else {
+        return Ok(());
+    };
+    let gateway = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+    pidfd_send_signal(&gateway, Signal::TERM).map_err(failed)?;
+    let mut ends = [PollFd::new(gateway.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut ends, PATIENCE_MS) {
+        Ok(1..) => Ok(()),
+        _ => Err(Failure::new(
+            thing(),
+            "does not end",
+            format!(
+                "kill it, and run `xcp gateway off --socket {}` again",
+                socket.display()
+            ),
+        )),
+    }
+}
+
+fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
+    if again {
+        let read = || Ok(status::ask(socket)?);
+        return watch::watch(out, read, &watch_head(), |status| vec![watch_line(status)]);
+    }
+    let status = status::ask(socket)?;
+    out.print(&status, |style| describe(&status, style))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch_head() -> String {
+    format!(
+        "{:>11} {:>10} {:>10} {:>10} {:>14} {:>10}",
+        "connections", "accepted", "refused", "reset", "bytes", "forwarded"
+    )
+}
+
+fn watch_line(status: &Status) -> String {
+    format!(
+        "{:>11} {:>10} {:>10} {:>10} {:>14} {:>10}",
+        status.connections,
+        status.accepted,
+        status.not_connected,
+        status.reset,
+        status.bytes,
+        forwarded(status)
+    )
+}
+
+/// New connections that were forwarded and not split.
+fn forwarded(status: &Status) -> u64 {
+    let n = &status.packets;
+    n.excluded + n.unsplittable + n.over_limit + n.no_proxy + n.no_rule + n.spoofed
+}
+
+fn describe(status: &Status, style: &Style) -> String {
+    let n = &status.packets;
+    let mut text = format!(
+        "{}\n  connections  {} of at most {}, {} of one source\n  \
+         accepted     {}: {} not connected, {} reset, {} from another port\n  \
+         bytes        {}\n",
+        style.bold(&format!("{} - {}", status.lan.join(", "), status.wan)),
+        status.connections,
+        status.connections_max,
+        status.per_source_max,
+        status.accepted,
+        status.not_connected,
+        status.reset,
+        status.other_port,
+        status.bytes,
+    );
+    let reasons = [
+        (n.excluded, "excluded"),
+        (n.unsplittable, "signed, or join an MPTCP connection"),
+        (n.over_limit, "over a limit"),
+        (n.spoofed, "without a route back to the source"),
+        (n.no_proxy, "while the proxy was not running"),
+        (n.no_rule, "while the routing rule was missing"),
+    ];
+    let reasons = reasons.iter().filter(|(number, _)| *number > 0);
+    let reasons: Vec<String> = reasons
+        .map(|(number, why)| format!("{number} {why}"))
+        .collect();
+    text += &match reasons.is_empty() {
+        true => "  forwarded    0\n".to_owned(),
+        false => format!(
+            "  forwarded    {}: {}\n",
+            forwarded(status),
+            reasons.join(", ")
+        ),
+    };
+    text += &format!("  other        {} packets\n", n.other_packets);
+    if n.intercepted > status.accepted + IN_HANDSHAKE {
+        text += &format!(
+            "  warning      {} of {} intercepted connections did not reach the proxy: does the \
+             firewall accept them in its INPUT chain?\n",
+            n.intercepted - status.accepted,
+            n.intercepted
+        );
+    }
+    text
+}

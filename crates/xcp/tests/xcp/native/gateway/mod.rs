@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! `xcp gateway`: hosts that do not use XCP, with gateways between them.
+
+mod network;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use xcp_testbed::{can_run, PATIENCE};
+
+use super::cases::option_space::sign_md5;
+use crate::command::SystemState;
+use crate::common::{
+    pattern, raw_address, set_option, set_sysctl, test_lock, transfer, wait_until, SocketSetup,
+    CLIENT, CLIENT6,
+};
+use network::{Gateways, FAR, HOST, HOST6, NEAR};
+
+const CAPACITY: &str = "--capacity 100mbit";
+
+fn set_linger_zero(socket: &TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger).unwrap();
+}
+
+fn read_fails(socket: &mut TcpStream) -> ErrorKind {
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.read(&mut [0; 16]).unwrap_err().kind()
+}
+
+/// How many packets a socket has sent again, its SYN included.
+fn retransmissions(socket: &TcpStream) -> u32 {
+    // SAFETY: plain integers, of which 0 is valid; the kernel writes no more than the length.
+    unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let rc = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &mut length,
+        );
+        assert_eq!(rc, 0);
+        info.tcpi_total_retrans
+    }
+}
+
+/// What a socket receives until the other side closes.
+fn read_all(socket: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
+    let test = "connections_of_hosts_without_xcp_use_it_on_the_wan_side";
+    if !can_run(test) {
+        return;
+    }
+    let _lock = test_lock();
+    let Some(before) = SystemState::capture_before(test) else {
+        return;
+    };
+    let gateways = Gateways::new("gw");
+    {
+        let near = gateways.start(NEAR, CAPACITY);
+        let far = gateways.start(FAR, CAPACITY);
+        for (address, client_address) in [(HOST, CLIENT), (HOST6, CLIENT6)] {
+            let listener = gateways.listen(address);
+            let mut client = gateways.connect(listener.local_addr().unwrap());
+            let (mut server, seen) = listener.accept().unwrap();
+            assert_eq!(seen, client.local_addr().unwrap());
+            assert_eq!(seen.ip().to_string(), client_address);
+            assert_eq!(client.peer_addr().unwrap(), listener.local_addr().unwrap());
+            transfer(&mut client, &mut server, &pattern(3_000_000));
+            transfer(&mut server, &mut client, &pattern(3_000_000));
+
+            let of = |node: &str| {
+                let space = gateways.net.space(node);
+                crate::common::output("nsenter", &format!("--net=/run/netns/{space} ss -tinHO"))
+            };
+            for (node, wan) in [("r", &seen), ("s", &client.peer_addr().unwrap())] {
+                let all = of(node);
+                let local = match wan {
+                    SocketAddr::V4(v4) => v4.to_string(),
+                    SocketAddr::V6(v6) => v6.to_string(),
+                };
+                for line in all.lines().filter(|line| line.starts_with("ESTAB")) {
+                    let on_wan = line.split_whitespace().nth(3) == Some(&local);
+                    assert_eq!(line.contains(" xcp "), on_wan, "{node}: {all}");
+                }
+                assert!(all.contains(" xcp "), "{node}: {all}");
+            }
+            drop(client);
+            assert_eq!(read_all(&mut server), b"");
+        }
+        for gateway in [&near, &far] {
+            wait_until("the end of all connections", || {
+                gateway.count("connections") == 0
+            });
+            assert_eq!(gateway.count("accepted"), 2);
+            assert_eq!(gateway.count("reset"), 0);
+            assert_eq!(gateway.count("other_port"), 0);
+            assert_eq!(gateway.count("bytes"), 12_000_000);
+        }
+        assert!(gateways.rules("r").contains("0x5843"));
+    }
+    assert!(!gateways.rules("r").contains("0x5843"));
+    drop(gateways);
+    before.assert_nothing_left();
+}
+
+#[test]
+fn half_close_reset_and_refusal_pass_through() {
+    if !can_run("half_close_reset_and_refusal_pass_through") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let _far = gateways.start(FAR, CAPACITY);
+
+    let (mut client, mut server) = gateways.pair(HOST);
+    client.write_all(b"question").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut server), b"question");
+    server.write_all(b"answer").unwrap();
+    drop(server);
+    assert_eq!(read_all(&mut client), b"answer");
+
+    for server_resets in [true, false] {
+        let (client, server) = gateways.pair(HOST);
+        let (mut stays, mut resets) = match server_resets {
+            true => (client, server),
+            false => (server, client),
+        };
+        resets.write_all(b"part").unwrap();
+        let mut part = [0; 4];
+        stays.read_exact(&mut part).unwrap();
+        set_linger_zero(&resets);
+        drop(resets);
+        assert_eq!(read_fails(&mut stays), ErrorKind::ConnectionReset);
+    }
+
+    let closed = gateways.listen(HOST).local_addr().unwrap();
+    let mut client = gateways.connect(closed);
+    assert_eq!(read_fails(&mut client), ErrorKind::ConnectionReset);
+    wait_until("a connection that failed", || near.count("reset") == 3);
+}
+
+#[test]
+fn connections_work_without_a_gateway_at_the_other_end() {
+    if !can_run("connections_work_without_a_gateway_at_the_other_end") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(1_000_000));
+    transfer(&mut server, &mut client, &pattern(1_000_000));
+    assert_eq!(near.count("accepted"), 1);
+}
+
+#[test]
+fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
+    let test = "a_killed_gateway_resets_its_connections_and_forwards_new_ones";
+    if !can_run(test) {
+        return;
+    }
+    let _lock = test_lock();
+    let Some(before) = SystemState::capture_before(test) else {
+        return;
+    };
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    near.kill();
+    assert_eq!(read_fails(&mut client), ErrorKind::ConnectionReset);
+    assert_eq!(read_fails(&mut server), ErrorKind::ConnectionReset);
+
+    let (mut client, mut server) = gateways.pair(HOST);
+    assert_eq!(retransmissions(&client), 0);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    // this connection is not split, and must not be when there is a gateway again
+    let near = gateways.start(NEAR, CAPACITY);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    let (mut split_client, mut split_server) = gateways.pair(HOST);
+    transfer(&mut split_client, &mut split_server, &pattern(100_000));
+    assert_eq!(near.count("connections"), 1);
+    near.kill();
+
+    let off = gateways.off("r").ok().json();
+    assert_eq!(off["removed"], true);
+    assert_eq!(gateways.off("r").ok().json()["removed"], false);
+    assert!(!gateways.rules("r").contains("0x5843"));
+    transfer(&mut client, &mut server, &pattern(100_000));
+    drop(gateways);
+    before.assert_nothing_left();
+}
+
+#[test]
+fn off_ends_a_running_gateway() {
+    if !can_run("off_ends_a_running_gateway") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let mut near = gateways.start(NEAR, CAPACITY);
+    let off = gateways.off("r").ok().json();
+    assert_eq!(off["ended"], true);
+    assert_eq!(near.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn other_protocols_and_signed_connections_are_forwarded_and_counted() {
+    if !can_run("other_protocols_and_signed_connections_are_forwarded_and_counted") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+
+    let server = gateways
+        .net
+        .within("h", || UdpSocket::bind((HOST, 0)).unwrap());
+    let client = gateways
+        .net
+        .within("c", || UdpSocket::bind((CLIENT, 0)).unwrap());
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let packets = near.packets("other_packets");
+    client
+        .send_to(b"datagram", server.local_addr().unwrap())
+        .unwrap();
+    let mut buffer = [0; 16];
+    let (length, from) = server.recv_from(&mut buffer).unwrap();
+    assert_eq!(
+        (&buffer[..length], from),
+        (&b"datagram"[..], client.local_addr().unwrap())
+    );
+    assert!(near.packets("other_packets") > packets);
+
+    let sign = |peer: &'static str| {
+        move |socket: &OwnedFd| sign_md5(socket, peer.parse().unwrap()).unwrap()
+    };
+    let (to_client, to_server) = (sign(CLIENT), sign(HOST));
+    let listener = gateways.net.within("h", || {
+        SocketSetup::prepared(&to_client).listen(SocketAddr::new(HOST.parse().unwrap(), 0))
+    });
+    let to = listener.local_addr().unwrap();
+    let mut client = gateways
+        .net
+        .within("c", || SocketSetup::prepared(&to_server).connect(to));
+    let (mut server, _) = listener.accept().unwrap();
+    transfer(&mut client, &mut server, &pattern(100_000));
+    assert_eq!(near.packets("unsplittable"), 1);
+    assert_eq!(near.count("accepted"), 0);
+}
+
+#[test]
+fn reading_the_configuration_again_keeps_connections() {
+    if !can_run("reading_the_configuration_again_keeps_connections") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let file = gateways.path("xcp.toml");
+    let table = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\ncapacity = \"100mbit\"\n";
+    fs::write(&file, table).unwrap();
+    let near = gateways.start_with("r", &format!("--config {file}"));
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(100_000));
+
+    fs::write(&file, format!("{table}exclude = [\"{HOST}/32\"]\n")).unwrap();
+    near.signal(libc::SIGHUP);
+    wait_until("the new configuration", || {
+        near.status()["filters"]["exclude"][0] == format!("{HOST}/32")
+    });
+    transfer(&mut client, &mut server, &pattern(100_000));
+    let (mut excluded, mut other) = gateways.pair(HOST);
+    transfer(&mut excluded, &mut other, &pattern(100_000));
+    assert_eq!(near.packets("excluded"), 1);
+    assert_eq!(near.count("connections"), 1);
+
+    // an error in the file changes nothing
+    fs::write(&file, "[gateway]\n").unwrap();
+    near.signal(libc::SIGHUP);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    assert_eq!(near.count("connections"), 1);
+}
+
+#[test]
+fn connections_over_a_limit_are_forwarded() {
+    if !can_run("connections_over_a_limit_are_forwarded") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    for limit in ["--max-per-source 2", "--max-connections 2"] {
+        let near = gateways.start(NEAR, &format!("{CAPACITY} {limit}"));
+        let mut pairs: Vec<_> = (0..2).map(|_| gateways.pair(HOST)).collect();
+        wait_until("two connections", || near.count("connections") == 2);
+        let (mut client, mut server) = gateways.pair(HOST);
+        transfer(&mut client, &mut server, &pattern(100_000));
+        assert_eq!(near.packets("over_limit"), 1, "{limit}");
+        pairs.pop();
+        wait_until("one connection", || near.count("connections") == 1);
+        let _pair = gateways.pair(HOST);
+        wait_until("another connection", || near.count("connections") == 2);
+    }
+}
+
+#[test]
+fn ports_and_prefixes_select_connections() {
+    if !can_run("ports_and_prefixes_select_connections") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let listener = gateways.listen(HOST);
+    let port = listener.local_addr().unwrap().port();
+    for (args, split) in [
+        (format!("--port {port}"), true),
+        ("--port 1".to_owned(), false),
+        (format!("--exclude-port {port}"), false),
+        (format!("--include {CLIENT}/32"), true),
+        ("--include 192.0.2.0/24".to_owned(), false),
+        (format!("--exclude 10.0.0.0/8 --include {HOST}/32"), false),
+        (format!("--include 10.0.0.0/8 --exclude {CLIENT}/32"), false),
+    ] {
+        let near = gateways.start(NEAR, &format!("{CAPACITY} {args}"));
+        let _client = gateways.connect(listener.local_addr().unwrap());
+        let _server = listener.accept().unwrap();
+        assert_eq!(near.packets("intercepted"), u64::from(split), "{args}");
+        assert_eq!(near.packets("excluded"), u64::from(!split), "{args}");
+    }
+}
+
+/// Opens a connection from this port.
+fn connect_from(gateways: &Gateways, port: u16, to: SocketAddr) -> TcpStream {
+    let bind = move |socket: &OwnedFd| {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32).unwrap();
+        let (storage, length) = raw_address(SocketAddr::new(CLIENT.parse().unwrap(), port));
+        // SAFETY: the address lives through the call.
+        let rc = unsafe { libc::bind(socket.as_raw_fd(), (&raw const storage).cast(), length) };
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+    };
+    let connect = || SocketSetup::prepared(&bind).connect(to);
+    gateways.net.within("c", connect)
+}
+
+#[test]
+fn a_source_port_can_be_used_again_at_once() {
+    if !can_run("a_source_port_can_be_used_again_at_once") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let listener = gateways.listen(HOST);
+    let to = listener.local_addr().unwrap();
+    for _ in 0..3 {
+        let mut client = connect_from(&gateways, 33_333, to);
+        let (mut server, _) = listener.accept().unwrap();
+        assert_eq!(retransmissions(&client), 0);
+        transfer(&mut server, &mut client, &pattern(10_000));
+        // the server closes first: its side, and the gateway's towards the client, wait
+        drop(server);
+        assert_eq!(read_all(&mut client), b"");
+        drop(client);
+        wait_until("the end of the connection", || {
+            near.count("connections") == 0
+        });
+    }
+    assert_eq!(near.count("accepted"), 3);
+}
+
+#[test]
+fn icmp_errors_reach_the_gateway() {
+    if !can_run("icmp_errors_reach_the_gateway") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    // the link behind the router is narrower: it answers "fragmentation needed" to the source
+    gateways.net.tool("s", "ip link set dev h mtu 1300");
+    for address in [HOST, HOST6] {
+        let (mut client, mut server) = gateways.pair(address);
+        transfer(&mut client, &mut server, &pattern(300_000));
+    }
+    assert_eq!(near.count("accepted"), 2);
+}
+
+#[test]
+fn syn_cookies_work() {
+    if !can_run("syn_cookies_work") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    gateways
+        .net
+        .within("r", || set_sysctl("ipv4/tcp_syncookies", "2").unwrap());
+    for address in [HOST, HOST6] {
+        let (mut client, mut server) = gateways.pair(address);
+        transfer(&mut client, &mut server, &pattern(100_000));
+    }
+    assert_eq!(near.count("accepted"), 2);
+}
+
+#[test]
+fn sources_without_a_route_back_are_not_accepted() {
+    if !can_run("sources_without_a_route_back_are_not_accepted") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let listener = gateways.listen(HOST);
+    let to = listener.local_addr().unwrap();
+    drop(gateways.connect(to)); // now both know each other's link-layer address
+    wait_until("one connection", || near.packets("intercepted") == 1);
+    gateways.net.tool("c", "ip addr add 192.0.2.1/32 dev r");
+    gateways.net.tool(
+        "c",
+        &format!("ip route add {HOST}/32 via 10.77.1.2 src 192.0.2.1"),
+    );
+    let _attempt = thread::spawn({
+        let _ = to;
+        let space = fs::File::open(format!("/run/netns/{}", gateways.net.space("c"))).unwrap();
+        move || {
+            // SAFETY: the descriptor is open; only this thread moves.
+            unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+            TcpStream::connect_timeout(&to, Duration::from_secs(2)).map(|_| ())
+        }
+    });
+    wait_until("a SYN from a source without a route", || {
+        near.packets("spoofed") > 0
+    });
+    assert_eq!(near.packets("intercepted"), 1);
+}
+
+#[test]
+fn the_listeners_of_the_gateway_are_no_proxy() {
+    if !can_run("the_listeners_of_the_gateway_are_no_proxy") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let space = gateways.net.space("r");
+    let listening = format!("--net=/run/netns/{space} ss -tlnH");
+    let all = crate::common::output("nsenter", &listening);
+    let mut found = 0;
+    for line in all.lines() {
+        let at: SocketAddr = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+        assert!(at.ip().is_loopback(), "{all}");
+        let mut socket = gateways.net.within("r", || TcpStream::connect(at).unwrap());
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_)));
+        found += 1;
+    }
+    assert_eq!(found, 4, "{all}");
+    assert_eq!(near.count("accepted"), 0);
+}
+
+#[test]
+fn connections_work_after_kills_at_random_moments() {
+    if !can_run("connections_work_after_kills_at_random_moments") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let listener: TcpListener = gateways.listen(HOST);
+    let to = listener.local_addr().unwrap();
+    let mut state = 1u32;
+    for _ in 0..KILLS {
+        let near = gateways.start(NEAR, CAPACITY);
+        let busy = gateways.pair(HOST);
+        let sender = thread::spawn(move || {
+            let (mut client, _server) = busy;
+            let _ = client.write_all(&pattern(4_000_000));
+        });
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        thread::sleep(Duration::from_micros(u64::from(state >> 17)));
+        near.kill();
+        let mut client = gateways.connect(to);
+        let (mut server, _) = listener.accept().unwrap();
+        assert_eq!(retransmissions(&client), 0);
+        transfer(&mut client, &mut server, &pattern(10_000));
+        drop((client, server));
+        sender.join().unwrap();
+    }
+    gateways.off("r").ok();
+}
+
+/// The kills of the test above; each takes a third of a second.
+const KILLS: usize = 100;

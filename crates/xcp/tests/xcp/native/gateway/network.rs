@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
+//! A client and a server that do not use XCP, and the gateways between them: client (c) -
+//! gateway (r) - gateway (s) - server (h).
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use xcp_testbed::PATIENCE;
+
+use crate::command::{xcp, xcp_within, Ran};
+use crate::common::{run, set_sysctl, Net, SocketSetup};
+
+pub const HOST: &str = "10.77.3.2";
+pub const HOST6: &str = "fd77:3::2";
+/// The gateway on the client's side: its node, LAN and WAN device.
+pub const NEAR: [&str; 3] = ["r", "c", "s"];
+/// The gateway on the server's side.
+pub const FAR: [&str; 3] = ["s", "h", "r"];
+
+pub struct Gateways {
+    pub net: Net,
+    dir: TempDir,
+}
+
+impl Gateways {
+    pub fn new(test: &str) -> Self {
+        let net = Net::new(test);
+        let (s, h) = (net.space("s"), net.space("h"));
+        run("ip", &format!("netns add {h}"));
+        net.within("h", || {
+            set_sysctl("ipv6/conf/default/accept_dad", "0").unwrap();
+        });
+        net.tool("h", "ip link set lo up");
+        run(
+            "ip",
+            &format!("link add dev h netns {s} type veth peer name s netns {h}"),
+        );
+        for (node, dev, address) in [
+            ("s", "h", "10.77.3.1/24"),
+            ("h", "s", "10.77.3.2/24"),
+            ("s", "h", "fd77:3::1/64"),
+            ("h", "s", "fd77:3::2/64"),
+        ] {
+            net.tool(node, &format!("ip addr add {address} dev {dev}"));
+            net.tool(node, &format!("ip link set dev {dev} up"));
+        }
+        for line in ["10.77.3.0/24 via 10.77.2.2", "fd77:3::/64 via fd77:2::2"] {
+            net.tool("r", &format!("ip route add {line}"));
+        }
+        for gateway in ["10.77.3.1", "fd77:3::1"] {
+            net.tool("h", &format!("ip route add default via {gateway}"));
+        }
+        net.tool("r", "tc qdisc del dev s root");
+        for node in ["r", "s"] {
+            net.within(node, || {
+                for (key, value) in [
+                    ("ipv4/ip_forward", "1"),
+                    ("ipv6/conf/all/forwarding", "1"),
+                    ("ipv4/conf/all/rp_filter", "1"),
+                ] {
+                    set_sysctl(key, value).unwrap();
+                }
+            });
+        }
+        Self {
+            net,
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// Starts a gateway, and waits until it is ready, as systemd does.
+    pub fn start(&self, [node, lan, wan]: [&'static str; 3], args: &str) -> Running<'_> {
+        self.start_with(node, &format!("--lan {lan} --wan {wan} {args}"))
+    }
+
+    /// Starts a gateway with these arguments only.
+    pub fn start_with(&self, node: &'static str, args: &str) -> Running<'_> {
+        let (place, socket) = (self.path("notify"), self.path(node));
+        let told = UnixDatagram::bind(&place).unwrap();
+        told.set_read_timeout(Some(PATIENCE)).unwrap();
+        let run = format!("gateway run --socket {socket} {args}");
+        let mut command = xcp_within(&self.net.space(node), &run);
+        command.env("NOTIFY_SOCKET", &place).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let mut text = [0; 64];
+        let length = told.recv(&mut text).unwrap();
+        assert_eq!(&text[..length], b"READY=1");
+        fs::remove_file(place).unwrap();
+        Running {
+            gateways: self,
+            node,
+            socket,
+            child,
+        }
+    }
+
+    pub fn off(&self, node: &str) -> Ran {
+        let off = format!("gateway off --json --socket {}", self.path(node));
+        Ran::of(&mut xcp_within(&self.net.space(node), &off))
+    }
+
+    /// The routing rules of a node.
+    pub fn rules(&self, node: &str) -> String {
+        let line = "nsenter";
+        let space = self.net.space(node);
+        let both = ["ip rule", "ip -6 rule"];
+        both.map(|rule| crate::common::output(line, &format!("--net=/run/netns/{space} {rule}")))
+            .concat()
+    }
+
+    pub fn listen(&self, address: &str) -> TcpListener {
+        let at = SocketAddr::new(address.parse().unwrap(), 0);
+        self.net.within("h", || TcpListener::bind(at).unwrap())
+    }
+
+    pub fn connect(&self, to: SocketAddr) -> TcpStream {
+        self.net.within("c", || SocketSetup::PLAIN.connect(to))
+    }
+
+    /// Connects the client to a server at this address; returns the client's and the server's
+    /// socket.
+    pub fn pair(&self, address: &str) -> (TcpStream, TcpStream) {
+        let listener = self.listen(address);
+        let client = self.connect(listener.local_addr().unwrap());
+        (client, listener.accept().unwrap().0)
+    }
+}
+
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        run("ip", &format!("netns del {}", self.net.space("h")));
+    }
+}
+
+/// A running gateway. Dropping it ends it and removes everything.
+pub struct Running<'a> {
+    gateways: &'a Gateways,
+    node: &'static str,
+    socket: String,
+    pub child: Child,
+}
+
+impl Running<'_> {
+    pub fn status(&self) -> Value {
+        let show = format!("gateway show --json --socket {}", self.socket);
+        xcp(&show).ok().json()
+    }
+
+    /// One of the counters of packets.
+    pub fn packets(&self, name: &str) -> u64 {
+        self.status()["packets"][name].as_u64().unwrap()
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        self.status()[name].as_u64().unwrap()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: no memory is involved.
+        let rc = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(rc, 0);
+    }
+
+    /// Kills the gateway as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::mem::forget(self); // what it has left stays
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.gateways.off(self.node);
+    }
+}
