@@ -4,7 +4,7 @@
 //! process of the proxy ends, and forwards all packets again.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::bpf_link::{self, Direction, Place};
 use crate::host::peers::Prefix;
 use crate::pinned::change::Change;
 use crate::rtnl::Device;
-use crate::{bpffs, object, policy_routing, router, Error, Result};
+use crate::{bpffs, netns, object, policy_routing, router, Error, Result};
 use xcp_abi::{
     xcp_gateway_config, xcp_gateway_counters, xcp_gateway_device, xcp_gateway_prefix, Record,
     XCP_GATEWAY_DEVICES_MAX, XCP_GATEWAY_EXCLUDE, XCP_GATEWAY_FILTERS_MAX, XCP_GATEWAY_INCLUDE,
@@ -25,6 +25,9 @@ use xcp_abi::{
 
 /// The mark of delivered packets, and the number of the routing table for them.
 const MARK: u32 = XCP_GATEWAY_MARK as u32;
+const FAST_OPEN: &str = "/proc/sys/net/ipv4/tcp_fastopen";
+/// The bit that lets listeners accept SYNs with data.
+const FAST_OPEN_SERVER: u32 = 2;
 const NETNS: &str = "/proc/thread-self/ns/net";
 
 /// The side of a gateway.
@@ -263,14 +266,49 @@ pub fn repair_rule() -> Result<bool> {
     policy_routing::deliver_locally(MARK)
 }
 
-/// Removes the routing rule and route, also those that a killed gateway has left. Returns
-/// whether there were any.
+/// Lets the kernel accept SYNs with data (TCP Fast Open) on sockets that ask for it.
+///
+/// # Errors
+/// The setting cannot be written.
+pub fn accept_fast_open() -> Result<()> {
+    let bits = fast_open()?;
+    if bits & FAST_OPEN_SERVER != 0 {
+        return Ok(());
+    }
+    bpffs::create(&fast_open_note()?)?;
+    set_fast_open(bits | FAST_OPEN_SERVER)
+}
+
+/// Removes the routing rule and undoes [`accept_fast_open`], also for a killed gateway. Returns
+/// whether there was anything.
 ///
 /// # Errors
 /// This process is not root.
-pub fn remove_rule() -> Result<bool> {
+pub fn undo() -> Result<bool> {
     bpffs::require("xcp gateway off", bpffs::Access::Read)?;
-    policy_routing::stop_delivering(MARK)
+    let removed = policy_routing::stop_delivering(MARK)?;
+    let note = fast_open_note()?;
+    if !object::exists(&bpffs::dir(&note)) {
+        return Ok(removed);
+    }
+    set_fast_open(fast_open()? & !FAST_OPEN_SERVER)?;
+    bpffs::remove(&note)?;
+    Ok(true)
+}
+
+fn fast_open() -> Result<u32> {
+    let text = fs::read_to_string(FAST_OPEN).map_err(|e| Error::io(FAST_OPEN, &e))?;
+    let number = text.trim().parse();
+    number.map_err(|_| Error::new(FAST_OPEN, "not a number", "report this"))
+}
+
+fn set_fast_open(bits: u32) -> Result<()> {
+    fs::write(FAST_OPEN, bits.to_string()).map_err(|e| Error::io(FAST_OPEN, &e))
+}
+
+/// A folder that notes that the gateway of this network namespace has set the bit.
+fn fast_open_note() -> Result<String> {
+    Ok(format!("gateway/{}-fast-open", netns::inode()?))
 }
 
 /// Makes the WAN device a router, and notes that it is one only for the gateway.

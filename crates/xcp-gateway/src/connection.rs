@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use xcp_datapath::gateway::Side;
 
+use crate::fast_open::FIRST_DATA;
 use crate::proxy::Shared;
 use crate::relay::relay;
 use crate::sockets;
@@ -25,14 +27,24 @@ pub(crate) async fn handle(
     sockets::prepare(&near)?;
     let destination = near.local_addr()?;
     let control = shared.control(side.other());
+    let fast_open = side == Side::Lan && shared.known_peers.has(destination.ip());
     let far = tokio::select! {
-        far = sockets::connect(source, destination, control) => far,
+        far = sockets::connect(source, destination, control, fast_open) => far,
         // the source does not wait any longer
         _ = near.ready(Interest::ERROR) => Err(io::ErrorKind::ConnectionReset.into()),
     };
     let far = far.inspect_err(|_| {
         shared.counts.not_connected.fetch_add(1, Ordering::Relaxed);
     })?;
+    if fast_open {
+        shared.counts.fast_open.fetch_add(1, Ordering::Relaxed);
+        if timeout(FIRST_DATA, near.peek(&mut [0])).await.is_err() {
+            sockets::send_syn(&far)?;
+        }
+    } else if side == Side::Lan {
+        let answers = sockets::uses(&far, control);
+        shared.known_peers.learn(destination.ip(), answers);
+    }
     if far.local_addr()?.port() != source.port() {
         shared.counts.other_port.fetch_add(1, Ordering::Relaxed);
     }

@@ -133,6 +133,7 @@ impl Daemon {
             .thread_name("xcp-gateway")
             .build()
             .map_err(failed)?;
+        gateway::accept_fast_open().map_err(described)?;
         {
             let _inside = runtime.enter();
             proxy::start(&shared).map_err(failed)?;
@@ -186,6 +187,7 @@ impl Daemon {
             not_connected: counts.not_connected.load(Ordering::Relaxed),
             reset: counts.reset.load(Ordering::Relaxed),
             other_port: counts.other_port.load(Ordering::Relaxed),
+            fast_open: counts.fast_open.load(Ordering::Relaxed),
             bytes: counts.bytes.load(Ordering::Relaxed),
             rule_repairs: self.rule_repairs,
             netns: xcp_datapath::netns_inode().unwrap_or(0),
@@ -196,7 +198,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = gateway::remove_rule();
+        let _ = gateway::undo();
     }
 }
 

@@ -4,7 +4,8 @@
 //! their sources. So XCP controls the WAN side, and the system's default the LAN side.
 //!
 //! [`daemon`] starts and ends everything. [`proxy`] accepts connections and enforces limits,
-//! [`connection`] handles one of them, [`relay`] copies its bytes, and [`sockets`] sets the
+//! [`connection`] handles one of them, [`relay`] copies its bytes, [`fast_open`] knows where
+//! a SYN may carry data, and [`sockets`] sets the
 //! options of sockets. [`status`] is what `xcp gateway show` prints.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
@@ -12,6 +13,7 @@
 
 mod connection;
 pub mod daemon;
+mod fast_open;
 mod proxy;
 mod relay;
 mod sockets;

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use xcp_datapath::gateway::{Filters, Gateway, Side};
 
 use crate::connection::handle;
+use crate::fast_open::KnownPeers;
 use crate::relay::Pipes;
 use crate::sockets;
 
@@ -37,6 +38,7 @@ pub(crate) struct Counts {
     pub not_connected: AtomicU64,
     pub reset: AtomicU64,
     pub other_port: AtomicU64,
+    pub fast_open: AtomicU64,
     pub bytes: AtomicU64,
 }
 
@@ -54,6 +56,7 @@ pub(crate) struct Shared {
     present: Mutex<Present>,
     pub counts: Counts,
     pub pipes: Pipes,
+    pub known_peers: KnownPeers,
     lan_control: OsString,
     wan_control: OsString,
 }
@@ -75,6 +78,7 @@ impl Shared {
             present: Mutex::default(),
             counts: Counts::default(),
             pipes: Pipes::default(),
+            known_peers: KnownPeers::default(),
             lan_control,
             wan_control,
         }
@@ -176,7 +180,7 @@ impl Drop for Admitted {
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for side in [Side::Lan, Side::Wan] {
         for ipv6 in [false, true] {
-            let listener = match sockets::listener(ipv6, shared.control(side)) {
+            let listener = match sockets::listener(ipv6, shared.control(side), side == Side::Wan) {
                 Ok(listener) => listener,
                 // IPv6 is switched off
                 Err(e) if ipv6 && is_without_ipv6(&e) => continue,

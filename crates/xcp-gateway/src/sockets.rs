@@ -4,10 +4,12 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
+use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, send, setsockopt, sockopt, MsgFlags};
+use nix::{setsockopt_impl, sockopt_impl};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Connections that wait to be accepted; the kernel limits it to net.core.somaxconn. If there
@@ -18,10 +20,22 @@ const BACKLOG: u32 = 4096;
 const KEEPALIVE_IDLE_S: u32 = 300;
 const KEEPALIVE_INTERVAL_S: u32 = 60;
 const KEEPALIVE_PROBES: u32 = 5;
+/// Connections that have been opened by a SYN with data, and whose handshake is not complete;
+/// further ones are accepted as without data.
+const FAST_OPEN_QUEUE: i32 = 1024;
+
+sockopt_impl!(
+    /// Accepts SYNs with data.
+    FastOpen, SetOnly, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, i32
+);
+sockopt_impl!(
+    /// SYNs with data need no cookie.
+    FastOpenNoCookie, SetOnly, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE, bool
+);
 
 /// A listener for connections to any address and port. Nobody can connect to it by its own
 /// address, which is in the loopback network: only the gateway's programs deliver connections.
-pub(crate) fn listener(ipv6: bool, control: &OsStr) -> io::Result<TcpListener> {
+pub(crate) fn listener(ipv6: bool, control: &OsStr, fast_open: bool) -> io::Result<TcpListener> {
     let loopback: SocketAddr = match ipv6 {
         false => (Ipv4Addr::LOCALHOST, 0).into(),
         true => (Ipv6Addr::LOCALHOST, 0).into(),
@@ -29,20 +43,31 @@ pub(crate) fn listener(ipv6: bool, control: &OsStr) -> io::Result<TcpListener> {
     let socket = socket(ipv6)?;
     set_control(&socket, control)?;
     socket.bind(loopback)?;
-    socket.listen(BACKLOG)
+    let listener = socket.listen(BACKLOG)?;
+    if fast_open {
+        setsockopt(&listener, FastOpen, &FAST_OPEN_QUEUE)?;
+        setsockopt(&listener, FastOpenNoCookie, &true)?;
+    }
+    Ok(listener)
 }
 
 /// Connects from a source that is the address of another host. If its port is in use, because a
-/// connection with the same ports ended less than a minute ago, another port is used.
+/// connection with the same ports ended less than a minute ago, another port is used. With
+/// `fast_open`, nothing is sent before the first data: [`send_syn`] sends a SYN without data.
 pub(crate) async fn connect(
     source: SocketAddr,
     destination: SocketAddr,
     control: &OsStr,
+    fast_open: bool,
 ) -> io::Result<TcpStream> {
     let try_from = |source: SocketAddr| async move {
         let socket = socket(source.is_ipv6())?;
         // without this congestion control, the connection uses the default
         let _ = set_control(&socket, control);
+        if fast_open {
+            setsockopt(&socket, FastOpenNoCookie, &true)?;
+            setsockopt(&socket, sockopt::TcpFastOpenConnect, &true)?;
+        }
         socket.bind(source)?;
         socket.connect(destination).await
     };
@@ -50,6 +75,19 @@ pub(crate) async fn connect(
         Err(e) if is_in_use(&e) => try_from(SocketAddr::new(source.ip(), 0)).await,
         done => done,
     }
+}
+
+/// Connects a socket that waits for the first data.
+pub(crate) fn send_syn(stream: &TcpStream) -> io::Result<()> {
+    match send(stream.as_raw_fd(), &[], MsgFlags::MSG_NOSIGNAL) {
+        Err(Errno::EINPROGRESS | Errno::EAGAIN) => Ok(()),
+        done => Ok(done.map(drop)?),
+    }
+}
+
+/// Whether a socket has this congestion control.
+pub(crate) fn uses(stream: &TcpStream, control: &OsStr) -> bool {
+    getsockopt(stream, sockopt::TcpCongestion).is_ok_and(|name| name == control)
 }
 
 fn is_in_use(e: &io::Error) -> bool {

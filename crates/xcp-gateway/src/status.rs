@@ -41,6 +41,8 @@ pub struct Status {
     pub reset: u64,
     /// Of these: the source's port was in use, and another one was used.
     pub other_port: u64,
+    /// Of these: opened over the WAN with a SYN that may carry data.
+    pub fast_open: u64,
     /// Bytes copied, both directions.
     pub bytes: u64,
     /// How often the routing rule was missing and was added again.

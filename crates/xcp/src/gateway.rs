@@ -193,10 +193,10 @@ fn off(socket: &Path, out: &Out) -> Result<(), Failure> {
         Some(process) => end(process, socket).map(|()| true)?,
         None => false,
     };
-    let rule = datapath::remove_rule()?;
+    let undone = datapath::undo()?;
     let routers = datapath::remove_routers()?;
     let programs = host::remove_left()?;
-    let removed = was_running || rule || routers || programs;
+    let removed = was_running || undone || routers || programs;
     out.print(
         &json!({ "ended": was_running, "removed": removed }),
         |_| match (was_running, removed) {

@@ -592,13 +592,15 @@ impl RunGroup {
 
     /// Creates a group in which new sockets use `xcp`; loads the programs if the host is not on.
     pub fn new(lock: CommandLock) -> Result<Self> {
-        let mut run = Self::without_default(lock)?;
-        run.links.push(attach("choose", &run.group)?);
-        Ok(run)
+        Self::create(lock, true)
     }
 
     /// The same, but sockets use `xcp` only if the program sets it.
-    pub fn without_default(_lock: CommandLock) -> Result<Self> {
+    pub fn without_default(lock: CommandLock) -> Result<Self> {
+        Self::create(lock, false)
+    }
+
+    fn create(_lock: CommandLock, make_default: bool) -> Result<Self> {
         if is_on() && netns_scope()? == NetnsScope::Another {
             return Err(Error::new(
                 "xcp run",
@@ -616,6 +618,10 @@ impl RunGroup {
         };
         if !is_on() {
             load(true)?;
+        }
+        // before the program that offers XCP on sockets that use it
+        if make_default {
+            run.links.push(attach("choose", &run.group)?);
         }
         if !run.is_covered()? {
             run.links.push(attach("option", &run.group)?);

@@ -69,7 +69,7 @@ pub fn remove(part: &str) -> Result<()> {
         }
         _ => {}
     }
-    for folder in ["router", "cloud"] {
+    for folder in ["router", "cloud", "gateway"] {
         let _ = fs::remove_dir(dir(folder));
     }
     let only_the_mark = fs::read_dir(ROOT).is_ok_and(|entries| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp gateway`: hosts that do not use XCP, with gateways between them.
 
+mod applications;
 mod network;
 
 use std::fs;
@@ -118,6 +119,68 @@ fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
     assert!(!gateways.rules("r").contains("0x5843"));
     drop(gateways);
     before.assert_nothing_left();
+}
+
+/// A counter of /proc/net/netstat in a node.
+fn network_counter(gateways: &Gateways, node: &str, name: &str) -> u64 {
+    let text = gateways.net.within(node, || {
+        fs::read_to_string("/proc/thread-self/net/netstat").unwrap()
+    });
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(n, _)| *n == name).unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn a_syn_between_gateways_carries_the_first_data() {
+    if !can_run("a_syn_between_gateways_carries_the_first_data") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let setting = || {
+        let read = || fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap();
+        gateways.net.within("s", read)
+    };
+    gateways
+        .net
+        .within("s", || set_sysctl("ipv4/tcp_fastopen", "1").unwrap());
+    let near = gateways.start(NEAR, CAPACITY);
+    let far = gateways.start(FAR, CAPACITY);
+    assert_eq!(setting(), "3\n");
+    for address in [HOST, HOST6] {
+        // the first connection shows that there is a gateway
+        let (mut client, mut server) = gateways.pair(address);
+        transfer(&mut client, &mut server, &pattern(1000));
+        let before = near.count("fast_open");
+
+        let listener = gateways.listen(address);
+        let mut client = gateways.connect(listener.local_addr().unwrap());
+        client.write_all(b"question").unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut question = [0; 8];
+        server.read_exact(&mut question).unwrap();
+        transfer(&mut server, &mut client, &pattern(300_000));
+        transfer(&mut client, &mut server, &pattern(300_000));
+        // a server that speaks first
+        let (mut client, mut server) = gateways.pair(address);
+        transfer(&mut server, &mut client, &pattern(1000));
+        assert_eq!(near.count("fast_open"), before + 2);
+        // a port that is closed
+        let closed = gateways.listen(address).local_addr().unwrap();
+        let mut client = gateways.connect(closed);
+        client.write_all(b"question").unwrap();
+        assert_eq!(read_fails(&mut client), ErrorKind::ConnectionReset);
+    }
+    assert!(network_counter(&gateways, "r", "TCPFastOpenActive") >= 2);
+    assert!(network_counter(&gateways, "s", "TCPFastOpenPassive") >= 2);
+    let host = xcp_datapath::host::counters().unwrap();
+    assert_eq!(host.fallbacks.total(), 0, "{host:?}");
+    far.kill();
+    assert_eq!(setting(), "3\n");
+    gateways.off("s").ok();
+    assert_eq!(setting(), "1\n");
 }
 
 #[test]
