@@ -17,11 +17,13 @@ fn status_shows_hosts_routers_and_edges() {
     let text = space.xcp("status").ok().out;
     assert_eq!(
         text,
-        "host  off\nrouters  0\nedges  xcp edged is not running; 0 virtual routers\n"
+        "host  off\nrouters  0\nedges  xcp edged is not running; 0 virtual routers\n\
+         gateway  xcp gateway is not running\n"
     );
     let none = space.xcp("status --json").ok().json();
     assert_eq!(none["host"], Value::Null);
     assert_eq!(none["edge"], Value::Null);
+    assert_eq!(none["gateway"], Value::Null);
     assert_eq!(none["routers"], serde_json::json!([]));
 
     space.xcp("router add v0 --capacity 10mbit").ok();
