@@ -29,7 +29,7 @@ pub(crate) async fn handle(
     let control = shared.control(side.other());
     let fast_open = side == Side::Lan && shared.known_peers.has(destination.ip());
     let far = tokio::select! {
-        far = sockets::connect(source, destination, control, fast_open) => far,
+        far = sockets::connect(source, destination, side.other(), control, fast_open) => far,
         // the source does not wait any longer
         _ = near.ready(Interest::ERROR) => Err(io::ErrorKind::ConnectionReset.into()),
     };

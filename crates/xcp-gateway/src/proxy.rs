@@ -180,7 +180,7 @@ impl Drop for Admitted {
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for side in [Side::Lan, Side::Wan] {
         for ipv6 in [false, true] {
-            let listener = match sockets::listener(ipv6, shared.control(side), side == Side::Wan) {
+            let listener = match sockets::listener(ipv6, side, shared.control(side)) {
                 Ok(listener) => listener,
                 // IPv6 is switched off
                 Err(e) if ipv6 && is_without_ipv6(&e) => continue,

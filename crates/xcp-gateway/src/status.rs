@@ -19,7 +19,7 @@ pub fn ask(socket: &Path) -> Result<Status> {
 }
 
 /// The state of the daemon.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The devices on the LAN side.
     pub lan: Vec<String>,
@@ -51,4 +51,12 @@ pub struct Status {
     pub netns: u64,
     /// Counters of the gateway's programs.
     pub packets: Counters,
+}
+
+impl Status {
+    /// New connections that were forwarded and not split, although they cross the gateway.
+    pub fn forwarded(&self) -> u64 {
+        let n = &self.packets;
+        n.excluded + n.unsplittable + n.over_limit + n.no_proxy + n.no_rule + n.spoofed
+    }
 }

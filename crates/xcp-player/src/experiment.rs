@@ -40,6 +40,8 @@ pub struct Experiment {
     pub links: Vec<Link>,
     #[serde(default, rename = "cloud", skip_serializing_if = "Vec::is_empty")]
     pub clouds: Vec<Cloud>,
+    #[serde(default, rename = "gateway", skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<Gateway>,
     #[serde(default, rename = "flow")]
     pub flows: Vec<Flow>,
     pub transfers: Option<Transfers>,
@@ -67,6 +69,18 @@ fn buffer_bytes() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct Cloud {
     pub between: [String; 2],
+}
+
+/// A node that splits TCP connections between two of its neighbours (`xcp gateway`)
+/// in variants with `gateway`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    pub node: String,
+    /// The neighbour on the LAN side.
+    pub lan: String,
+    /// The neighbour on the WAN side.
+    pub wan: String,
 }
 
 /// One TCP connection that sends as fast as it can, or UDP at a constant rate.
@@ -225,6 +239,9 @@ pub struct Variant {
     /// XCP-i daemons at the edges of clouds measure them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub edges: bool,
+    /// The gateways run, with this congestion control on the WAN side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
     /// The largest relative error that is added to the estimates of edges.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimate_error: f64,

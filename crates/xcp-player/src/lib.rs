@@ -12,6 +12,7 @@ mod checksum;
 mod delay;
 mod edges;
 pub mod experiment;
+pub mod gateways;
 pub mod guest;
 pub mod link;
 pub mod metrics;

@@ -12,6 +12,7 @@ use xcp_datapath::{host, qdisc, router, socket};
 use crate::capture::{Captures, Recording};
 use crate::edges::Edges;
 use crate::experiment::{Experiment, Socket, Variant};
+use crate::gateways::Gateways;
 use crate::link::device;
 use crate::metrics::{self, QueueMeasurements};
 use crate::modem::Modem;
@@ -52,6 +53,7 @@ pub fn play(
     let _host = HostXcpGuard::new(experiment, variant)?;
     let mut stage = Topology::build(experiment, variant, prefix)?;
     let mut edges = Edges::start(experiment, variant, &stage)?;
+    let _gateways = Gateways::start(experiment, variant, &stage)?;
     let bottleneck = Bottleneck::open(experiment, variant, &stage)?;
     let trace = open_trace(experiment, variant, &stage)?;
     let mut modem = Modem::start(experiment, variant, &stage)?;

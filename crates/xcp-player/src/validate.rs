@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 
 use crate::experiment::{
-    Capacity, Check, Chosen, Event, Experiment, Flow, Link, Metric, Socket, Transfers, Variant,
-    FLOWS_MAX, UDP,
+    Capacity, Check, Chosen, Event, Experiment, Flow, Gateway, Link, Metric, Socket, Transfers,
+    Variant, FLOWS_MAX, UDP,
 };
 use crate::{Error, Result};
 
@@ -102,6 +102,18 @@ fn fault(experiment: &Experiment) -> Option<String> {
     for flow in &experiment.flows {
         if let Some(reason) = flow_fault(experiment, &nodes, flow) {
             return Some(format!("flow {}: {reason}", flow.name));
+        }
+    }
+    for gateway in &experiment.gateways {
+        let Gateway { node, lan, wan } = gateway;
+        let is_link = |a: &String, b: &String| {
+            let mut links = experiment.links.iter();
+            a != b && links.any(|l| l.between.contains(a) && l.between.contains(b))
+        };
+        if !is_link(node, lan) || !is_link(node, wan) || lan == wan {
+            return Some(format!(
+                "gateway {node}: lan and wan must be two of its neighbours"
+            ));
         }
     }
     for cloud in &experiment.clouds {
@@ -240,6 +252,9 @@ fn event_fault(experiment: &Experiment, event: &Event) -> Option<String> {
 }
 
 fn variant_fault(experiment: &Experiment, variant: &Variant) -> Option<String> {
+    if variant.gateway.is_some() && experiment.gateways.is_empty() {
+        return Some("gateway needs a [[gateway]]".into());
+    }
     let all = experiment.flows.len();
     match &variant.flows {
         Some(Chosen::First(n)) if *n == 0 || *n > all => {
@@ -482,6 +497,21 @@ min = 0.45
                 "rate_mbit = 10",
                 "rate_mbit = 10\ndelay_ms = 1",
                 "link r-d: a link with a queue has no delay",
+            ),
+            (
+                "[[variant]]",
+                "[[gateway]]\nnode = \"r\"\nlan = \"s\"\nwan = \"s\"\n[[variant]]",
+                "gateway r: lan and wan must be two of its neighbours",
+            ),
+            (
+                "[[variant]]",
+                "[[gateway]]\nnode = \"s\"\nlan = \"r\"\nwan = \"d\"\n[[variant]]",
+                "gateway s: lan and wan must be two of its neighbours",
+            ),
+            (
+                "queue = \"xcp\"",
+                "gateway = \"xcp\"",
+                "variant v: gateway needs a [[gateway]]",
             ),
             (
                 "queue = \"xcp\"",

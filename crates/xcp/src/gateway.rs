@@ -255,14 +255,8 @@ fn watch_line(status: &Status) -> String {
         status.not_connected,
         status.reset,
         status.bytes,
-        forwarded(status)
+        status.forwarded()
     )
-}
-
-/// New connections that were forwarded and not split.
-fn forwarded(status: &Status) -> u64 {
-    let n = &status.packets;
-    n.excluded + n.unsplittable + n.over_limit + n.no_proxy + n.no_rule + n.spoofed
 }
 
 fn describe(status: &Status, style: &Style) -> String {
@@ -297,7 +291,7 @@ fn describe(status: &Status, style: &Style) -> String {
         true => "  forwarded    0\n".to_owned(),
         false => format!(
             "  forwarded    {}: {}\n",
-            forwarded(status),
+            status.forwarded(),
             reasons.join(", ")
         ),
     };

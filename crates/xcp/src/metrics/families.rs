@@ -2,6 +2,7 @@
 //! The metrics with their names, types, units and help. The names are stable.
 
 use std::fmt::Error;
+use std::path::Path;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -14,7 +15,8 @@ use xcp_cli::failure::Failure;
 use xcp_datapath::cloud::{self, State};
 use xcp_datapath::host::{self, Counters};
 use xcp_datapath::meter::{Meter, Reading};
-use xcp_datapath::Fallback;
+use xcp_datapath::{netns_inode, Fallback};
+use xcp_gateway::status as gateway;
 
 /// The values to export, read at one time.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub struct Snapshot {
     /// None if XCP is off.
     pub host: Option<Counters>,
     pub clouds: Vec<cloud::Status>,
+    /// None if no gateway runs in this network namespace.
+    pub gateway: Option<gateway::Status>,
 }
 
 impl Snapshot {
@@ -37,6 +41,9 @@ impl Snapshot {
                 true => cloud::list()?,
                 false => Vec::new(),
             },
+            gateway: gateway::ask(Path::new(gateway::SOCKET))
+                .ok()
+                .filter(|status| netns_inode().is_ok_and(|netns| netns == status.netns)),
         })
     }
 
@@ -54,7 +61,7 @@ impl Snapshot {
 /// Names and values of labels.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// A metric of routers, hosts or edges. Gauges may have a unit, counters have none.
+/// A metric of routers, hosts, edges or gateways. Gauges may have a unit, counters have none.
 struct Family<T: 'static> {
     name: &'static str,
     help: &'static str,
@@ -217,6 +224,49 @@ const EDGE: &[Family<cloud::Status>] = &[
     },
 ];
 
+const GATEWAY: &[Family<gateway::Status>] = &[
+    Family {
+        name: "xcp_gateway_connections",
+        help: "Present connections of the gateway",
+        of: Value::Gauge(None, |g| Some(g.connections.into())),
+    },
+    Family {
+        name: "xcp_gateway_connections_max",
+        help: "The most connections that the gateway may have",
+        of: Value::Gauge(None, |g| Some(g.connections_max.into())),
+    },
+    Family {
+        name: "xcp_gateway_accepted",
+        help: "Connections that the gateway has accepted",
+        of: Value::Counter(|g| g.accepted),
+    },
+    Family {
+        name: "xcp_gateway_not_connected",
+        help: "Accepted connections whose destination could not be reached",
+        of: Value::Counter(|g| g.not_connected),
+    },
+    Family {
+        name: "xcp_gateway_reset",
+        help: "Accepted connections of which one side was reset",
+        of: Value::Counter(|g| g.reset),
+    },
+    Family {
+        name: "xcp_gateway_forwarded",
+        help: "Connections that were forwarded and not split",
+        of: Value::Counter(gateway::Status::forwarded),
+    },
+    Family {
+        name: "xcp_gateway_rule_repairs",
+        help: "How often the routing rule of the gateway was missing and was added again",
+        of: Value::Counter(|g| g.rule_repairs),
+    },
+    Family {
+        name: "xcp_gateway_copied_bytes",
+        help: "Bytes that the gateway has copied, both directions",
+        of: Value::Counter(|g| g.bytes),
+    },
+];
+
 const FALLBACKS: &str = "xcp_host_fallbacks";
 
 impl Collector for Snapshot {
@@ -255,7 +305,10 @@ impl Collector for Snapshot {
                 (labels, c)
             })
             .collect();
-        families(&mut encoder, EDGE, &clouds)
+        families(&mut encoder, EDGE, &clouds)?;
+        let gateway: Vec<(Labels, &gateway::Status)> =
+            self.gateway.iter().map(|g| (vec![], g)).collect();
+        families(&mut encoder, GATEWAY, &gateway)
     }
 }
 
@@ -264,7 +317,7 @@ pub fn upstream(cloud: &cloud::Status) -> String {
     cloud.upstream.map_or("?".into(), |ip| ip.to_string())
 }
 
-/// Encodes all metrics of routers, hosts or edges; nothing if there are none.
+/// Encodes all metrics of one kind of things; nothing if there are none.
 fn families<T>(
     encoder: &mut DescriptorEncoder,
     all: &[Family<T>],
@@ -337,6 +390,7 @@ mod tests {
             routers: vec![router],
             host: Some(Counters::default()),
             clouds: vec![cloud],
+            gateway: Some(gateway::Status::default()),
         };
         snapshot.text()
     }
