@@ -42,9 +42,10 @@ pub(crate) struct Counts {
     pub bytes: AtomicU64,
 }
 
-/// The present connections.
-#[derive(Default)]
+/// The limits and the present connections. It stays locked until the gateway's maps have what
+/// follows from it: an older state, written later, would stop the gateway for good.
 struct Present {
+    limits: Limits,
     all: u32,
     by_source: HashMap<IpAddr, u32>,
 }
@@ -52,7 +53,6 @@ struct Present {
 /// What all connections share.
 pub(crate) struct Shared {
     gateway: Mutex<Gateway>,
-    limits: Mutex<Limits>,
     present: Mutex<Present>,
     pub counts: Counts,
     pub pipes: Pipes,
@@ -74,8 +74,11 @@ impl Shared {
     ) -> Self {
         Self {
             gateway: Mutex::new(gateway),
-            limits: Mutex::new(limits),
-            present: Mutex::default(),
+            present: Mutex::new(Present {
+                limits,
+                all: 0,
+                by_source: HashMap::new(),
+            }),
             counts: Counts::default(),
             pipes: Pipes::default(),
             known_peers: KnownPeers::default(),
@@ -97,7 +100,7 @@ impl Shared {
     }
 
     pub fn limits(&self) -> Limits {
-        *lock(&self.limits)
+        lock(&self.present).limits
     }
 
     pub fn connections(&self) -> u32 {
@@ -112,11 +115,11 @@ impl Shared {
         filters: &Filters,
         limits: Limits,
     ) -> xcp_datapath::Result<()> {
+        let mut present = lock(&self.present);
         let mut gateway = self.gateway();
         gateway.set_devices(lan, wan)?;
         gateway.set_filters(filters)?;
-        *lock(&self.limits) = limits;
-        let present = lock(&self.present);
+        present.limits = limits;
         gateway.set_full(present.all >= limits.connections)?;
         for (source, number) in &present.by_source {
             gateway.set_source_full(*source, *number >= limits.per_source)?;
@@ -135,28 +138,26 @@ impl Shared {
     }
 
     fn change(&self, source: IpAddr, change: fn(u32) -> u32) {
-        let limits = self.limits();
-        let (all_before, all, before, number) = {
-            let mut present = lock(&self.present);
-            let all_before = present.all;
-            present.all = change(all_before);
-            let before = present.by_source.get(&source).copied().unwrap_or(0);
-            let number = change(before);
-            if number == 0 {
-                present.by_source.remove(&source);
-            } else {
-                present.by_source.insert(source, number);
-            }
-            (all_before, present.all, before, number)
-        };
-        // a limit that cannot be written to the map is enforced with the next change
-        let full = |number| number >= limits.connections;
-        if full(all_before) != full(all) {
-            let _ = self.gateway().set_full(full(all));
+        let mut present = lock(&self.present);
+        let Limits {
+            connections,
+            per_source,
+        } = present.limits;
+        let (all_before, all) = (present.all, change(present.all));
+        present.all = all;
+        let before = present.by_source.get(&source).copied().unwrap_or(0);
+        let number = change(before);
+        if number == 0 {
+            present.by_source.remove(&source);
+        } else {
+            present.by_source.insert(source, number);
         }
-        let full = |number| number >= limits.per_source;
-        if full(before) != full(number) {
-            let _ = self.gateway().set_source_full(source, full(number));
+        // a limit that cannot be written to the map is enforced with the next change
+        if (all_before >= connections) != (all >= connections) {
+            let _ = self.gateway().set_full(all >= connections);
+        }
+        if (before >= per_source) != (number >= per_source) {
+            let _ = self.gateway().set_source_full(source, number >= per_source);
         }
     }
 }
