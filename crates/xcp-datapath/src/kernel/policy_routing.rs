@@ -3,11 +3,12 @@
 //! destination. This is the configuration that Linux documents for transparent proxies:
 //! `ip rule add fwmark MARK lookup TABLE` and `ip route add local default dev lo table TABLE`.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
 use netlink_packet_route::route::{
-    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -25,7 +26,8 @@ fn families() -> impl Iterator<Item = AddressFamily> {
     [AddressFamily::Inet].into_iter().chain(v6)
 }
 
-/// Adds the rules and routes that are missing. Returns whether a rule was missing.
+/// Adds the rules and routes that are missing. Returns whether a rule was missing. Changes nothing
+/// while packets are delivered, because each change makes Linux look up all routes again.
 ///
 /// # Errors
 /// The kernel refuses them.
@@ -33,6 +35,9 @@ pub fn deliver_locally(mark: u32) -> Result<bool> {
     let loopback = Device::find("lo")?.index;
     let mut missing = false;
     for family in families() {
+        if is_delivered(family, mark) {
+            continue;
+        }
         let message = RouteNetlinkMessage::NewRoute(route(family, mark, loopback));
         rtnl::request(message, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK)?;
         if !has_rule(family, mark)? {
@@ -42,6 +47,29 @@ pub fn deliver_locally(mark: u32) -> Result<bool> {
         }
     }
     Ok(missing)
+}
+
+/// Whether a packet with the mark would be delivered locally, although its destination is the
+/// address of another host: one for documentation.
+fn is_delivered(family: AddressFamily, mark: u32) -> bool {
+    let mut ask = RouteMessage::default();
+    ask.header.address_family = family;
+    let (bits, elsewhere) = match family {
+        AddressFamily::Inet6 => (
+            128,
+            RouteAddress::Inet6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        ),
+        _ => (32, RouteAddress::Inet(Ipv4Addr::new(192, 0, 2, 1))),
+    };
+    ask.header.destination_prefix_length = bits;
+    ask.attributes.push(RouteAttribute::Destination(elsewhere));
+    ask.attributes.push(RouteAttribute::Mark(mark));
+    // fails without a route
+    let answer = rtnl::request(RouteNetlinkMessage::GetRoute(ask), 0).unwrap_or_default();
+    answer.iter().any(|message| match message {
+        RouteNetlinkMessage::NewRoute(route) => route.header.kind == RouteType::Local,
+        _ => false,
+    })
 }
 
 /// Removes the rules and routes. Returns whether there were any.

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -271,6 +272,44 @@ fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
     transfer(&mut client, &mut server, &pattern(100_000));
     drop(gateways);
     before.assert_nothing_left();
+}
+
+#[test]
+fn the_routing_rule_is_added_again_and_otherwise_left_alone() {
+    if !can_run("the_routing_rule_is_added_again_and_otherwise_left_alone") {
+        return;
+    }
+    let _lock = test_lock();
+    let gateways = Gateways::new("gw");
+    let near = gateways.start(NEAR, CAPACITY);
+    let space = gateways.net.space("r");
+    // prints a line for each change of a route or rule
+    let mut monitor = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{space}"))
+        .args(["timeout", "4", "ip", "monitor", "route", "rule"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_millis(2500));
+    for family in ["-4", "-6"] {
+        gateways
+            .net
+            .tool("r", &format!("ip {family} rule del fwmark 0x5843"));
+    }
+    wait_until("the rules", || near.count("rule_repairs") > 0);
+    assert_eq!(gateways.rules("r").matches("0x5843").count(), 2);
+    let mut changes = String::new();
+    let mut out = monitor.stdout.take().unwrap();
+    out.read_to_string(&mut changes).unwrap();
+    monitor.wait().unwrap();
+    let first = changes.lines().next().unwrap();
+    assert!(
+        first.contains("Deleted") && first.contains("fwmark"),
+        "{changes}"
+    );
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    assert_eq!(near.count("accepted"), 1);
 }
 
 #[test]
