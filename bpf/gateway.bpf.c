@@ -8,10 +8,9 @@
  *    routing policy delivers marked packets locally, although their destination
  *    is the address of another host.
  * 2. A SYN that the proxy should accept gets the mark too, and one of the
- *    proxy's listeners. The conditions: it would be forwarded from LAN to WAN
- * or from WAN to LAN, its source is where it came from, the configuration
- *    includes it, it is not signed, the proxy is below its limits, and the rule
- *    exists.
+ *    proxy's listeners. The conditions: it would be forwarded from LAN to WAN,
+ *    or back; its source is where it came from; the configuration includes it;
+ *    it is not signed; the proxy is below its limits; the rule exists.
  * 3. Everything else is forwarded unchanged. This includes all SYNs while there
  *    is no proxy: the kernel removes listeners of a process that has ended.
  */
@@ -27,15 +26,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* ICMPv6 errors have the types 1 to 127 */
 #define ICMPV6_ERRORS_MAX 127
 #define ICMP_LEN 8
-#define TCP_PORTS_LEN 4
 #define TCP_FLAGS 13
-#define TCP_TIME_WAIT 6
-#define TCP_LISTEN 10
 #define TCPOPT_EOL 0
 #define TCPOPT_NOP 1
-#define TCPOPT_MD5SIG 19
-#define TCPOPT_AO 29
-#define TCPOPT_MPTCP 30
 #define MPTCP_JOIN 1
 /* for installed headers that are older */
 #define FIB_LOOKUP_SKIP_NEIGH (1U << 2)
@@ -107,30 +100,21 @@ struct packet {
 	bool is_ipv6;
 };
 
-static __always_inline void map_ipv4(struct xcp_address *to, const __u8 *from)
-{
-	__builtin_memset(to, 0, sizeof(*to));
-	to->bytes[10] = to->bytes[11] = 0xff;
-	__builtin_memcpy(to->bytes + 12, from, 4);
-}
-
 /* Reads the addresses of the IP header at `at`, the sender's as the remote. */
 static __always_inline int read_addresses(struct __sk_buff *skb, __u32 at,
 					  struct packet *p)
 {
-	__u8 ip[2 * sizeof(struct xcp_address)];
+	__u32 ipv4[2];
 
-	if (p->is_ipv6) {
-		if (bpf_skb_load_bytes(skb, at + IPV6_SOURCE, ip, 32))
-			return -1;
-		__builtin_memcpy(&p->c.remote, ip, 16);
-		__builtin_memcpy(&p->c.local, ip + 16, 16);
-		return 0;
-	}
-	if (bpf_skb_load_bytes(skb, at + IPV4_SOURCE, ip, 8))
+	if (p->is_ipv6)
+		return bpf_skb_load_bytes(skb, at + IPV6_SOURCE, &p->c.remote,
+					  sizeof(p->c.remote)) ||
+		       bpf_skb_load_bytes(skb, at + IPV6_DESTINATION,
+					  &p->c.local, sizeof(p->c.local));
+	if (bpf_skb_load_bytes(skb, at + IPV4_SOURCE, ipv4, sizeof(ipv4)))
 		return -1;
-	map_ipv4(&p->c.remote, ip);
-	map_ipv4(&p->c.local, ip + 4);
+	address_of_ipv4(&p->c.remote, ipv4[0]);
+	address_of_ipv4(&p->c.local, ipv4[1]);
 	return 0;
 }
 
@@ -475,19 +459,14 @@ SEC("sk_lookup")
 int xcp_gateway_reopen(struct bpf_sk_lookup *ctx)
 {
 	struct xcp_flow_key c = {};
-	__u8 address[4];
 	struct bpf_sock *listener;
 	__u32 *index;
 
 	if (ctx->protocol != IPPROTO_TCP)
 		return SK_PASS;
 	if (ctx->family == AF_INET) {
-		__u32 remote = ctx->remote_ip4, local = ctx->local_ip4;
-
-		__builtin_memcpy(address, &remote, 4);
-		map_ipv4(&c.remote, address);
-		__builtin_memcpy(address, &local, 4);
-		map_ipv4(&c.local, address);
+		address_of_ipv4(&c.remote, ctx->remote_ip4);
+		address_of_ipv4(&c.local, ctx->local_ip4);
 	} else {
 		__u32 *remote = (void *)c.remote.bytes;
 		__u32 *local = (void *)c.local.bytes;

@@ -13,8 +13,6 @@
 #include "sock_ops.h"
 #include "ttl.h"
 
-#define TCPOPT_MD5SIG 19
-#define TCPOPT_AO 29
 #define ENOENT 2
 
 /* Is XCP disabled for this peer or network namespace? */

@@ -33,14 +33,6 @@ static __always_inline bool feature_enabled(enum xcp_sender_feature feature)
 	return !(config.without & feature);
 }
 
-static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)
-{
-	__builtin_memset(a, 0, sizeof(*a));
-	a->bytes[10] = 0xff;
-	a->bytes[11] = 0xff;
-	__builtin_memcpy(a->bytes + 12, &ip, 4);
-}
-
 #define PEER_BITS(part) (8 * (sizeof(part)))
 
 /* The wire format for a peer; -1 if none is configured. */

@@ -3,6 +3,7 @@
 #ifndef XCP_BPF_IP_H
 #define XCP_BPF_IP_H
 
+#include "abi.h"
 #include "kernel.h"
 
 #define IP_FIELDS_LEN 10
@@ -94,6 +95,15 @@ static __always_inline bool load_plain_ip(struct __sk_buff *skb, __u32 l3,
 		return false;
 	}
 	return true;
+}
+
+/* An IPv4 address as an IPv6 address: ::ffff:a.b.c.d. */
+static __always_inline void address_of_ipv4(struct xcp_address *a, __u32 ip)
+{
+	__builtin_memset(a, 0, sizeof(*a));
+	a->bytes[10] = 0xff;
+	a->bytes[11] = 0xff;
+	__builtin_memcpy(a->bytes + 12, &ip, 4);
 }
 
 #endif

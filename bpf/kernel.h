@@ -49,9 +49,14 @@ struct bpf_iter_num {
 #define SKB_GSO_FRAGLIST (1 << 18)
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
+#define TCPOPT_MD5SIG 19
+#define TCPOPT_AO 29
+#define TCPOPT_MPTCP 30
 #define TCP_SYN_SENT 2
 #define TCP_FIN_WAIT1 4
+#define TCP_TIME_WAIT 6
 #define TCP_LAST_ACK 9
+#define TCP_LISTEN 10
 #define TCP_CLOSING 11
 
 #define ETH_P_IP 0x0800

@@ -12,8 +12,6 @@
 #include "socket_mark.h"
 #include "ttl.h"
 
-#define TCPOPT_MPTCP 30
-
 /* Was the socket opened with XCP's protocol number? */
 static __always_inline bool is_chosen(struct bpf_sock_ops *skops)
 {

@@ -7,6 +7,7 @@
 
 #include "fallback.h"
 #include "host.h"
+#include "ip.h"
 
 #define ENOSPC 28
 

@@ -17,7 +17,7 @@ use crate::pinned::folders::{device_of, is_on, name_of};
 use crate::router::{self, TICKS_PER_SEC};
 use crate::rtnl::{self, Device};
 pub use crate::wire::router_id as id;
-use crate::{bpf_link, bpffs, clock, folders, layout, netns, object, trace, Error, Result};
+use crate::{bpf_link, bpffs, clock, folders, layout, netns, object, trace, wire, Error, Result};
 use xcp_abi::{
     xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
 };
@@ -219,11 +219,7 @@ fn install(device: &Device, upstream: IpAddr, dir: &Path) -> Result<()> {
 
 /// Encodes an address in hexadecimal digits, because names in bpffs must not contain dots.
 fn name_of_address(address: IpAddr) -> String {
-    let v6 = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    format!("{:032x}", v6.to_bits())
+    format!("{:032x}", wire::mapped(address).to_bits())
 }
 
 fn upstream_of(dir: &Path) -> Option<IpAddr> {

@@ -4,7 +4,7 @@
 //! process of the proxy ends, and forwards all packets again.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::bpf_link::{self, Direction, Place};
 use crate::host::peers::Prefix;
 use crate::pinned::change::Change;
 use crate::rtnl::Device;
-use crate::{bpffs, netns, object, policy_routing, router, Error, Result};
+use crate::{bpffs, netns, object, policy_routing, router, wire, Error, Result};
 use xcp_abi::{
     xcp_gateway_config, xcp_gateway_counters, xcp_gateway_device, xcp_gateway_prefix, Record,
     XCP_GATEWAY_DEVICES_MAX, XCP_GATEWAY_EXCLUDE, XCP_GATEWAY_FILTERS_MAX, XCP_GATEWAY_INCLUDE,
@@ -28,10 +28,9 @@ const MARK: u32 = XCP_GATEWAY_MARK as u32;
 const FAST_OPEN: &str = "/proc/sys/net/ipv4/tcp_fastopen";
 /// The bit that lets listeners accept SYNs with data.
 const FAST_OPEN_SERVER: u32 = 2;
-const NETNS: &str = "/proc/thread-self/ns/net";
 
 /// The side of a gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The hosts that do not use XCP.
     Lan,
@@ -112,10 +111,10 @@ impl Gateway {
     pub fn attach(lan: &[String], wan: &str, filters: &Filters) -> Result<Self> {
         bpffs::require("xcp gateway run", bpffs::Access::Read)?;
         let object = object::load(&object::GATEWAY, object::open(&object::GATEWAY)?)?;
-        let netns = File::open(NETNS).map_err(|e| Error::io(NETNS, &e))?;
+        let netns = netns::open()?;
         let reopen = {
             let program = object::program(&object, "xcp_gateway_reopen")?;
-            bpf_link::attach_netns(program.as_fd(), netns.as_fd(), libbpf_sys::BPF_SK_LOOKUP)?
+            bpf_link::attach_to(program.as_fd(), netns.as_fd(), libbpf_sys::BPF_SK_LOOKUP)?
         };
         let mut gateway = Self {
             object,
@@ -222,11 +221,7 @@ impl Gateway {
     /// The map cannot be written.
     pub fn set_source_full(&self, source: IpAddr, full: bool) -> Result<()> {
         let map = self.map("full_sources")?;
-        let key = match source {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        let key = key.octets();
+        let key = wire::mapped(source).octets();
         if full {
             map.update(&key, &1u32.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|e| object::failure("source", &e))

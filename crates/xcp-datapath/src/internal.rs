@@ -25,7 +25,7 @@ pub mod layout {
 
 pub mod bpf_link {
     pub use crate::kernel::bpf_link::{
-        attach_cgroup, attach_tcx, cgroup_programs, open, Direction, Place,
+        attach_tcx, attach_to, cgroup_programs, open, Direction, Place,
     };
 }
 

@@ -2,7 +2,7 @@
 //! The wire formats and their names.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,14 @@ use xcp_abi::*;
 pub const IP_PROTO: u8 = 253;
 /// The protocol numbers that may be used instead.
 pub const IP_PROTO_RANGE: std::ops::RangeInclusive<u8> = 148..=254;
+
+/// An address in 16 bytes: `struct xcp_address` in bpf/abi.h.
+pub(crate) fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
 
 /// How packets carry XCP's header: `enum xcp_wire` in core/xcp_wire.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

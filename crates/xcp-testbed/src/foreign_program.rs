@@ -57,7 +57,7 @@ impl ForeignProgram {
         let program = object::program(&object, name)?;
         let group = Cgroup::open(None)?;
         let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
-        let link = bpf_link::attach_cgroup(program.as_fd(), group.fd(), kind)?;
+        let link = bpf_link::attach_to(program.as_fd(), group.fd(), kind)?;
         Ok(Self {
             object,
             _link: link,

@@ -313,7 +313,7 @@ fn attached_group() -> Result<Option<u64>> {
 fn attach(program: &str, group: &Cgroup) -> Result<OwnedFd> {
     let program = bpf_link::open(&bpffs::dir(PART).join(program))?;
     let kind = libbpf_sys::BPF_CGROUP_SOCK_OPS;
-    bpf_link::attach_cgroup(program.as_fd(), group.fd(), kind).map_err(|e| {
+    bpf_link::attach_to(program.as_fd(), group.fd(), kind).map_err(|e| {
         let refused = || Error::new(group.path().display().to_string(), e.reason, e.remedy);
         cgroup::explain_attach_failure(group, kind).unwrap_or_else(refused)
     })

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{object, Result, Wire};
+use crate::{object, wire, Result, Wire};
 use xcp_abi::{xcp_address, xcp_peer_key, Record, XCP_WIRE_DISABLED};
 
 const NETNS_BITS: u32 = 64;
@@ -27,13 +27,13 @@ pub struct Prefix {
 impl Prefix {
     /// The address in 16 bytes, and the number of bits that count.
     pub(crate) fn mapped(self) -> ([u8; 16], u32) {
-        match self.address {
-            IpAddr::V4(v4) => (
-                v4.to_ipv6_mapped().octets(),
-                MAPPED_BITS + u32::from(self.bits),
-            ),
-            IpAddr::V6(v6) => (v6.octets(), self.bits.into()),
-        }
+        let before = if self.address.is_ipv4() {
+            MAPPED_BITS
+        } else {
+            0
+        };
+        let address = wire::mapped(self.address);
+        (address.octets(), before + u32::from(self.bits))
     }
 }
 

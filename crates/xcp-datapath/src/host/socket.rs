@@ -106,7 +106,7 @@ fn pin_all(object: &Object, host: &Path, group: &Cgroup, number: u8) -> Result<(
     // the program that marks sockets is attached first, so that no XCP socket is unmarked
     let created = object::program(object, "xcp_socket_created")?;
     let kind = libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE;
-    let created = bpf_link::attach_cgroup(created.as_fd(), group.fd(), kind)
+    let created = bpf_link::attach_to(created.as_fd(), group.fd(), kind)
         .map_err(|e| cgroup::explain_attach_failure(group, kind).unwrap_or(e))?;
     let protocol = object::program(object, "xcp_protocol")?;
     let protocol =

@@ -66,22 +66,13 @@ pub fn attach_tcx(
     })
 }
 
-/// Attaches a program to a cgroup, in addition to others.
-pub fn attach_cgroup(
+/// Attaches a program to a cgroup or a network namespace, in addition to others.
+pub fn attach_to(
     program: BorrowedFd<'_>,
-    cgroup: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
     kind: libbpf_sys::bpf_attach_type,
 ) -> Result<OwnedFd> {
-    create(program, cgroup.as_raw_fd(), kind)
-}
-
-/// Attaches a program to a network namespace.
-pub fn attach_netns(
-    program: BorrowedFd<'_>,
-    netns: BorrowedFd<'_>,
-    kind: libbpf_sys::bpf_attach_type,
-) -> Result<OwnedFd> {
-    create(program, netns.as_raw_fd(), kind)
+    create(program, target.as_raw_fd(), kind)
 }
 
 /// The IDs of the programs that are attached to a cgroup itself, and their attach flags.

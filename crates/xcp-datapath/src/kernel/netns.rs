@@ -48,6 +48,11 @@ pub fn inode() -> Result<u64> {
         .map_err(|e| Error::io(HERE, &e))
 }
 
+/// This thread's network namespace.
+pub fn open() -> Result<File> {
+    File::open(HERE).map_err(|e| Error::io(HERE, &e))
+}
+
 fn enter(space: &File) -> bool {
     // SAFETY: the descriptor is open; only this thread moves.
     unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) == 0 }
@@ -61,7 +66,7 @@ fn below(folder: &str) -> impl Iterator<Item = PathBuf> {
 /// Runs `work` in the namespace with this cookie. None if no named namespace and no namespace
 /// of a process has it.
 pub fn within<T>(wanted: u64, work: impl FnOnce() -> T) -> Option<T> {
-    let home = File::open(HERE).ok()?;
+    let home = open().ok()?;
     let mut seen = HashSet::new();
     let entered = below(NAMED)
         .chain(below(PROCESSES).map(|process| process.join("ns/net")))

@@ -218,11 +218,7 @@ impl Options {
 /// Returns the configuration with an address to write into last_xcp_router, or with none.
 #[must_use]
 pub fn with_edge(config: xcp_router_config, address: Option<IpAddr>) -> xcp_router_config {
-    let edge_address = match address {
-        Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().octets(),
-        Some(IpAddr::V6(v6)) => v6.octets(),
-        None => [0; 16],
-    };
+    let edge_address = address.map_or([0; 16], |address| wire::mapped(address).octets());
     xcp_router_config {
         edge: address.map_or(0, wire::router_id),
         edge_address,
