@@ -46,12 +46,6 @@ impl From<xcp_datapath::Error> for Failure {
     }
 }
 
-impl From<xcp_daemon::Error> for Failure {
-    fn from(e: xcp_daemon::Error) -> Self {
-        Self::new(e.thing, e.reason, e.remedy)
-    }
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.thing, self.reason)

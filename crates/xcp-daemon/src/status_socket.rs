@@ -14,7 +14,9 @@ use nix::sys::socket::{getsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-use crate::{Error, Result};
+use xcp_datapath::{Error, Result};
+
+use crate::file_error;
 
 /// Write timeout: a slower client does not receive the complete status.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -33,7 +35,7 @@ impl StatusSocket {
     /// # Errors
     /// Another daemon uses this socket, or the path cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |e: std::io::Error| Error::file(path, &e);
+        let failed = |e: std::io::Error| file_error(path, &e);
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(
                 path.display().to_string(),
@@ -99,7 +101,7 @@ pub fn ask<T: DeserializeOwned>(path: &Path, start: &str) -> Result<T> {
     stream
         .set_read_timeout(Some(ANSWER))
         .and_then(|()| stream.read_to_end(&mut text))
-        .map_err(|e| Error::file(path, &e))?;
+        .map_err(|e| file_error(path, &e))?;
     serde_json::from_slice(&text).map_err(|e| {
         Error::new(
             &thing,
@@ -123,6 +125,6 @@ fn connect(path: &Path, start: &str) -> Result<UnixStream> {
             "no daemon is listening on this socket",
             format!("start it: {start}"),
         ),
-        _ => Error::file(path, &e),
+        _ => file_error(path, &e),
     })
 }

@@ -156,7 +156,11 @@ impl Daemon {
         let timeout = TimeSpec::nanoseconds(left_ns.cast_signed());
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(e) => Err(Error::new("waiting for messages", e, "report this")),
+            Err(e) => Err(Error::new(
+                "waiting for messages",
+                e.to_string(),
+                "report this",
+            )),
         }
     }
 
@@ -248,7 +252,8 @@ fn local_address(upstream: IpAddr) -> Option<IpAddr> {
 
 fn time() -> Result<Time> {
     let read = |clock: ClockId| {
-        let time = clock_gettime(clock).map_err(|e| Error::new("clock", e, "report this"))?;
+        let time =
+            clock_gettime(clock).map_err(|e| Error::new("clock", e.to_string(), "report this"))?;
         Ok(u64::try_from(time.num_nanoseconds()).unwrap_or(0))
     };
     Ok(Time {

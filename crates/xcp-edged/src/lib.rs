@@ -16,4 +16,4 @@ pub mod status;
 mod test_overrides;
 mod virtuals;
 
-pub use xcp_daemon::{Error, Result};
+pub use xcp_datapath::{Error, Result};

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use xcp_edge::message::Key;
 
+use xcp_daemon::file_error;
+
 use crate::{Error, Result};
 
 /// Length of a new key, B: the length of an HMAC-SHA256 tag.
@@ -21,7 +23,7 @@ const LONGEST: u64 = 4_096;
 /// # Errors
 /// The file cannot be read, other users have access to it, or the key is too short.
 pub fn read(path: &Path) -> Result<Key> {
-    let failed = |e: &std::io::Error| Error::file(path, e);
+    let failed = |e: &std::io::Error| file_error(path, e);
     let file = File::open(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => Error::new(
             path.display().to_string(),
@@ -52,7 +54,7 @@ pub fn read(path: &Path) -> Result<Key> {
     Key::new(line.trim_ascii()).map_err(|e| {
         Error::new(
             path.display().to_string(),
-            e,
+            e.to_string(),
             "make a key with: xcp edged key FILE",
         )
     })
@@ -63,7 +65,7 @@ pub fn read(path: &Path) -> Result<Key> {
 /// # Errors
 /// The file exists already, or cannot be written.
 pub fn make(path: &Path) -> Result<()> {
-    let failed = |e: &std::io::Error| Error::file(path, e);
+    let failed = |e: &std::io::Error| file_error(path, e);
     let mut hex = String::new();
     for byte in random()? {
         // writing to a string cannot fail
@@ -90,7 +92,7 @@ pub fn make(path: &Path) -> Result<()> {
 
 /// A random key for internal use.
 pub(crate) fn seed() -> Result<Key> {
-    Key::new(&random()?).map_err(|e| Error::new("random numbers", e, "report this"))
+    Key::new(&random()?).map_err(|e| Error::new("random numbers", e.to_string(), "report this"))
 }
 
 fn random() -> Result<[u8; BYTES]> {
@@ -98,7 +100,7 @@ fn random() -> Result<[u8; BYTES]> {
     let path = Path::new("/dev/urandom");
     File::open(path)
         .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|e| Error::file(path, &e))?;
+        .map_err(|e| file_error(path, &e))?;
     Ok(bytes)
 }
 

@@ -62,7 +62,11 @@ impl Socket {
                 "is in use by another program",
                 format!("find the program: ss -ulpn sport = {PORT}"),
             )),
-            Err(e) => Err(Error::new(format!("UDP port {PORT}"), e, "report this")),
+            Err(e) => Err(Error::new(
+                format!("UDP port {PORT}"),
+                e.to_string(),
+                "report this",
+            )),
         }
     }
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xcp_daemon::{status_socket, Result};
+use xcp_daemon::status_socket;
+use xcp_datapath::Result;
 use xcp_edge::conversation::{Counters, Ignored};
 use xcp_edge::edge::{Cloud, Edge, State};
 use xcp_edge::estimate::Source;

@@ -87,7 +87,7 @@ pub fn run(
         let mut waits_for = [PollFd::new(status_socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waits_for, TICK_MS) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(Error::new("status socket", e, "report this")),
+            Err(e) => return Err(Error::new("status socket", e.to_string(), "report this")),
         }
         status_socket.serve(|| daemon.status());
     }
@@ -111,9 +111,8 @@ impl Daemon {
     /// This process is not root, a device does not exist, or the kernel lacks a feature.
     pub fn start(options: Options, wan_control: &str) -> Result<Self> {
         let default = fs::read_to_string(DEFAULT_CONTROL)
-            .map_err(|e| Error::new(DEFAULT_CONTROL, e, "mount /proc"))?;
-        let attached =
-            Gateway::attach(&options.lan, &options.wan, &options.filters).map_err(described)?;
+            .map_err(|e| Error::new(DEFAULT_CONTROL, e.to_string(), "mount /proc"))?;
+        let attached = Gateway::attach(&options.lan, &options.wan, &options.filters)?;
         let shared = Arc::new(Shared::new(
             attached,
             options.limits,
@@ -123,7 +122,7 @@ impl Daemon {
         let failed = |e: std::io::Error| {
             Error::new(
                 "proxy",
-                e,
+                e.to_string(),
                 "run it as root, and check the kernel with `xcp doctor`",
             )
         };
@@ -133,7 +132,7 @@ impl Daemon {
             .thread_name("xcp-gateway")
             .build()
             .map_err(failed)?;
-        gateway::accept_fast_open().map_err(described)?;
+        gateway::accept_fast_open()?;
         {
             let _inside = runtime.enter();
             proxy::start(&shared).map_err(failed)?;
@@ -157,8 +156,7 @@ impl Daemon {
             filters,
             limits,
         } = &options;
-        let changed = self.shared.configure(lan, wan, filters, *limits);
-        changed.map_err(described)?;
+        self.shared.configure(lan, wan, filters, *limits)?;
         self.options = options;
         Ok(())
     }
@@ -200,8 +198,4 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = gateway::undo();
     }
-}
-
-fn described(e: xcp_datapath::Error) -> Error {
-    Error::new(e.thing, e.reason, e.remedy)
 }

@@ -19,4 +19,4 @@ mod relay;
 mod sockets;
 pub mod status;
 
-pub use xcp_daemon::{Error, Result};
+pub use xcp_datapath::{Error, Result};

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use xcp_daemon::{status_socket, Result};
+use xcp_daemon::status_socket;
 use xcp_datapath::gateway::{Counters, Filters};
+use xcp_datapath::{netns_inode, Result};
 
 /// The default path of the status socket.
 pub const SOCKET: &str = "/run/xcp/gateway.sock";
@@ -16,6 +17,14 @@ pub const SOCKET: &str = "/run/xcp/gateway.sock";
 /// There is no daemon, or it does not answer.
 pub fn ask(socket: &Path) -> Result<Status> {
     status_socket::ask(socket, "xcp gateway run --lan DEV --wan DEV")
+}
+
+/// The status of the gateway of this network namespace, if one runs at the default path.
+pub fn here() -> Option<Status> {
+    let status = ask(Path::new(SOCKET)).ok()?;
+    netns_inode()
+        .is_ok_and(|netns| netns == status.netns)
+        .then_some(status)
 }
 
 /// The state of the daemon.

@@ -139,11 +139,7 @@ impl Edges {
         let next = Arc::new(AtomicU8::new(ON));
         daemon.next = next.clone();
         daemon.thread = Some(thread::spawn(move || {
-            enter(&space).map_err(|e| xcp_edged::Error {
-                thing: e.thing,
-                reason: e.reason,
-                remedy: e.remedy,
-            })?;
+            enter(&space)?;
             daemon::run(&options, || (), &|| match next.load(Ordering::Relaxed) {
                 ON => LoopControl::On,
                 FALL => LoopControl::Crash,
@@ -172,7 +168,7 @@ impl Edges {
         let mut outcome = Ok(());
         for thread in self.fallen.drain(..) {
             if let Ok(Err(e)) = thread.join() {
-                outcome = Err(Error::new(e.thing, e.reason, e.remedy));
+                outcome = Err(e);
             }
         }
         outcome

@@ -34,9 +34,7 @@ impl Gateways {
         };
         for gateway in &experiment.gateways {
             let start = || Daemon::start(options(gateway), control);
-            let daemon = stage
-                .within(&gateway.node, start)?
-                .map_err(|e| Error::new(e.thing, e.reason, e.remedy))?;
+            let daemon = stage.within(&gateway.node, start)??;
             let space = stage.space(&gateway.node)?;
             gateways.running.push((space, daemon));
         }

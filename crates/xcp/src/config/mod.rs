@@ -39,25 +39,26 @@ pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
 
 /// Reads the table `edge` of a file, for the daemon.
 pub fn edge(path: &Path) -> Result<Edge, Failure> {
-    let file = file::File::read(path)?;
-    file.config.edge.ok_or_else(|| {
-        Failure::new(
-            path.display().to_string(),
-            "has no table [edge]",
-            "add one with the key's file and the upstream edges: see xcp.toml(5)",
-        )
-    })
+    let advice = "add one with the key's file and the upstream edges: see xcp.toml(5)";
+    table(path, "edge", |config| config.edge, advice)
 }
 
 /// Reads the table `gateway` of a file, for the gateway.
 pub fn gateway(path: &Path) -> Result<Gateway, Failure> {
+    let advice = "add one with the devices: see xcp.toml(5)";
+    table(path, "gateway", |config| config.gateway, advice)
+}
+
+fn table<T>(
+    path: &Path,
+    name: &str,
+    of: fn(types::Config) -> Option<T>,
+    advice: &str,
+) -> Result<T, Failure> {
     let file = file::File::read(path)?;
-    file.config.gateway.ok_or_else(|| {
-        Failure::new(
-            path.display().to_string(),
-            "has no table [gateway]",
-            "add one with the devices: see xcp.toml(5)",
-        )
+    of(file.config).ok_or_else(|| {
+        let reason = format!("has no table [{name}]");
+        Failure::new(path.display().to_string(), reason, advice)
     })
 }
 

@@ -53,11 +53,11 @@ fn edge() -> Option<Edge> {
 
 /// Reads the settings of the gateway from its socket.
 fn gateway_settings() -> Option<Gateway> {
-    let status = xcp_gateway::status::ask(Path::new(xcp_gateway::status::SOCKET)).ok()?;
+    let status = xcp_gateway::status::here()?;
     let options = gateway::is_our_router(&status.wan)
         .then(|| router::options(&status.wan).ok().flatten())
         .flatten();
-    (status.netns == status::netns()).then_some(Gateway {
+    Some(Gateway {
         capacity: options.map(|options| match options.capacity_bytes_per_s {
             0 => Capacity::Auto,
             bytes_per_s => Capacity::Rate(Rate { bytes_per_s }),

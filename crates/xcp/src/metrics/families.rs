@@ -2,7 +2,6 @@
 //! The metrics with their names, types, units and help. The names are stable.
 
 use std::fmt::Error;
-use std::path::Path;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -15,7 +14,7 @@ use xcp_cli::failure::Failure;
 use xcp_datapath::cloud::{self, State};
 use xcp_datapath::host::{self, Counters};
 use xcp_datapath::meter::{Meter, Reading};
-use xcp_datapath::{netns_inode, Fallback};
+use xcp_datapath::Fallback;
 use xcp_gateway::status as gateway;
 
 /// The values to export, read at one time.
@@ -41,9 +40,7 @@ impl Snapshot {
                 true => cloud::list()?,
                 false => Vec::new(),
             },
-            gateway: gateway::ask(Path::new(gateway::SOCKET))
-                .ok()
-                .filter(|status| netns_inode().is_ok_and(|netns| netns == status.netns)),
+            gateway: gateway::here(),
         })
     }
 
