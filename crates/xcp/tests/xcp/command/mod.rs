@@ -8,6 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use xcp_datapath::cgroup_mount_point;
-use xcp_testbed::Loaded;
+use xcp_testbed::{Loaded, PATIENCE};
 
 pub const XCP: &str = env!("CARGO_BIN_EXE_xcp");
 const PINS: &str = "/sys/fs/bpf/xcp";
@@ -85,6 +86,19 @@ pub fn xcp_within(space: &str, args: &str) -> Command {
         .arg(XCP)
         .args(args.split_whitespace());
     command
+}
+
+/// Starts a daemon and waits until it is ready, as systemd does. `socket` is a free path.
+pub fn start_daemon(mut command: Command, socket: &Path) -> Child {
+    let told = UnixDatagram::bind(socket).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    command.env("NOTIFY_SOCKET", socket).stderr(Stdio::null());
+    let daemon = command.spawn().unwrap();
+    let mut text = [0; 64];
+    let length = told.recv(&mut text).unwrap();
+    assert_eq!(&text[..length], b"READY=1");
+    fs::remove_file(socket).unwrap();
+    daemon
 }
 
 /// Everything that the command could leave behind in the system.

@@ -111,12 +111,15 @@ impl Net {
         within_space(&self.space(node), line);
     }
 
+    /// Runs a tool in a node's namespace and returns its output.
+    pub fn output(&self, node: &str, line: &str) -> String {
+        let space = self.space(node);
+        output("nsenter", &format!("--net=/run/netns/{space} {line}"))
+    }
+
     /// The state of all TCP sockets, for the message of a failed test.
     pub fn sockets(&self) -> String {
-        let of = |node| {
-            let space = format!("--net=/run/netns/{}", self.space(node));
-            output("nsenter", &format!("{space} ss -tinO"))
-        };
+        let of = |node| self.output(node, "ss -tinO");
         format!("{}\n{}", of("c"), of("s"))
     }
 

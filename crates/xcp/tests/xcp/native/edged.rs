@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use xcp_testbed::{can_run, eventually, PATIENCE};
 
-use crate::command::{xcp, xcp_within, Ran, XCP};
+use crate::command::{start_daemon, xcp, xcp_within, Ran, XCP};
 use crate::common::{run, test_lock, Net, CLIENT, CLIENT6, SERVER, SERVER6};
 
 const UP: &str = "s";
@@ -46,20 +45,11 @@ impl Edges {
 
     /// Starts the daemon and waits until it is ready, as systemd does.
     fn start(&self, node: &str, args: &str) -> Daemon {
-        let place = self.path("notify");
-        let told = UnixDatagram::bind(&place).unwrap();
-        told.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut command = self.command(node, args);
-        command.env("NOTIFY_SOCKET", &place).stderr(Stdio::null());
-        let daemon = Daemon {
-            child: command.spawn().unwrap(),
+        let command = self.command(node, args);
+        Daemon {
+            child: start_daemon(command, &self.dir.path().join("notify")),
             socket: self.path(node),
-        };
-        let mut text = [0; 64];
-        let length = told.recv(&mut text).unwrap();
-        assert_eq!(&text[..length], b"READY=1");
-        fs::remove_file(place).unwrap();
-        daemon
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use xcp_testbed::{can_run, skipped};
+use xcp_testbed::skipped;
 
 use super::network::{Gateways, FAR, HOST, NEAR};
 use super::CAPACITY;
-use crate::common::{pattern, test_lock, wait_until};
+use crate::common::{pattern, wait_until};
 
 const FILE_BYTES: usize = 3_000_000;
 const OBJECTS: usize = 10;
@@ -91,11 +91,9 @@ fn script(number: usize) -> String {
 #[test]
 fn web_pages_and_ssh_work() {
     let test = "web_pages_and_ssh_work";
-    if !can_run(test) {
+    let Some(gateways) = Gateways::new(test) else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let far = gateways.start(FAR, CAPACITY);
 

@@ -73,7 +73,7 @@ fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
     let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let gateways = Gateways::new("gw");
+    let gateways = Gateways::build();
     {
         let near = gateways.start(NEAR, CAPACITY);
         let far = gateways.start(FAR, CAPACITY);
@@ -87,12 +87,8 @@ fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
             transfer(&mut client, &mut server, &pattern(3_000_000));
             transfer(&mut server, &mut client, &pattern(3_000_000));
 
-            let of = |node: &str| {
-                let space = gateways.net.space(node);
-                crate::common::output("nsenter", &format!("--net=/run/netns/{space} ss -tinHO"))
-            };
             for (node, wan) in [("r", &seen), ("s", &client.peer_addr().unwrap())] {
-                let all = of(node);
+                let all = gateways.net.output(node, "ss -tinHO");
                 let local = match wan {
                     SocketAddr::V4(v4) => v4.to_string(),
                     SocketAddr::V6(v6) => v6.to_string(),
@@ -135,11 +131,9 @@ fn network_counter(gateways: &Gateways, node: &str, name: &str) -> u64 {
 
 #[test]
 fn a_syn_between_gateways_carries_the_first_data() {
-    if !can_run("a_syn_between_gateways_carries_the_first_data") {
+    let Some(gateways) = Gateways::new("a_syn_between_gateways_carries_the_first_data") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let setting = || {
         let read = || fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap();
         gateways.net.within("s", read)
@@ -186,11 +180,9 @@ fn a_syn_between_gateways_carries_the_first_data() {
 
 #[test]
 fn half_close_reset_and_refusal_pass_through() {
-    if !can_run("half_close_reset_and_refusal_pass_through") {
+    let Some(gateways) = Gateways::new("half_close_reset_and_refusal_pass_through") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let _far = gateways.start(FAR, CAPACITY);
 
@@ -224,11 +216,10 @@ fn half_close_reset_and_refusal_pass_through() {
 
 #[test]
 fn connections_work_without_a_gateway_at_the_other_end() {
-    if !can_run("connections_work_without_a_gateway_at_the_other_end") {
+    let Some(gateways) = Gateways::new("connections_work_without_a_gateway_at_the_other_end")
+    else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let (mut client, mut server) = gateways.pair(HOST);
     transfer(&mut client, &mut server, &pattern(1_000_000));
@@ -246,7 +237,7 @@ fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
     let Some(before) = SystemState::capture_before(test) else {
         return;
     };
-    let gateways = Gateways::new("gw");
+    let gateways = Gateways::build();
     let near = gateways.start(NEAR, CAPACITY);
     let (mut client, mut server) = gateways.pair(HOST);
     transfer(&mut client, &mut server, &pattern(100_000));
@@ -276,11 +267,10 @@ fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
 
 #[test]
 fn the_routing_rule_is_added_again_and_otherwise_left_alone() {
-    if !can_run("the_routing_rule_is_added_again_and_otherwise_left_alone") {
+    let Some(gateways) = Gateways::new("the_routing_rule_is_added_again_and_otherwise_left_alone")
+    else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let space = gateways.net.space("r");
     // prints a line for each change of a route or rule
@@ -314,11 +304,9 @@ fn the_routing_rule_is_added_again_and_otherwise_left_alone() {
 
 #[test]
 fn off_ends_a_running_gateway() {
-    if !can_run("off_ends_a_running_gateway") {
+    let Some(gateways) = Gateways::new("off_ends_a_running_gateway") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let mut near = gateways.start(NEAR, CAPACITY);
     let off = gateways.off("r").ok().json();
     assert_eq!(off["ended"], true);
@@ -327,11 +315,11 @@ fn off_ends_a_running_gateway() {
 
 #[test]
 fn other_protocols_and_signed_connections_are_forwarded_and_counted() {
-    if !can_run("other_protocols_and_signed_connections_are_forwarded_and_counted") {
+    let Some(gateways) =
+        Gateways::new("other_protocols_and_signed_connections_are_forwarded_and_counted")
+    else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
 
     let server = gateways
@@ -372,11 +360,9 @@ fn other_protocols_and_signed_connections_are_forwarded_and_counted() {
 
 #[test]
 fn reading_the_configuration_again_keeps_connections() {
-    if !can_run("reading_the_configuration_again_keeps_connections") {
+    let Some(gateways) = Gateways::new("reading_the_configuration_again_keeps_connections") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let file = gateways.path("xcp.toml");
     let table = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\ncapacity = \"100mbit\"\n";
     fs::write(&file, table).unwrap();
@@ -404,11 +390,9 @@ fn reading_the_configuration_again_keeps_connections() {
 
 #[test]
 fn connections_over_a_limit_are_forwarded() {
-    if !can_run("connections_over_a_limit_are_forwarded") {
+    let Some(gateways) = Gateways::new("connections_over_a_limit_are_forwarded") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     for limit in ["--max-per-source 2", "--max-connections 2"] {
         let near = gateways.start(NEAR, &format!("{CAPACITY} {limit}"));
         let mut pairs: Vec<_> = (0..2).map(|_| gateways.pair(HOST)).collect();
@@ -425,11 +409,9 @@ fn connections_over_a_limit_are_forwarded() {
 
 #[test]
 fn ports_and_prefixes_select_connections() {
-    if !can_run("ports_and_prefixes_select_connections") {
+    let Some(gateways) = Gateways::new("ports_and_prefixes_select_connections") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let listener = gateways.listen(HOST);
     let port = listener.local_addr().unwrap().port();
     for (args, split) in [
@@ -464,11 +446,9 @@ fn connect_from(gateways: &Gateways, port: u16, to: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_source_port_can_be_used_again_at_once() {
-    if !can_run("a_source_port_can_be_used_again_at_once") {
+    let Some(gateways) = Gateways::new("a_source_port_can_be_used_again_at_once") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let listener = gateways.listen(HOST);
     let to = listener.local_addr().unwrap();
@@ -490,11 +470,9 @@ fn a_source_port_can_be_used_again_at_once() {
 
 #[test]
 fn icmp_errors_reach_the_gateway() {
-    if !can_run("icmp_errors_reach_the_gateway") {
+    let Some(gateways) = Gateways::new("icmp_errors_reach_the_gateway") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     // the link behind the router is narrower: it answers "fragmentation needed" to the source
     gateways.net.tool("s", "ip link set dev h mtu 1300");
@@ -507,11 +485,9 @@ fn icmp_errors_reach_the_gateway() {
 
 #[test]
 fn syn_cookies_work() {
-    if !can_run("syn_cookies_work") {
+    let Some(gateways) = Gateways::new("syn_cookies_work") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     gateways
         .net
@@ -525,11 +501,9 @@ fn syn_cookies_work() {
 
 #[test]
 fn sources_without_a_route_back_are_not_accepted() {
-    if !can_run("sources_without_a_route_back_are_not_accepted") {
+    let Some(gateways) = Gateways::new("sources_without_a_route_back_are_not_accepted") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
     let listener = gateways.listen(HOST);
     let to = listener.local_addr().unwrap();
@@ -540,32 +514,26 @@ fn sources_without_a_route_back_are_not_accepted() {
         "c",
         &format!("ip route add {HOST}/32 via 10.77.1.2 src 192.0.2.1"),
     );
-    let _attempt = thread::spawn({
-        let _ = to;
-        let space = fs::File::open(format!("/run/netns/{}", gateways.net.space("c"))).unwrap();
-        move || {
-            // SAFETY: the descriptor is open; only this thread moves.
-            unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
-            TcpStream::connect_timeout(&to, Duration::from_secs(2)).map(|_| ())
-        }
-    });
-    wait_until("a SYN from a source without a route", || {
-        near.packets("spoofed") > 0
+    let net = &gateways.net;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(2));
+            let _ = net.within("c", connect); // it gets no answer
+        });
+        wait_until("a SYN from a source without a route", || {
+            near.packets("spoofed") > 0
+        });
     });
     assert_eq!(near.packets("intercepted"), 1);
 }
 
 #[test]
 fn the_listeners_of_the_gateway_are_no_proxy() {
-    if !can_run("the_listeners_of_the_gateway_are_no_proxy") {
+    let Some(gateways) = Gateways::new("the_listeners_of_the_gateway_are_no_proxy") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let near = gateways.start(NEAR, CAPACITY);
-    let space = gateways.net.space("r");
-    let listening = format!("--net=/run/netns/{space} ss -tlnH");
-    let all = crate::common::output("nsenter", &listening);
+    let all = gateways.net.output("r", "ss -tlnH");
     let mut found = 0;
     for line in all.lines() {
         let at: SocketAddr = line.split_whitespace().nth(3).unwrap().parse().unwrap();
@@ -581,23 +549,19 @@ fn the_listeners_of_the_gateway_are_no_proxy() {
 
 #[test]
 fn connections_work_after_kills_at_random_moments() {
-    if !can_run("connections_work_after_kills_at_random_moments") {
+    let Some(gateways) = Gateways::new("connections_work_after_kills_at_random_moments") else {
         return;
-    }
-    let _lock = test_lock();
-    let gateways = Gateways::new("gw");
+    };
     let listener: TcpListener = gateways.listen(HOST);
     let to = listener.local_addr().unwrap();
-    let mut state = 1u32;
-    for _ in 0..KILLS {
+    for moment in pattern(KILLS) {
         let near = gateways.start(NEAR, CAPACITY);
         let busy = gateways.pair(HOST);
         let sender = thread::spawn(move || {
             let (mut client, _server) = busy;
             let _ = client.write_all(&pattern(4_000_000));
         });
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        thread::sleep(Duration::from_micros(u64::from(state >> 17)));
+        thread::sleep(Duration::from_micros(128 * u64::from(moment)));
         near.kill();
         let mut client = gateways.connect(to);
         let (mut server, _) = listener.accept().unwrap();

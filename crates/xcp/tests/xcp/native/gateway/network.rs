@@ -2,17 +2,15 @@
 //! A client and a server that do not use XCP, and the gateways between them: client (c) -
 //! gateway (r) - gateway (s) - server (h).
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use xcp_testbed::PATIENCE;
+use xcp_testbed::{can_run, TestLock};
 
-use crate::command::{xcp, xcp_within, Ran};
-use crate::common::{run, set_sysctl, Net, SocketSetup};
+use crate::command::{start_daemon, xcp, xcp_within, Ran};
+use crate::common::{run, set_sysctl, test_lock, Net, SocketSetup};
 
 pub const HOST: &str = "10.77.3.2";
 pub const HOST6: &str = "fd77:3::2";
@@ -24,11 +22,23 @@ pub const FAR: [&str; 3] = ["s", "h", "r"];
 pub struct Gateways {
     pub net: Net,
     dir: TempDir,
+    _lock: Option<TestLock>,
 }
 
 impl Gateways {
-    pub fn new(test: &str) -> Self {
-        let net = Net::new(test);
+    /// None, with a message, if the test cannot run here.
+    pub fn new(test: &str) -> Option<Self> {
+        can_run(test).then(|| {
+            let lock = test_lock();
+            let mut gateways = Self::build();
+            gateways._lock = Some(lock);
+            gateways
+        })
+    }
+
+    /// For a test that holds the lock itself.
+    pub fn build() -> Self {
+        let net = Net::new("gw");
         let (s, h) = (net.space("s"), net.space("h"));
         run("ip", &format!("netns add {h}"));
         net.within("h", || {
@@ -69,6 +79,7 @@ impl Gateways {
         Self {
             net,
             dir: tempfile::tempdir().unwrap(),
+            _lock: None,
         }
     }
 
@@ -83,17 +94,10 @@ impl Gateways {
 
     /// Starts a gateway with these arguments only.
     pub fn start_with(&self, node: &'static str, args: &str) -> Running<'_> {
-        let (place, socket) = (self.path("notify"), self.path(node));
-        let told = UnixDatagram::bind(&place).unwrap();
-        told.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = self.path(node);
         let run = format!("gateway run --socket {socket} {args}");
-        let mut command = xcp_within(&self.net.space(node), &run);
-        command.env("NOTIFY_SOCKET", &place).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
-        let mut text = [0; 64];
-        let length = told.recv(&mut text).unwrap();
-        assert_eq!(&text[..length], b"READY=1");
-        fs::remove_file(place).unwrap();
+        let command = xcp_within(&self.net.space(node), &run);
+        let child = start_daemon(command, &self.dir.path().join("notify"));
         Running {
             gateways: self,
             node,
@@ -109,10 +113,8 @@ impl Gateways {
 
     /// The routing rules of a node.
     pub fn rules(&self, node: &str) -> String {
-        let line = "nsenter";
-        let space = self.net.space(node);
-        let both = ["ip rule", "ip -6 rule"];
-        both.map(|rule| crate::common::output(line, &format!("--net=/run/netns/{space} {rule}")))
+        ["ip rule", "ip -6 rule"]
+            .map(|rule| self.net.output(node, rule))
             .concat()
     }
 
