@@ -15,6 +15,7 @@ fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
     let clang = find_clang();
+    let prefix = prefix();
 
     for dir in ["bpf", "core"] {
         println!("cargo:rerun-if-changed={}", root.join(dir).display());
@@ -30,8 +31,9 @@ fn main() {
         let text = format!("{name}.i");
         let object = format!("{name}.bpf.o");
         let clang = || {
-            let mut command = Command::new(&clang);
-            command.current_dir(&out).args(TARGET);
+            let mut command = Command::new(prefix[0]);
+            command.args(&prefix[1..]).arg(&clang).args(TARGET);
+            command.current_dir(&out);
             command
         };
         let from_source = || {
@@ -49,6 +51,21 @@ fn main() {
         run(clang()
             .args(["-g", "-O2", "-w", "-fdebug-compilation-dir=/"])
             .args(["-x", "cpp-output", "-c", &text, "-o", &object]));
+    }
+}
+
+/// The command that starts clang without random addresses: clang 19 orders forward
+/// declarations in BTF by the addresses of its own objects, so the same source would give
+/// different bytes. Some containers forbid it; the programs are as good without.
+fn prefix() -> &'static [&'static str] {
+    const FIXED_ADDRESSES: &[&str] = &["setarch", "--addr-no-randomize"];
+    let tried = Command::new(FIXED_ADDRESSES[0])
+        .args(&FIXED_ADDRESSES[1..])
+        .arg("true")
+        .output();
+    match tried {
+        Ok(out) if out.status.success() => FIXED_ADDRESSES,
+        _ => &["env"],
     }
 }
 
