@@ -199,6 +199,8 @@ fn figure<'a>(row: &'a Written, name: &str) -> Option<&'a str> {
         "queue_delay_p95_ms" => delay(1),
         "queue_delay_max_ms" => delay(2),
         "goodput_mbps" => goodputs(row),
+        "page_mean_s" => page_time(row, 0),
+        "page_p95_s" => page_time(row, 1),
         _ => part(row, name),
     }
 }
@@ -226,10 +228,19 @@ fn part<'a>(row: &'a Written, name: &str) -> Option<&'a str> {
     }
 }
 
-/// The goodputs of a row that does not fetch files.
+/// The goodputs of a row that does not fetch files or load pages.
 fn goodputs(row: &Written) -> Option<&str> {
     let cell = row.cell(results::GOODPUT)?;
-    (!cell.starts_with(results::PER_FILE)).then_some(cell)
+    let others = [results::PER_FILE, results::PER_PAGE];
+    (!others.iter().any(|prefix| cell.starts_with(prefix))).then_some(cell)
+}
+
+/// The mean time to load a page, or its 95th percentile.
+fn page_time(row: &Written, turn: usize) -> Option<&str> {
+    let times = row
+        .cell(results::GOODPUT)?
+        .strip_prefix(results::PER_PAGE)?;
+    times.split(", ").nth(turn)
 }
 
 /// Returns the table that a marker requests by `EXPERIMENT[/KERNEL]`: the output of
@@ -277,6 +288,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
 | a | cubic | 6.18 | 1.000 | 8.75 9.34 |  | 0.9989 | 22.3 / 70 / 80 |  | 89 |  | 6 |
 | b | xcp | 6.18 | 0.921 | 2.59 to 2.60 (9 flows) |  | 1.0000 | 6.6 / 71 / 74 | 14 / 35 / 442 | 0 | ok | 2 |
 | c | xcp | 6.18 | 0.646 | seconds per file: 0.23 from 10 KB, 0.41 from 30 KB |  | 0.0000 | 1.0 / 2 / 3 |  | 0 | ok | a |
+| e | xcp | 6.18 | 0.9 | seconds per page, mean and p95: 1.30, 2.05 |  | 0.0000 | 1.0 / 2 / 3 |  | 0 | ok | a |
 | d | xcp | 6.18 |  |  |  |  |  |  |  | FAILED: no kernel |  |
 ";
 
@@ -329,6 +341,7 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
             ),
             ("b/xcp goodput_mbps", "2.59 to 2.60 (9 flows)"),
             ("c/xcp transfer_mean_s.30KB", "0.41"),
+            ("e/xcp page_mean_s; page_p95_s", "1.30; 2.05"),
         ] {
             assert_eq!(figures(asked, RESULTS), Ok(expected.to_owned()), "{asked}");
         }

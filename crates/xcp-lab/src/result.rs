@@ -77,6 +77,9 @@ const DELAY: (&str, Cell) = ("queue mean / p95 / max (ms)", queue_delay);
 /// Column for runs that fetch files.
 const TRANSFERS: (&str, Cell) = ("seconds per file, by its size", transfers);
 
+/// Column for runs that load web pages.
+const PAGES: (&str, Cell) = ("seconds per page: mean, p95", pages);
+
 /// Column for runs with separate figures for periods.
 const PERIODS: (&str, Cell) = ("least of the periods: utilisation, Jain", periods);
 
@@ -92,6 +95,9 @@ impl RunResult {
         }
         if self.variants.iter().any(|v| !v.transfers.is_empty()) {
             columns.insert(2, TRANSFERS);
+        }
+        if self.variants.iter().any(|v| v.pages.is_some()) {
+            columns.insert(2, PAGES);
         }
         if self.variants.iter().any(|v| !v.periods.is_empty()) {
             columns.push(PERIODS);
@@ -129,6 +135,14 @@ pub(crate) fn transfers(variant: &VariantResult) -> String {
     };
     let each: Vec<String> = variant.transfers.iter().map(mean).collect();
     each.join(", ")
+}
+
+/// The mean and the 95th percentile of the time to load a page.
+pub(crate) fn pages(variant: &VariantResult) -> String {
+    let pages = variant.pages.as_ref();
+    pages.map_or(String::new(), |p| {
+        format!("{:.2}, {:.2}", p.mean_s, p.p95_s)
+    })
 }
 
 fn periods(variant: &VariantResult) -> String {

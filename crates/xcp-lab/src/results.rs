@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::case::{Case, Judged, Row, State};
 use crate::result::{
-    goodputs, queue, queue_delay, shares, transfers, CheckResult, VariantResult, Verdict,
+    goodputs, pages, queue, queue_delay, shares, transfers, CheckResult, VariantResult, Verdict,
 };
 
 const HEAD: &str = "\
@@ -50,6 +50,8 @@ pub(crate) const DROPS: &str = "drops";
 
 /// Prefix of the cell [`GOODPUT`] for variants that fetch files.
 pub(crate) const PER_FILE: &str = "seconds per file: ";
+/// Prefix of the cell [`GOODPUT`] for variants that load web pages.
+pub(crate) const PER_PAGE: &str = "seconds per page, mean and p95: ";
 /// Prefix of the line with the kernels' releases.
 const RELEASES: &str = "Of Linux, ";
 
@@ -172,9 +174,10 @@ pub(crate) fn line(case: &Case, judged: &Judged) -> String {
         case.variant.clone(),
         case.kernel.clone(),
         format!("{:.3}", v.link_utilisation),
-        match v.transfers.is_empty() {
-            true => goodputs(v),
-            false => format!("{PER_FILE}{}", transfers(v)),
+        match (v.transfers.is_empty(), v.pages.is_some()) {
+            (_, true) => format!("{PER_PAGE}{}", pages(v)),
+            (false, _) => format!("{PER_FILE}{}", transfers(v)),
+            (true, false) => goodputs(v),
         },
         unless(v.kinds.len() < 2, shares(v)),
         format!("{:.4}", v.jain),

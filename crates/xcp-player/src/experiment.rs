@@ -45,6 +45,8 @@ pub struct Experiment {
     #[serde(default, rename = "flow")]
     pub flows: Vec<Flow>,
     pub transfers: Option<Transfers>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Pages>,
     #[serde(default, rename = "event")]
     pub events: Vec<Event>,
     #[serde(rename = "variant")]
@@ -148,6 +150,22 @@ impl Transfers {
         let [least, most] = self.bytes.map(|b| b as f64);
         (most - least) / (most / least).ln()
     }
+}
+
+/// Users that load web pages, one after another. The first object of a page is
+/// requested alone, then all others at once; each has its own connection, and its
+/// client opens it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pages {
+    pub client: String,
+    pub server: String,
+    pub users: usize,
+    /// The objects of each page.
+    pub objects: usize,
+    /// The smallest and the largest object; the logarithms of sizes are uniformly
+    /// distributed.
+    pub bytes: [u64; 2],
 }
 
 /// What an application sends at once, followed by a pause.
@@ -442,6 +460,10 @@ pub enum Metric {
     TransfersDone,
     /// The mean duration of a completed transfer.
     TransferMeanS,
+    /// The mean time to load a page.
+    PageMeanS,
+    #[serde(rename = "page_p95_s")]
+    PageP95S,
     Drops,
     Retransmissions,
     /// The longest time, in seconds, from the end of an XCP-i daemon until the
@@ -478,6 +500,8 @@ impl Metric {
             Self::XcpFlows => "xcp_flows",
             Self::TransfersDone => "transfers.done",
             Self::TransferMeanS => "transfers.mean_s",
+            Self::PageMeanS => "pages.mean_s",
+            Self::PageP95S => "pages.p95_s",
             Self::CwndMax => "cwnd_max_packets",
             Self::Drops => "drops",
             Self::Retransmissions => "retransmissions",

@@ -17,6 +17,7 @@ pub mod guest;
 pub mod link;
 pub mod metrics;
 mod modem;
+mod pages;
 mod parse;
 mod paths;
 mod pcap;

@@ -134,6 +134,7 @@ pub fn evaluate(
             .collect(),
         kinds: kinds(&experiment.flows, variant, &flows, &controlled),
         transfers: Vec::new(),
+        pages: None,
         flows,
         checks: Vec::new(),
     }
@@ -358,6 +359,8 @@ fn check(check: &Check, result: &VariantResult) -> CheckResult {
             let total_s: f64 = result.transfers.iter().map(|t| t.total_s).sum();
             round(ratio(total_s, done as f64), 3)
         }
+        Metric::PageMeanS => result.pages.as_ref().map_or(f64::MAX, |p| p.mean_s),
+        Metric::PageP95S => result.pages.as_ref().map_or(f64::MAX, |p| p.p95_s),
         Metric::CwndMax => largest(&result.flows),
         Metric::XcpFlows => {
             let flows = result.flows.iter();

@@ -16,11 +16,12 @@ use crate::gateways::Gateways;
 use crate::link::device;
 use crate::metrics::{self, QueueMeasurements};
 use crate::modem::Modem;
+use crate::pages::PageRun;
 use crate::probe::{Probe, QueueState};
 use crate::random::split_mix;
 use crate::result::{Sample, Series, VariantResult};
 use crate::topology::{has_own_queue, Topology};
-use crate::traffic::{End, Running};
+use crate::traffic::Running;
 use crate::transfers::TransferRun;
 use crate::{interrupt, Error, Result};
 
@@ -66,6 +67,11 @@ pub fn play(
     let begin_s = monotonic_s();
 
     let mut flows: Vec<Option<Running>> = experiment.flows.iter().map(|_| None).collect();
+    if let Some(pages) = &experiment.pages {
+        let loading = PageRun::start(experiment, pages, &stage, variant, seed)?;
+        flows.push(Some(Running::Pages(loading)));
+    }
+    let before_transfers = flows.len();
     let mut fetched = TransferRun::plan(experiment, seed);
     let mut seen = QueueMeasurements::default();
     let mut series = Series::default();
@@ -74,7 +80,10 @@ pub fn play(
         let due = QUEUE_SAMPLE * tick as u32;
         while begin.elapsed() < due {
             serve(&mut flows, begin, due)?;
-            fetched.finish(begin.elapsed(), experiment.flows.len(), &mut flows);
+            fetched.finish(begin.elapsed(), before_transfers, &mut flows);
+            if let Some(pages) = pages_of(&mut flows) {
+                pages.advance(&stage, begin.elapsed())?;
+            }
             if interrupt::requested() {
                 return Err(interrupt::error());
             }
@@ -152,11 +161,23 @@ pub fn play(
     if let Some(transfers) = &experiment.transfers {
         result.transfers = fetched.results(transfers);
     }
+    result.pages = pages_of(&mut flows).map(|pages| pages.result(warmup));
     Ok(Outcome {
         result,
         series,
         recordings,
     })
+}
+
+/// The pages among all that is served, if there are any.
+fn pages_of(served: &mut [Option<Running>]) -> Option<&mut PageRun> {
+    served
+        .iter_mut()
+        .flatten()
+        .find_map(|running| match running {
+            Running::Pages(pages) => Some(pages),
+            _ => None,
+        })
 }
 
 /// The bottleneck's counters: those of the measured direction, and on a
@@ -261,11 +282,11 @@ pub fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Re
         next = flow.next().map_or(next, |at| next.min(at));
     }
     let wait = next.saturating_sub(begin.elapsed());
-    let mut owners: Vec<(usize, End)> = Vec::new();
+    let mut owners: Vec<usize> = Vec::new();
     let mut polls: Vec<libc::pollfd> = Vec::new();
     for (i, flow) in flows.iter().enumerate() {
-        for (end, fd, events) in flow.iter().flat_map(Running::interests) {
-            owners.push((i, end));
+        for (fd, events) in flow.iter().flat_map(Running::interests) {
+            owners.push(i);
             polls.push(libc::pollfd {
                 fd,
                 events,
@@ -293,12 +314,12 @@ pub fn serve(flows: &mut [Option<Running>], begin: Instant, due: Duration) -> Re
             _ => Err(Error::io("poll", &e)),
         };
     }
-    for (poll, (i, end)) in polls.iter().zip(owners) {
+    for (poll, i) in polls.iter().zip(owners) {
         if poll.revents == 0 {
             continue;
         }
         if let Some(flow) = flows[i].as_mut() {
-            flow.serve(end).map_err(|e| failed(i, e))?;
+            flow.serve(poll.fd).map_err(|e| failed(i, e))?;
         }
     }
     Ok(())

@@ -9,3 +9,14 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+/// A number from 0 to 1, 1 excluded.
+pub(crate) fn uniform(state: &mut u64) -> f64 {
+    (split_mix(state) >> 11) as f64 / 53f64.exp2()
+}
+
+/// A size; the logarithms of sizes are uniformly distributed.
+pub(crate) fn log_uniform(state: &mut u64, [least, most]: [u64; 2]) -> u64 {
+    let [least, most] = [least, most].map(|bytes| bytes as f64);
+    (least * (most / least).powf(uniform(state))) as u64
+}

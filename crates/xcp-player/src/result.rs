@@ -35,6 +35,9 @@ pub struct VariantResult {
     /// The experiment's transfers, by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<TransferResult>,
+    /// The experiment's web pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PageResult>,
     /// The flows by congestion control.
     pub kinds: Vec<KindResult>,
     pub flows: Vec<FlowResult>,
@@ -70,6 +73,16 @@ pub struct TransferResult {
     /// The total time of the completed transfers, each from the start of the
     /// connection to the last byte read.
     pub total_s: f64,
+}
+
+/// The web pages that users began to load after the warm-up.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PageResult {
+    /// Pages that were loaded completely.
+    pub loaded: usize,
+    /// From the first connection of a page to the last byte of its last object.
+    pub mean_s: f64,
+    pub p95_s: f64,
 }
 
 /// The bottleneck's queue in packets, sampled after the warm-up.

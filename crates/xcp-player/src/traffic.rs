@@ -11,20 +11,24 @@ use std::time::Duration;
 use xcp_datapath::socket;
 
 use crate::experiment::{Burst, Experiment, Flow, Socket, Transfers, Variant, UDP};
+use crate::pages::PageRun;
 use crate::result::FlowSample;
 use crate::socket_option::{check, set_option};
 use crate::topology::{address, Topology};
 use crate::udp::UdpFlow;
 use crate::{Error, Result};
 
-const FIRST_PORT: u16 = 5001;
+pub const FIRST_PORT: u16 = 5001;
 const CHUNK: usize = 1 << 18;
-static ZEROES: [u8; CHUNK] = [0; CHUNK];
+/// More connections than pages open at once.
+const BACKLOG: i32 = 1024;
+pub static ZEROES: [u8; CHUNK] = [0; CHUNK];
 
 /// A running flow.
 pub enum Running {
     Tcp(Connection),
     Udp(UdpFlow),
+    Pages(PageRun),
 }
 
 impl Running {
@@ -103,23 +107,25 @@ impl Running {
     pub fn is_over(&self) -> bool {
         match self {
             Self::Tcp(c) => c.listener.is_none() && c.receiver.is_none(),
-            Self::Udp(_) => false,
+            Self::Udp(_) | Self::Pages(_) => false,
         }
     }
 
     /// The open descriptors, and the poll events that each waits for.
-    pub fn interests(&self) -> Vec<(End, RawFd, i16)> {
+    pub fn interests(&self) -> Vec<(RawFd, i16)> {
         match self {
             Self::Tcp(connection) => connection.interests().collect(),
-            Self::Udp(blast) => vec![(End::Receiver, blast.receiver(), libc::POLLIN)],
+            Self::Udp(blast) => vec![(blast.receiver(), libc::POLLIN)],
+            Self::Pages(pages) => pages.interests(),
         }
     }
 
-    /// Sends, receives or accepts at one end, without blocking.
-    pub fn serve(&mut self, end: End) -> io::Result<()> {
+    /// Sends, receives or accepts at a descriptor, without blocking.
+    pub fn serve(&mut self, fd: RawFd) -> io::Result<()> {
         match self {
-            Self::Tcp(connection) => connection.serve(end),
+            Self::Tcp(connection) => connection.serve(fd),
             Self::Udp(blast) => blast.receive(),
+            Self::Pages(pages) => pages.serve(fd),
         }
     }
 
@@ -128,6 +134,7 @@ impl Running {
         match self {
             Self::Tcp(connection) => connection.next,
             Self::Udp(blast) => blast.next(),
+            Self::Pages(_) => None,
         }
     }
 
@@ -139,10 +146,11 @@ impl Running {
                 Ok(())
             }
             Self::Udp(blast) => blast.send(now),
+            Self::Pages(_) => Ok(()),
         }
     }
 
-    /// Pauses or resumes sending. UDP does not pause.
+    /// Pauses or resumes sending. Only TCP flows pause.
     pub fn pause(&mut self, pauses: bool) {
         if let Self::Tcp(connection) = self {
             connection.pauses = pauses;
@@ -164,6 +172,7 @@ impl Running {
         match self {
             Self::Tcp(connection) => connection.stop(),
             Self::Udp(blast) => blast.stop(),
+            Self::Pages(_) => {}
         }
     }
 
@@ -172,6 +181,7 @@ impl Running {
         match self {
             Self::Tcp(connection) => connection.control(),
             Self::Udp(_) => UDP.to_owned(),
+            Self::Pages(_) => String::new(),
         }
     }
 
@@ -180,6 +190,7 @@ impl Running {
         match self {
             Self::Tcp(connection) => connection.sample(),
             Self::Udp(blast) => blast.sample(),
+            Self::Pages(_) => FlowSample::default(),
         }
     }
 }
@@ -204,14 +215,6 @@ pub struct Connection {
     control: String,
 }
 
-/// The role of a flow's descriptor.
-#[derive(Clone, Copy)]
-pub enum End {
-    Sender,
-    Receiver,
-    Listener,
-}
-
 impl Connection {
     /// Creates a connection whose receiver listens and whose sender has begun
     /// to connect.
@@ -230,23 +233,26 @@ impl Connection {
         }
     }
 
-    fn interests(&self) -> impl Iterator<Item = (End, RawFd, i16)> + '_ {
+    fn interests(&self) -> impl Iterator<Item = (RawFd, i16)> + '_ {
         let idle = self.pauses || self.left == 0;
         let to_send = if idle { 0 } else { libc::POLLOUT };
         [
-            (End::Sender, &self.sender, to_send),
-            (End::Receiver, &self.receiver, libc::POLLIN),
-            (End::Listener, &self.listener, libc::POLLIN),
+            (&self.sender, to_send),
+            (&self.receiver, libc::POLLIN),
+            (&self.listener, libc::POLLIN),
         ]
         .into_iter()
-        .filter_map(|(end, fd, events)| Some((end, fd.as_ref()?.as_raw_fd(), events)))
+        .filter_map(|(end, events)| Some((end.as_ref()?.as_raw_fd(), events)))
     }
 
-    fn serve(&mut self, end: End) -> io::Result<()> {
-        match end {
-            End::Sender => self.send(),
-            End::Receiver => self.receive(),
-            End::Listener => self.accept(),
+    fn serve(&mut self, fd: RawFd) -> io::Result<()> {
+        let is = |end: &Option<OwnedFd>| end.as_ref().is_some_and(|end| end.as_raw_fd() == fd);
+        if is(&self.sender) {
+            self.send()
+        } else if is(&self.receiver) {
+            self.receive()
+        } else {
+            self.accept()
         }
     }
 
@@ -427,7 +433,7 @@ pub fn listen(at: SocketAddr, control: &str, kind: Socket) -> io::Result<OwnedFd
             (&raw const address).cast(),
             length,
         ))?;
-        check(libc::listen(fd.as_raw_fd(), 8))?;
+        check(libc::listen(fd.as_raw_fd(), BACKLOG))?;
     }
     Ok(fd)
 }

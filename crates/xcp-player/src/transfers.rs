@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::experiment::{Experiment, Transfers, Variant};
-use crate::random::split_mix;
+use crate::random::{log_uniform, uniform};
 use crate::result::TransferResult;
 use crate::topology::Topology;
 use crate::traffic::Running;
@@ -35,15 +35,13 @@ impl TransferRun {
     pub fn plan(experiment: &Experiment, seed: u64) -> Self {
         let files = experiment.transfers.as_ref().map(|t| {
             let mut state = seed;
-            let mut drawn = || (split_mix(&mut state) >> 11) as f64 / 53f64.exp2();
-            let [least, most] = t.bytes.map(|b| b as f64);
             let gap_s = t.mean_bytes() * 8.0 / (t.load * experiment.capacity_bps());
             let mut at_s = 0.0;
             let file = |_| {
-                at_s -= (1.0 - drawn()).ln() * gap_s;
+                at_s -= (1.0 - uniform(&mut state)).ln() * gap_s;
                 File {
                     at: Duration::from_secs_f64(at_s),
-                    bytes: (least * (most / least).powf(drawn())) as u64,
+                    bytes: log_uniform(&mut state, t.bytes),
                     took: None,
                 }
             };
@@ -80,13 +78,13 @@ impl TransferRun {
     }
 
     /// Removes the transfers whose last byte has been read; in `served` they
-    /// follow the `flows`.
-    pub fn finish(&mut self, now: Duration, flows: usize, served: &mut Vec<Option<Running>>) {
+    /// follow `others`.
+    pub fn finish(&mut self, now: Duration, others: usize, served: &mut Vec<Option<Running>>) {
         for i in (0..self.running.len()).rev() {
-            let done = served[flows + i].as_ref().is_none_or(Running::is_over);
+            let done = served[others + i].as_ref().is_none_or(Running::is_over);
             if done {
                 let (file, begun) = self.running.swap_remove(i);
-                served.swap_remove(flows + i);
+                served.swap_remove(others + i);
                 self.files[file].took = Some(now.saturating_sub(begun));
             }
         }

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use xcp_datapath::router::OVERHEAD_RANGE_B;
 
 use crate::experiment::{
-    Capacity, Check, Chosen, Event, Experiment, Flow, Gateway, Link, Metric, Socket, Transfers,
-    Variant, FLOWS_MAX, UDP,
+    Capacity, Check, Chosen, Event, Experiment, Flow, Gateway, Link, Metric, Pages, Socket,
+    Transfers, Variant, FLOWS_MAX, UDP,
 };
 use crate::{Error, Result};
 
@@ -23,6 +23,9 @@ const MTUS: RangeInclusive<u32> = 576..=65_535;
 /// The payloads that fit into a packet of 1500 bytes, also over IPv6.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
+/// So many that pages need at most 1000 connections at once.
+const USERS_MAX: usize = 100;
+const OBJECTS_MAX: usize = 10;
 /// The largest number of transfers, because each has its own port.
 const TRANSFERS_MAX: usize = 10_000;
 
@@ -79,9 +82,18 @@ fn fault(experiment: &Experiment) -> Option<String> {
     {
         return Some("bottleneck: no link with queue_packets between these nodes".into());
     }
-    let traffic = !experiment.flows.is_empty() || experiment.transfers.is_some();
+    let traffic = !experiment.flows.is_empty()
+        || experiment.transfers.is_some()
+        || experiment.pages.is_some();
     if !traffic || experiment.variants.is_empty() {
-        return Some("needs at least one flow, or transfers, and one variant".into());
+        return Some("needs at least one flow, or transfers or pages, and one variant".into());
+    }
+    if let Some(reason) = experiment
+        .pages
+        .as_ref()
+        .and_then(|p| pages_fault(&nodes, p))
+    {
+        return Some(format!("pages: {reason}"));
     }
     if let Some(reason) = experiment
         .transfers
@@ -145,7 +157,6 @@ fn ip_fault(version: u8) -> Option<String> {
 
 fn transfers_fault(nodes: &BTreeSet<String>, transfers: &Transfers) -> Option<String> {
     let Transfers { from, to, .. } = transfers;
-    let [least, most] = transfers.bytes;
     if !nodes.contains(from) || !nodes.contains(to) || from == to {
         return Some("from and to must be two nodes".into());
     }
@@ -155,6 +166,23 @@ fn transfers_fault(nodes: &BTreeSet<String>, transfers: &Transfers) -> Option<St
     if !(0.01..=10.0).contains(&transfers.load) {
         return Some("load must be 0.01 to 10".into());
     }
+    sizes_fault(transfers.bytes)
+}
+
+fn pages_fault(nodes: &BTreeSet<String>, pages: &Pages) -> Option<String> {
+    let Pages { client, server, .. } = pages;
+    if !nodes.contains(client) || !nodes.contains(server) || client == server {
+        return Some("client and server must be two nodes".into());
+    }
+    if !(1..=USERS_MAX).contains(&pages.users) || !(1..=OBJECTS_MAX).contains(&pages.objects) {
+        return Some(format!(
+            "at most {USERS_MAX} users, and {OBJECTS_MAX} objects per page"
+        ));
+    }
+    sizes_fault(pages.bytes)
+}
+
+fn sizes_fault([least, most]: [u64; 2]) -> Option<String> {
     (least == 0 || least >= most).then(|| "bytes must be the smallest and the largest size".into())
 }
 
