@@ -27,6 +27,7 @@
 #include "fallback.h"
 #include "app_limit.h"
 #include "formats.h"
+#include "known_rtt.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -67,6 +68,7 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	__u32 sample_us = tp->rack.rtt_us;
 	__u32 ip_len = sk->__sk_common.skc_family == AF_INET6 ? 40 : 20;
 	bool alone = !tp->packets_out && tp->delivered - s->sender.arrived == 1;
+	bool first = !s->sender.rtt_base;
 	__u64 sample;
 
 	s->sender.wire_B = payload_of(tp, s) + format_len(s->wire, XCP_BOTH) +
@@ -74,11 +76,15 @@ static __always_inline void observe(struct sock *sk, struct xcp_socket *s)
 	s->sender.arrived = tp->delivered;
 	if (!sample_us)
 		sample_us = tp->srtt_us >> 3;
-	if (!sample_us)
+	if (!sample_us) {
+		s->sender.rtt = known_rtt(sk);
 		return;
+	}
 	sample = xcp_ns_to_ticks((__u64)sample_us * 1000);
 	xcp_sender_rtt(&s->sender, sample, alone);
 	xcp_loss_on_rtt(&s->loss, sample);
+	if (first)
+		learn_rtt(sk, s->sender.rtt);
 }
 
 static __always_inline __u32 in_flight(const struct tcp_sock *tp)
@@ -102,7 +108,8 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	if (s->retransmit_pending)
 		packets = xcp_max(packets, in_flight(tp) + 1);
 	tp->snd_cwnd = (__u32)xcp_min(packets, tp->snd_cwnd_clamp);
-	if (!s->sender.pacing_Bps)
+	/* TCP's timer sends nothing before the handshake is complete */
+	if (!s->sender.rtt_base)
 		return;
 	/* TCP paces payload; the window counts whole packets */
 	rate = s->sender.pacing_Bps * payload_of(tp, s) / s->sender.wire_B;

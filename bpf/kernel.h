@@ -184,6 +184,7 @@ struct sock_common {
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
+	__be32 skc_daddr;
 	struct in6_addr skc_v6_daddr;
 	struct sock *skc_listener; /* of a request socket */
 } XCP_KERNEL;

@@ -79,7 +79,7 @@ struct xcp_sender {
 	uint64_t limit_B; /* in wire bytes */
 	uint64_t used_B; /* used in a recent RTT */
 	uint64_t rtt; /* ticks, XCP_RTT_MIN or more, 0 = unknown */
-	uint64_t rtt_base; /* base RTT, ticks */
+	uint64_t rtt_base; /* base RTT, ticks; 0: no sample yet */
 	/* derived by xcp_sender_update */
 	uint64_t window_B;
 	uint64_t x; /* ticks */
@@ -133,8 +133,9 @@ XCP_INLINE void xcp_sender_rtt(struct xcp_sender *s, uint64_t sample,
 	sample = xcp_max(sample, XCP_RTT_MIN);
 	if (alone && s->rtt && s->cwnd_B < s->wire_B)
 		sample = xcp_min(sample, s->rtt);
-	s->rtt = s->rtt >= 2 * sample || !s->rtt ? sample
-						 : (s->rtt + sample + 1) / 2;
+	s->rtt = s->rtt >= 2 * sample || !s->rtt_base
+			 ? sample
+			 : (s->rtt + sample + 1) / 2;
 	s->rtt_base = s->rtt_base ? xcp_min(s->rtt_base, sample) : sample;
 }
 

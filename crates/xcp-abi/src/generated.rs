@@ -463,7 +463,7 @@ pub struct xcp_sender {
     pub used_B: u64,
     /// ticks, XCP_RTT_MIN or more, 0 = unknown
     pub rtt: u64,
-    /// base RTT, ticks
+    /// base RTT, ticks; 0: no sample yet
     pub rtt_base: u64,
     /// derived by xcp_sender_update
     pub window_B: u64,
