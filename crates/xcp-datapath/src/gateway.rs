@@ -13,6 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf_link::{self, Direction, Place};
+use crate::host::device;
 use crate::host::peers::Prefix;
 use crate::pinned::change::Change;
 use crate::rtnl::Device;
@@ -99,6 +100,8 @@ pub struct Gateway {
     object: Object,
     /// By the index of the device.
     links: HashMap<u32, OwnedFd>,
+    /// The index of the WAN device, and the program that makes room for feedback on its ACKs.
+    room: Option<(u32, OwnedFd)>,
     _reopen: OwnedFd,
 }
 
@@ -119,6 +122,7 @@ impl Gateway {
         let mut gateway = Self {
             object,
             links: HashMap::new(),
+            room: None,
             _reopen: reopen,
         };
         gateway.set_filters(filters)?;
@@ -156,6 +160,15 @@ impl Gateway {
             let link =
                 bpf_link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
             self.links.insert(device.index, link);
+        }
+        for (device, _) in found.iter().filter(|(_, side)| *side == Side::Wan) {
+            if self
+                .room
+                .as_ref()
+                .is_none_or(|(index, _)| *index != device.index)
+            {
+                self.room = device::make_room(device)?.map(|link| (device.index, link));
+            }
         }
         Ok(())
     }
@@ -281,7 +294,7 @@ pub fn accept_fast_open() -> Result<()> {
 /// This process is not root.
 pub fn undo() -> Result<bool> {
     bpffs::require("xcp gateway off", bpffs::Access::Read)?;
-    let removed = policy_routing::stop_delivering(MARK)?;
+    let removed = policy_routing::stop_delivering(MARK);
     let note = fast_open_note()?;
     if !object::exists(&bpffs::dir(&note)) {
         return Ok(removed);

@@ -24,7 +24,6 @@ pub(crate) async fn handle(
     side: Side,
     shared: &Shared,
 ) -> io::Result<()> {
-    sockets::prepare(&near)?;
     let destination = near.local_addr()?;
     let control = shared.control(side.other());
     let fast_open = side == Side::Lan && shared.known_peers.has(destination.ip());
@@ -33,12 +32,13 @@ pub(crate) async fn handle(
         // the source does not wait any longer
         _ = near.ready(Interest::ERROR) => Err(io::ErrorKind::ConnectionReset.into()),
     };
-    let far = far.inspect_err(|_| {
+    let (far, fast_open) = far.inspect_err(|_| {
         shared.counts.not_connected.fetch_add(1, Ordering::Relaxed);
     })?;
     if fast_open {
         shared.counts.fast_open.fetch_add(1, Ordering::Relaxed);
-        if timeout(FIRST_DATA, near.peek(&mut [0])).await.is_err() {
+        let has_data = timeout(FIRST_DATA, near.peek(&mut [0])).await;
+        if !matches!(has_data, Ok(Ok(1))) {
             sockets::send_syn(&far)?;
         }
     } else if side == Side::Lan {
@@ -48,13 +48,17 @@ pub(crate) async fn handle(
     if far.local_addr()?.port() != source.port() {
         shared.counts.other_port.fetch_add(1, Ordering::Relaxed);
     }
-    copy(&near, &far, shared).await.inspect_err(|_| {
+    let copied = copy(&near, &far, shared).await;
+    if fast_open {
+        let answered = copied.is_ok() && sockets::uses(&far, control);
+        shared.known_peers.learn(destination.ip(), answered);
+    }
+    copied.inspect_err(|_| {
         shared.counts.reset.fetch_add(1, Ordering::Relaxed);
     })
 }
 
 async fn copy(near: &TcpStream, far: &TcpStream, shared: &Shared) -> io::Result<()> {
-    sockets::prepare(far)?;
     relay(near, far, &shared.pipes, &shared.counts.bytes).await?;
     sockets::set_reset_on_close(near, false)?;
     sockets::set_reset_on_close(far, false)

@@ -100,8 +100,8 @@ pub struct Daemon {
     shared: Arc<Shared>,
     options: Options,
     rule_repairs: u64,
-    /// Dropped last, since it closes the sockets.
-    _runtime: Runtime,
+    /// Runs the connections, until this is dropped.
+    runtime: Option<Runtime>,
 }
 
 impl Daemon {
@@ -141,7 +141,7 @@ impl Daemon {
             shared,
             options,
             rule_repairs: 0,
-            _runtime: runtime,
+            runtime: Some(runtime),
         })
     }
 
@@ -196,6 +196,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // while a connection has its socket, its packets need the rule
+        drop(self.runtime.take());
         let _ = gateway::undo();
     }
 }

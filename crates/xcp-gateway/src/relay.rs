@@ -6,24 +6,31 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{ready, Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{shutdown, Shutdown};
+use rustix::io::Errno;
 use rustix::pipe::{fcntl_setpipe_size, pipe_with, splice, PipeFlags, SpliceFlags};
-use std::os::fd::AsRawFd;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::sockets;
 
 /// The size of a pipe: 64 pages, which hold two of the largest GRO packets.
 const PIPE_B: usize = 1 << 18;
 /// The most pipes to keep for other connections.
 const SPARE_PIPES_MAX: usize = 64;
-/// After a reset, how long the other side may take to receive what arrived before.
-const DRAIN: Duration = Duration::from_secs(5);
+/// After a reset, the other side receives what arrived before, unless it receives nothing for
+/// so long.
+const STALLED: Duration = Duration::from_secs(5);
+const SENT_CHECK: Duration = Duration::from_millis(50);
+/// Bytes to copy, where splice does not move them.
+const COPIED_B: usize = 4096;
 
 struct Pipe {
     out: OwnedFd,
@@ -63,10 +70,14 @@ struct Direction<'a> {
     pipe: Option<Pipe>,
     /// Bytes in the pipe.
     held: usize,
+    /// Bytes written.
+    moved: u64,
     /// The sender has closed its side.
     ended: bool,
     /// The receiver's side is closed, too.
     done: bool,
+    /// The handshake with the receiver may not be complete yet.
+    in_handshake: bool,
 }
 
 impl<'a> Direction<'a> {
@@ -83,28 +94,36 @@ impl<'a> Direction<'a> {
             moved_bytes,
             pipe: None,
             held: 0,
+            moved: 0,
             ended: false,
             done: false,
+            in_handshake: true,
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Moves bytes until this direction is done. With `no_more`, it is also done when there is
+    /// nothing to read.
+    fn poll(&mut self, cx: &mut Context<'_>, no_more: bool) -> Poll<io::Result<()>> {
         while !self.done {
             if self.held > 0 {
                 ready!(self.to.poll_write_ready(cx))?;
                 self.write()?;
             } else if self.ended {
-                shutdown(self.to.as_raw_fd(), Shutdown::Write)?;
-                self.done = true;
+                ready!(self.to.poll_write_ready(cx))?;
+                self.end()?;
             } else {
                 let readable = self.from.poll_read_ready(cx)?;
                 if readable.is_pending() {
+                    if no_more {
+                        break;
+                    }
                     self.release();
                     return Poll::Pending;
                 }
                 self.read()?;
             }
         }
+        self.done = true;
         self.release();
         Poll::Ready(Ok(()))
     }
@@ -117,7 +136,16 @@ impl<'a> Direction<'a> {
         let pipe = self.pipe.insert(pipe);
         let read = self.from.try_io(Interest::READABLE, || {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            Ok(splice(self.from, None, &pipe.r#in, None, PIPE_B, flags)?)
+            let moved = splice(self.from, None, &pipe.r#in, None, PIPE_B, flags);
+            match moved {
+                // there may be urgent data, which splice does not pass
+                Ok(0) | Err(Errno::AGAIN) if sockets::unread_bytes(self.from) > 0 => {
+                    let mut bytes = [0; COPIED_B];
+                    let got = rustix::io::read(self.from, &mut bytes)?;
+                    Ok(rustix::io::write(&pipe.r#in, &bytes[..got])?)
+                }
+                moved => Ok(moved?),
+            }
         });
         match read {
             Ok(0) => self.ended = true,
@@ -134,13 +162,38 @@ impl<'a> Direction<'a> {
         };
         let written = self.to.try_io(Interest::WRITABLE, || {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            Ok(splice(&pipe.out, None, self.to, None, self.held, flags)?)
+            match splice(&pipe.out, None, self.to, None, self.held, flags) {
+                // its SYN had no space for the data
+                Err(Errno::INPROGRESS) => Err(io::ErrorKind::WouldBlock.into()),
+                written => Ok(written?),
+            }
         });
         match written {
             Ok(bytes) => {
                 self.held -= bytes;
+                self.moved += bytes as u64;
                 self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                if self.in_handshake {
+                    self.in_handshake = sockets::send_in_handshake(self.to)?;
+                }
             }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// Closes the receiver's side. A connection that is not established yet would be lost with
+    /// its data.
+    fn end(&mut self) -> io::Result<()> {
+        let ended = self.to.try_io(Interest::WRITABLE, || {
+            if sockets::is_connecting(self.to)? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(shutdown(self.to.as_raw_fd(), Shutdown::Write)?)
+        });
+        match ended {
+            Ok(()) => self.done = true,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
         }
@@ -154,33 +207,90 @@ impl<'a> Direction<'a> {
     }
 }
 
+struct Both<'a> {
+    directions: [Direction<'a>; 2],
+    /// The first failure. After it, a direction ends when it has nothing to write.
+    failure: Option<io::Error>,
+}
+
+impl Both<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let failed = self.failure.is_some();
+            let mut pending = false;
+            for direction in &mut self.directions {
+                match direction.poll(cx, failed) {
+                    Poll::Pending => pending = true,
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(e)) => {
+                        direction.done = true;
+                        self.failure.get_or_insert(e);
+                    }
+                }
+            }
+            if !pending {
+                return Poll::Ready(());
+            }
+            if failed == self.failure.is_some() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.directions.iter().map(|one| one.moved).sum()
+    }
+}
+
 /// Copies until both sides have closed. `moved_bytes` counts both directions.
 ///
 /// # Errors
-/// One side was reset, or does not answer.
+/// One side was reset, or does not answer. What arrived from it before is delivered to the
+/// other side first, unless that one receives nothing for [`STALLED`].
 pub(crate) async fn relay(
     a: &TcpStream,
     b: &TcpStream,
     pipes: &Pipes,
     moved_bytes: &AtomicU64,
 ) -> io::Result<()> {
-    let mut there = Direction::new(a, b, pipes, moved_bytes);
-    let mut back = Direction::new(b, a, pipes, moved_bytes);
-    let mut both = poll_fn(|cx| {
-        let there = there.poll(cx)?;
-        let back = back.poll(cx)?;
-        match there.is_ready() && back.is_ready() {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        }
-    });
+    let mut both = Both {
+        directions: [
+            Direction::new(a, b, pipes, moved_bytes),
+            Direction::new(b, a, pipes, moved_bytes),
+        ],
+        failure: None,
+    };
     tokio::select! {
-        ended = &mut both => return ended,
+        () = poll_fn(|cx| both.poll(cx)) => {}
         _ = a.ready(Interest::ERROR) => {}
         _ = b.ready(Interest::ERROR) => {}
     }
-    match tokio::time::timeout(DRAIN, both).await {
-        Ok(ended) => ended,
-        Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
+    loop {
+        let before = both.moved();
+        match timeout(STALLED, poll_fn(|cx| both.poll(cx))).await {
+            Ok(()) => break,
+            Err(_) if both.moved() > before => {}
+            Err(_) => return Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+    let Some(e) = both.failure else {
+        return Ok(());
+    };
+    send_rest(a).await;
+    send_rest(b).await;
+    Err(e)
+}
+
+/// Waits until a socket has sent what was written to it. A reset socket has nothing.
+async fn send_rest(socket: &TcpStream) {
+    let mut left = sockets::unsent_bytes(socket);
+    let mut since = Instant::now();
+    while left > 0 && since.elapsed() < STALLED {
+        sleep(SENT_CHECK).await;
+        let now = sockets::unsent_bytes(socket);
+        if now < left {
+            since = Instant::now();
+        }
+        left = now;
     }
 }

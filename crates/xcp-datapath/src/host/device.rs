@@ -198,6 +198,22 @@ fn attach(key: &xcp_device_key, device: &Device, ip_proto: u8, folder: &Path) ->
     Ok(())
 }
 
+/// Attaches to a device the program that makes room for feedback on ACKs full of SACK blocks,
+/// until the returned link is dropped. None while no programs of a host are loaded.
+pub fn make_room(device: &Device) -> Result<Option<OwnedFd>> {
+    if !object::exists(&bpffs::dir(PART).join(MAP)) {
+        return Ok(None);
+    }
+    let key = xcp_device_key {
+        netns: netns::cookie()?,
+        ifindex: device.index,
+        unused: 0,
+    };
+    let loaded = load(&key, device, super::IP_PROTO)?;
+    let program = object::program(&loaded, EGRESS)?;
+    bpf_link::attach_tcx(program.as_fd(), device, Direction::Egress, Place::First).map(Some)
+}
+
 /// Replaces the programs on all devices by those of this build. Devices in unreachable network
 /// namespaces keep the old ones.
 pub fn replace_programs() -> Result<()> {

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_core::{
     DefaultNla, NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP,
-    NLM_F_ECHO, NLM_F_REPLACE, NLM_F_REQUEST,
+    NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
 };
 use netlink_packet_route::link::{
     InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, Prop, XdpAttached,
@@ -407,28 +408,38 @@ pub(crate) fn request(
     message: RouteNetlinkMessage,
     flags: u16,
 ) -> Result<Vec<RouteNetlinkMessage>> {
-    let describe = |e: std::io::Error| Error::io("netlink", &e);
+    exchange(message, flags).map_err(|e| Error::io("netlink", &e))
+}
+
+/// Adds a route or rule, unless there is the same one. Returns whether it was missing.
+pub(crate) fn add_missing(message: RouteNetlinkMessage) -> Result<bool> {
+    match exchange(message, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        added => added.map(|_| true).map_err(|e| Error::io("netlink", &e)),
+    }
+}
+
+fn exchange(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     packet.header.flags = NLM_F_REQUEST | flags;
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
     packet.serialize(&mut bytes);
-    let mut socket = Socket::new(NETLINK_ROUTE).map_err(describe)?;
-    socket.bind_auto().map_err(describe)?;
-    socket.connect(&SocketAddr::new(0, 0)).map_err(describe)?;
-    socket.send(&bytes, 0).map_err(describe)?;
-    let odd = |what: String| Error::new("netlink", what, SEE_DOCTOR);
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.send(&bytes, 0)?;
     let mut found = Vec::new();
     let mut complete = flags & NLM_F_DUMP != NLM_F_DUMP;
     loop {
-        let (answer, _) = socket.recv_from_full().map_err(describe)?;
+        let (answer, _) = socket.recv_from_full()?;
         let mut rest = answer.as_slice();
         while !rest.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|e| odd(e.to_string()))?;
+                .map_err(io::Error::other)?;
             match message.payload {
                 NetlinkPayload::Error(e) if e.code.is_some() => {
-                    return Err(Error::io("netlink", &e.to_io()));
+                    return Err(e.to_io());
                 }
                 NetlinkPayload::InnerMessage(inner) => found.push(inner),
                 NetlinkPayload::Done(_) => complete = true,

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use xcp_testbed::{can_run, PATIENCE};
+use xcp_testbed::{can_run, FaultInjector, FaultPlan, PATIENCE};
 
 use super::cases::option_space::sign_md5;
 use crate::command::SystemState;
@@ -179,6 +179,111 @@ fn a_syn_between_gateways_carries_the_first_data() {
 }
 
 #[test]
+fn a_source_may_close_before_the_handshake_on_the_wan() {
+    let Some(gateways) = Gateways::new("a_source_may_close_before_the_handshake_on_the_wan") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    let _far = gateways.start(FAR, CAPACITY);
+    let start = || FaultInjector::start(FAR[2], FaultPlan::default()).unwrap();
+    let wan = gateways.net.within(FAR[0], start);
+    for message in [&b"message"[..], b""] {
+        for closes in [true, false] {
+            wait_until("the end of all connections", || {
+                near.count("connections") == 0
+            });
+            // shows that there is a gateway
+            let (mut client, mut server) = gateways.pair(HOST);
+            transfer(&mut client, &mut server, &pattern(1000));
+            let before = near.count("fast_open");
+            let listener = gateways.listen(HOST);
+            let late = FaultPlan {
+                drop_syn_acks: 1,
+                ..Default::default()
+            };
+            wan.plan(late).unwrap();
+            let mut client = gateways.connect(listener.local_addr().unwrap());
+            client.write_all(message).unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            let client = (!closes).then_some(client);
+            let (mut server, _) = listener.accept().unwrap();
+            assert_eq!(read_all(&mut server), message);
+            if let Some(mut client) = client {
+                server.write_all(b"answer").unwrap();
+                drop(server);
+                assert_eq!(read_all(&mut client), b"answer");
+            }
+            assert_eq!(near.count("fast_open"), before + 1);
+        }
+    }
+}
+
+#[test]
+fn urgent_data_arrives_in_its_place() {
+    let Some(gateways) = Gateways::new("urgent_data_arrives_in_its_place") else {
+        return;
+    };
+    let _near = gateways.start(NEAR, CAPACITY);
+    let (mut client, mut server) = gateways.pair(HOST);
+    client.write_all(b"before").unwrap();
+    // SAFETY: the buffer is of this length.
+    let sent = unsafe { libc::send(client.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+    let mut received = [0; 7];
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"before!");
+    client.write_all(b"after").unwrap();
+    drop(client);
+    assert_eq!(read_all(&mut server), b"after");
+}
+
+#[test]
+fn data_that_arrived_before_a_reset_is_delivered() {
+    let Some(gateways) = Gateways::new("data_that_arrived_before_a_reset_is_delivered") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    let listener = gateways.listen(HOST);
+    let to = listener.local_addr().unwrap();
+    let small = |socket: &OwnedFd| {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &4096).unwrap();
+    };
+    let connect = || SocketSetup::prepared(&small).connect(to);
+    let mut client = gateways.net.within("c", connect);
+    let (mut server, _) = listener.accept().unwrap();
+    // the client does not read: most of it is in the gateway's send buffer
+    let answer = pattern(40_000);
+    server.write_all(&answer).unwrap();
+    wait_until("the gateway to have all", || {
+        near.count("bytes") == answer.len() as u64
+    });
+    set_linger_zero(&server);
+    drop(server);
+    thread::sleep(Duration::from_millis(500));
+    let mut received = Vec::new();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let end = client.read_to_end(&mut received).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(received.len(), answer.len());
+}
+
+#[test]
+fn marks_may_be_valid_for_sources() {
+    let Some(gateways) = Gateways::new("marks_may_be_valid_for_sources") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    // VPNs set it
+    gateways.net.within("r", || {
+        set_sysctl("ipv4/conf/all/src_valid_mark", "1").unwrap()
+    });
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    assert_eq!(near.count("accepted"), 1);
+}
+
+#[test]
 fn half_close_reset_and_refusal_pass_through() {
     let Some(gateways) = Gateways::new("half_close_reset_and_refusal_pass_through") else {
         return;
@@ -287,7 +392,7 @@ fn the_routing_rule_is_added_again_and_otherwise_left_alone() {
             .tool("r", &format!("ip {family} rule del fwmark 0x5843"));
     }
     wait_until("the rules", || near.count("rule_repairs") > 0);
-    assert_eq!(gateways.rules("r").matches("0x5843").count(), 2);
+    assert_eq!(gateways.rules("r").matches("0x5843").count(), 6);
     let mut changes = String::new();
     let mut out = monitor.stdout.take().unwrap();
     out.read_to_string(&mut changes).unwrap();
