@@ -39,6 +39,11 @@ XCP_MAP(fallback_reasons);
 
 /* added to the window for rounding and delayed ACKs */
 #define HEADROOM_PACKETS 2
+/*
+ * 50 KB, which most web objects fit into. Of 10, 20 and 35 packets, only 35
+ * load a page in half the time of CUBIC (gateway-web).
+ */
+#define KNOWN_RTT_PACKETS 35
 /* a new connection may be granted four times its window in an RTT */
 #define SEND_BUFFER_WINDOWS 8
 #define TCP_CA_RECOVERY 3
@@ -118,22 +123,40 @@ static __always_inline void apply(struct sock *sk, struct xcp_socket *s)
 	sk->sk_pacing_rate = xcp_min(xcp_max(rate, 1), sk->sk_max_pacing_rate);
 }
 
-/* Starts with TCP's current window. */
+/*
+ * The first window, in packets: TCP's; larger if the RTT is known without a
+ * sample, as routers know from it how fast the flow is.
+ */
+static __always_inline __u32 first_window(const struct tcp_sock *tp,
+					  const struct xcp_sender *sender)
+{
+	bool known = sender->rtt && !sender->rtt_base;
+
+	/* after a lost SYN, TCP's window is one packet */
+	if (!known || tp->snd_cwnd < XCP_INITIAL_PACKETS)
+		return tp->snd_cwnd;
+	return KNOWN_RTT_PACKETS;
+}
+
 static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	/* before its first ACK, a new socket has tcp_mstamp from its listener
+	 */
+	__u64 now_us =
+		s->sender.rtt_base ? tp->tcp_mstamp : bpf_ktime_get_ns() / 1000;
 
 	if (sk->sk_pacing_status == SK_PACING_NONE) {
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		s->paced = 1;
 	}
-	xcp_sender_reset(&s->sender, tp->snd_cwnd);
+	xcp_sender_reset(&s->sender, first_window(tp, &s->sender));
 	__builtin_memset(&s->loss, 0, sizeof(s->loss));
-	s->round_start_us = tp->tcp_mstamp;
+	s->round_start_us = now_us;
 	s->round_delivered = tp->delivered;
 	s->round_lost = tp->lost;
 	s->delivered_ce = tp->delivered_ce;
-	s->acked_us = tp->tcp_mstamp;
+	s->acked_us = now_us;
 	s->silent_acks = 0;
 	s->started = 1;
 	limit(tcp_sk(sk), s);

@@ -620,8 +620,10 @@ unsafe extern "C" {
     pub safe fn xcp_loss_congested(l: &xcp_loss, s: &xcp_sender) -> bool;
 }
 unsafe extern "C" {
-    /** TCP begins to repair losses. On a path with other routers (`other_hops`), one
- loss is enough for a cut, but not for distrust.*/
+    /** TCP begins to repair losses. If the RTT is raised on a path with other
+ routers (`other_hops`), one loss is enough for a cut, but not for distrust.
+ Without a queue it may be corruption: with 1 % of it, a cut at each loss
+ leaves a quarter of a link of 600 ms unused (gateway-bulk).*/
     pub safe fn xcp_loss_on_recovery(l: &mut xcp_loss, s: &mut xcp_sender, other_hops: bool);
 }
 unsafe extern "C" {

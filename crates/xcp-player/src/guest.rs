@@ -28,6 +28,8 @@ pub const REQUEST: &str = "request.json";
 /// the lab.
 #[cfg(target_arch = "x86_64")]
 const DEBUG_PORT: u16 = 0xe9;
+/// Enough for 10,000 connections through two gateways.
+const OPEN_FILES_MAX: libc::rlim_t = 1 << 17;
 /// Progress is reported in steps of 2 %.
 const PROGRESS_STEP: f64 = 0.02;
 
@@ -203,6 +205,7 @@ pub fn main<R: DeserializeOwned>(work: impl FnOnce(R, &Channel) -> Result<()>) -
 fn begin<R: DeserializeOwned>(channel: &Channel) -> Result<R> {
     mount_all()?;
     load_modules()?;
+    allow_open_files()?;
     let release =
         fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|e| Error::io("osrelease", &e))?;
     channel.send(&Message::<()>::Booted(release.trim().to_owned()));
@@ -226,6 +229,19 @@ pub fn play(request: Request, channel: &Channel) -> Result<()> {
         }
         let result = Box::new((outcome.result, outcome.series));
         channel.answer(Played::Result(result));
+    }
+    Ok(())
+}
+
+/// All sockets of an experiment belong to one process.
+fn allow_open_files() -> Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: OPEN_FILES_MAX,
+        rlim_max: OPEN_FILES_MAX,
+    };
+    // SAFETY: the pointer is to a valid limit.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+        return Err(Error::io("open files", &io::Error::last_os_error()));
     }
     Ok(())
 }

@@ -358,8 +358,20 @@ fn timeout_leaves_one_packet_and_keeps_trust_in_a_loss_free_path() {
 }
 
 #[test]
-fn loss_on_a_path_with_other_routers_cuts_once_per_recovery() {
+fn loss_on_a_path_with_other_routers_and_no_queue_is_repaired_without_a_cut() {
     let mut path = Path::new(100);
+    for waited in [0, 20] {
+        xcp_loss_on_rtt(&mut path.loss, path.base + path.base * waited / 100);
+        xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
+        assert_eq!(xcp_sender_packets(&path.sender), 100, "{waited} % wait");
+        path.round(1, waited);
+    }
+}
+
+#[test]
+fn loss_on_a_path_with_other_routers_and_a_queue_cuts_once_per_recovery() {
+    let mut path = Path::new(100);
+    xcp_loss_on_rtt(&mut path.loss, path.base + path.base / 2);
     xcp_loss_on_recovery(&mut path.loss, &mut path.sender, true);
     assert_eq!(xcp_sender_packets(&path.sender), 70);
     path.round(1, 0);
