@@ -113,6 +113,7 @@ impl Gateway {
     /// This process is not root, a device does not exist, or the kernel lacks a feature.
     pub fn attach(lan: &[String], wan: &str, filters: &Filters) -> Result<Self> {
         bpffs::require("xcp gateway run", bpffs::Access::Read)?;
+        check(lan, wan, filters)?;
         let object = object::load(&object::GATEWAY, object::open(&object::GATEWAY)?)?;
         let netns = netns::open()?;
         let reopen = {
@@ -126,7 +127,9 @@ impl Gateway {
             _reopen: reopen,
         };
         gateway.set_filters(filters)?;
-        gateway.set_devices(lan, wan)?;
+        if let Some(e) = gateway.set_devices(lan, wan)?.into_iter().next() {
+            return Err(e);
+        }
         policy_routing::deliver_locally(MARK)?;
         Ok(gateway)
     }
@@ -136,12 +139,20 @@ impl Gateway {
     }
 
     /// Replaces the devices. May be called again to find devices that have been replaced by
-    /// others of the same name.
+    /// others of the same name. Returns the failures of those that are left out, for example
+    /// because they do not exist; all others are set.
     ///
     /// # Errors
-    /// A device does not exist; then nothing changes.
-    pub fn set_devices(&mut self, lan: &[String], wan: &str) -> Result<()> {
-        let found = find_devices(lan, wan)?;
+    /// The map of devices cannot be written.
+    pub fn set_devices(&mut self, lan: &[String], wan: &str) -> Result<Vec<Error>> {
+        let lan = lan.iter().map(|name| (name.as_str(), Side::Lan));
+        let (mut found, mut failures) = (Vec::new(), Vec::new());
+        for (name, side) in lan.chain([(wan, Side::Wan)]) {
+            match self.attach_to(name, side) {
+                Ok(device) => found.push((device, side)),
+                Err(e) => failures.push(e),
+            }
+        }
         let records = found.iter().map(|(device, side)| {
             let record = xcp_gateway_device {
                 side: side.number(),
@@ -152,31 +163,29 @@ impl Gateway {
         replace_entries(&self.map("devices")?, records.collect())?;
         let is_kept = |index: u32| found.iter().any(|(device, _)| device.index == index);
         self.links.retain(|index, _| is_kept(*index));
-        for (device, _) in &found {
-            if self.links.contains_key(&device.index) {
-                continue;
-            }
+        Ok(failures)
+    }
+
+    /// Attaches the programs to a device, unless they are attached.
+    fn attach_to(&mut self, name: &str, side: Side) -> Result<Device> {
+        let device = Device::find(name)?;
+        if !self.links.contains_key(&device.index) {
             let program = object::program(&self.object, "xcp_gateway")?;
             let link =
-                bpf_link::attach_tcx(program.as_fd(), device, Direction::Ingress, Place::First)?;
+                bpf_link::attach_tcx(program.as_fd(), &device, Direction::Ingress, Place::First)?;
             self.links.insert(device.index, link);
         }
-        for (device, _) in found.iter().filter(|(_, side)| *side == Side::Wan) {
-            if self
-                .room
-                .as_ref()
-                .is_none_or(|(index, _)| *index != device.index)
-            {
-                self.room = device::make_room(device)?.map(|link| (device.index, link));
-            }
+        let has_room = |(index, _): &(u32, OwnedFd)| *index == device.index;
+        if side == Side::Wan && !self.room.as_ref().is_some_and(has_room) {
+            self.room = device::make_room(&device)?.map(|link| (device.index, link));
         }
-        Ok(())
+        Ok(device)
     }
 
     /// Replaces the filters.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many, which [`check`] finds, or a map cannot be written.
     pub fn set_filters(&mut self, filters: &Filters) -> Result<()> {
         let prefixes = entries(&filters.include, &filters.exclude, |prefix| {
             let (address, bits) = prefix.mapped();
@@ -185,11 +194,11 @@ impl Gateway {
                 address: xcp_abi::xcp_address { bytes: address },
             };
             key.bytes().to_vec()
-        })?;
-        replace_entries(&self.map("prefixes")?, prefixes)?;
+        });
         let ports = entries(&filters.ports, &filters.exclude_ports, |port| {
             u32::from(*port).to_ne_bytes().to_vec()
-        })?;
+        });
+        replace_entries(&self.map("prefixes")?, prefixes)?;
         replace_entries(&self.map("ports")?, ports)?;
         let mut config = self.config()?;
         config.only_prefixes = u32::from(!filters.include.is_empty());
@@ -354,7 +363,11 @@ fn note(device: &str) -> Result<PathBuf> {
     Ok(bpffs::dir(&part).join("gateway"))
 }
 
-fn find_devices(lan: &[String], wan: &str) -> Result<Vec<(Device, Side)>> {
+/// Checks options of a gateway.
+///
+/// # Errors
+/// A device is on both sides, or there are too many devices or filters.
+pub fn check(lan: &[String], wan: &str, filters: &Filters) -> Result<()> {
     if lan.iter().any(|name| name == wan) {
         return Err(Error::new(
             wan,
@@ -370,30 +383,28 @@ fn find_devices(lan: &[String], wan: &str) -> Result<Vec<(Device, Side)>> {
             "put them into a bridge",
         ));
     }
-    let lan = lan.iter().map(|name| (name.as_str(), Side::Lan));
-    lan.chain([(wan, Side::Wan)])
-        .map(|(name, side)| Ok((Device::find(name)?, side)))
-        .collect()
-}
-
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// The keys and values of a map of filters.
-fn entries<T>(include: &[T], exclude: &[T], key: impl Fn(&T) -> Vec<u8>) -> Result<Entries> {
-    let include = include.iter().map(|one| (one, XCP_GATEWAY_INCLUDE));
-    let exclude = exclude.iter().map(|one| (one, XCP_GATEWAY_EXCLUDE));
-    let all: Entries = include
-        .chain(exclude)
-        .map(|(one, filter)| (key(one), filter.to_ne_bytes().to_vec()))
-        .collect();
-    if all.len() > XCP_GATEWAY_FILTERS_MAX as usize {
+    let prefixes = filters.include.len() + filters.exclude.len();
+    let ports = filters.ports.len() + filters.exclude_ports.len();
+    if prefixes.max(ports) > XCP_GATEWAY_FILTERS_MAX as usize {
         return Err(Error::new(
             "filters",
             format!("more than {XCP_GATEWAY_FILTERS_MAX} prefixes or ports"),
             "use shorter prefixes, or fewer ports",
         ));
     }
-    Ok(all)
+    Ok(())
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The keys and values of a map of filters.
+fn entries<T>(include: &[T], exclude: &[T], key: impl Fn(&T) -> Vec<u8>) -> Entries {
+    let include = include.iter().map(|one| (one, XCP_GATEWAY_INCLUDE));
+    let exclude = exclude.iter().map(|one| (one, XCP_GATEWAY_EXCLUDE));
+    include
+        .chain(exclude)
+        .map(|(one, filter)| (key(one), filter.to_ne_bytes().to_vec()))
+        .collect()
 }
 
 /// Writes entries, and deletes all others.

@@ -15,10 +15,12 @@ use tokio::runtime::{Builder, Runtime};
 use xcp_daemon::notify;
 use xcp_daemon::status_socket::StatusSocket;
 use xcp_datapath::gateway::{self, Filters, Gateway};
+use xcp_datapath::router;
 
 pub use crate::proxy::Limits;
 use crate::proxy::{self, Shared};
 use crate::status::Status;
+use crate::wan_router::WanRouter;
 use crate::{Error, Result};
 
 const DEFAULT_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -28,12 +30,14 @@ const TICK_MS: u16 = 500;
 const REPAIR_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a gateway does; may change while it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The devices on the LAN side.
     pub lan: Vec<String>,
     /// The device on the WAN side.
     pub wan: String,
+    /// Makes the WAN device an XCP router while the gateway runs.
+    pub router: Option<router::Options>,
     /// The connections to split.
     pub filters: Filters,
     /// The limits.
@@ -41,19 +45,19 @@ pub struct Options {
 }
 
 /// What the main loop does next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Continue.
     Continue,
     /// Continue with other options.
-    Change(Options),
+    Change(Box<Options>),
     /// End.
     End,
 }
 
 /// Runs a gateway until `next` returns [`Next::End`]. `next` is called at least once per second
-/// and after each signal. Calls `ready` when connections are accepted, and
-/// `refused` if options cannot be changed.
+/// and after each signal. Calls `ready` when connections are accepted, `refused` if options
+/// cannot be changed, and `failed` for each new failure of [`Daemon::repair`].
 ///
 /// # Errors
 /// See [`Daemon::start`]; or the path of the status socket is in use or not permitted.
@@ -63,6 +67,7 @@ pub fn run(
     socket: &Path,
     ready: impl FnOnce(),
     refused: impl Fn(&Error),
+    failed: impl Fn(&Error),
     mut next: impl FnMut() -> Next,
 ) -> Result<()> {
     let status_socket = StatusSocket::open(socket)?;
@@ -70,11 +75,12 @@ pub fn run(
     notify::send_state("READY=1");
     ready();
     let mut checked = Instant::now();
+    let mut known: Vec<String> = Vec::new();
     loop {
         match next() {
             Next::Continue => {}
             Next::Change(options) => {
-                if let Err(e) = daemon.change(options) {
+                if let Err(e) = daemon.change(*options) {
                     refused(&e);
                 }
             }
@@ -84,6 +90,11 @@ pub fn run(
             daemon.repair();
             checked = Instant::now();
         }
+        let failures = daemon.failures.iter();
+        failures
+            .filter(|e| !known.contains(&e.to_string()))
+            .for_each(&failed);
+        known = daemon.failures.iter().map(Error::to_string).collect();
         let mut waits_for = [PollFd::new(status_socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waits_for, TICK_MS) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -99,9 +110,12 @@ pub fn run(
 pub struct Daemon {
     shared: Arc<Shared>,
     options: Options,
+    /// What does not work now, and is tried again every second.
+    failures: Vec<Error>,
     rule_repairs: u64,
     /// Runs the connections, until this is dropped.
     runtime: Option<Runtime>,
+    router: WanRouter,
 }
 
 impl Daemon {
@@ -112,6 +126,8 @@ impl Daemon {
     pub fn start(options: Options, wan_control: &str) -> Result<Self> {
         let default = fs::read_to_string(DEFAULT_CONTROL)
             .map_err(|e| Error::new(DEFAULT_CONTROL, e.to_string(), "mount /proc"))?;
+        let mut router = WanRouter::default();
+        router.set(&options.wan, options.router)?;
         let attached = Gateway::attach(&options.lan, &options.wan, &options.filters)?;
         let shared = Arc::new(Shared::new(
             attached,
@@ -140,34 +156,53 @@ impl Daemon {
         Ok(Self {
             shared,
             options,
+            failures: Vec::new(),
             rule_repairs: 0,
             runtime: Some(runtime),
+            router,
         })
     }
 
-    /// Changes the options. Present connections stay as they are.
+    /// Changes the options. Present connections stay as they are. What fails, for example
+    /// because a device does not exist now, is tried again every second.
     ///
     /// # Errors
-    /// A device does not exist.
+    /// The options are not valid; then nothing changes.
     pub fn change(&mut self, options: Options) -> Result<()> {
         let Options {
             lan,
             wan,
+            router,
             filters,
             limits,
         } = &options;
-        self.shared.configure(lan, wan, filters, *limits)?;
+        gateway::check(lan, wan, filters)?;
+        let added = self.router.set(wan, *router);
+        self.failures = self.shared.configure(lan, wan, filters, *limits)?;
+        self.add_failure(added);
         self.options = options;
         Ok(())
     }
 
-    /// Undoes what other programs did: adds the routing rule again, and finds devices that have
-    /// been replaced. What fails is tried again with the next call; until then, connections are
-    /// forwarded.
+    /// Undoes what other programs did: adds the routing rule and the router again, and
+    /// finds devices that have been replaced. What fails is tried again with the next call;
+    /// until then, connections are forwarded.
     pub fn repair(&mut self) {
-        self.rule_repairs += u64::from(gateway::repair_rule().unwrap_or(false));
+        // before the gateway's program on the same device, as when the gateway starts
+        let router = self.router.repair();
         let Options { lan, wan, .. } = &self.options;
-        let _ = self.shared.gateway().set_devices(lan, wan);
+        let devices = self.shared.gateway().set_devices(lan, wan);
+        self.failures = devices.unwrap_or_else(|e| vec![e]);
+        self.add_failure(router);
+        let rule = gateway::repair_rule();
+        self.rule_repairs += u64::from(matches!(rule, Ok(true)));
+        self.add_failure(rule.map(drop));
+    }
+
+    fn add_failure(&mut self, result: Result<()>) {
+        let known = |e: &Error| self.failures.iter().any(|other| other.thing == e.thing);
+        let failure = result.err().filter(|e| !known(e));
+        self.failures.extend(failure);
     }
 
     /// The state.
@@ -177,9 +212,11 @@ impl Daemon {
         Status {
             lan: self.options.lan.clone(),
             wan: self.options.wan.clone(),
+            capacity_bytes_per_s: self.router.options().map(|o| o.capacity_bytes_per_s),
             filters: self.options.filters.clone(),
             connections: self.shared.connections(),
-            connections_max: limits.connections,
+            connections_max: limits.most(),
+            connections_configured: limits.connections,
             per_source_max: limits.per_source,
             accepted: counts.accepted.load(Ordering::Relaxed),
             not_connected: counts.not_connected.load(Ordering::Relaxed),
@@ -188,6 +225,7 @@ impl Daemon {
             fast_open: counts.fast_open.load(Ordering::Relaxed),
             bytes: counts.bytes.load(Ordering::Relaxed),
             rule_repairs: self.rule_repairs,
+            failures: self.failures.iter().map(Error::to_string).collect(),
             netns: xcp_datapath::netns_inode().unwrap_or(0),
             packets: self.shared.gateway().counters().unwrap_or_default(),
         }

@@ -5,7 +5,7 @@
 //!
 //! [`daemon`] starts and ends everything. [`proxy`] accepts connections and enforces limits,
 //! [`connection`] handles one of them, [`relay`] copies its bytes, [`fast_open`] knows where
-//! a SYN may carry data, and [`sockets`] sets the
+//! a SYN may carry data, [`wan_router`] is the router of the WAN device, and [`sockets`] sets the
 //! options of sockets. [`status`] is what `xcp gateway show` prints.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
@@ -18,5 +18,6 @@ mod proxy;
 mod relay;
 mod sockets;
 pub mod status;
+mod wan_router;
 
 pub use xcp_datapath::{Error, Result};

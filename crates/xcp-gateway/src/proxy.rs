@@ -27,8 +27,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 pub struct Limits {
     /// The most connections.
     pub connections: u32,
+    /// For so many connections, the system's limit of open files suffices.
+    pub possible: u32,
     /// The most connections of one source address.
     pub per_source: u32,
+}
+
+impl Limits {
+    /// The most connections, considering open files.
+    pub(crate) fn most(self) -> u32 {
+        self.connections.min(self.possible)
+    }
 }
 
 /// Counters of connections.
@@ -107,20 +116,31 @@ impl Shared {
         lock(&self.present).all
     }
 
-    /// Replaces devices, filters and limits; connections stay.
+    /// Replaces devices, filters and limits; connections stay. Returns what fails now: see
+    /// [`Gateway::set_devices`].
     pub fn configure(
         &self,
         lan: &[String],
         wan: &str,
         filters: &Filters,
         limits: Limits,
-    ) -> xcp_datapath::Result<()> {
+    ) -> xcp_datapath::Result<Vec<xcp_datapath::Error>> {
+        let mut failures = {
+            let mut gateway = self.gateway();
+            gateway.set_filters(filters)?;
+            gateway.set_devices(lan, wan)?
+        };
+        if let Err(e) = self.write_limits(limits) {
+            failures.push(e);
+        }
+        Ok(failures)
+    }
+
+    fn write_limits(&self, limits: Limits) -> xcp_datapath::Result<()> {
         let mut present = lock(&self.present);
-        let mut gateway = self.gateway();
-        gateway.set_devices(lan, wan)?;
-        gateway.set_filters(filters)?;
         present.limits = limits;
-        gateway.set_full(present.all >= limits.connections)?;
+        let gateway = self.gateway();
+        gateway.set_full(present.all >= limits.most())?;
         for (source, number) in &present.by_source {
             gateway.set_source_full(*source, *number >= limits.per_source)?;
         }
@@ -139,10 +159,7 @@ impl Shared {
 
     fn change(&self, source: IpAddr, change: fn(u32) -> u32) {
         let mut present = lock(&self.present);
-        let Limits {
-            connections,
-            per_source,
-        } = present.limits;
+        let (connections, per_source) = (present.limits.most(), present.limits.per_source);
         let (all_before, all) = (present.all, change(present.all));
         present.all = all;
         let before = present.by_source.get(&source).copied().unwrap_or(0);

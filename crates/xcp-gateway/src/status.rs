@@ -34,12 +34,16 @@ pub struct Status {
     pub lan: Vec<String>,
     /// The device on the WAN side.
     pub wan: String,
+    /// The capacity of the router that the gateway has added, 0 if it is measured.
+    pub capacity_bytes_per_s: Option<u64>,
     /// The connections to split.
     pub filters: Filters,
     /// Present connections.
     pub connections: u32,
     /// The most connections.
     pub connections_max: u32,
+    /// The same in the configuration: open files may suffice for fewer.
+    pub connections_configured: u32,
     /// The most connections of one source address.
     pub per_source_max: u32,
     /// Connections accepted since the start.
@@ -56,6 +60,8 @@ pub struct Status {
     pub bytes: u64,
     /// How often the routing rule was missing and was added again.
     pub rule_repairs: u64,
+    /// What does not work now, and is tried again every second.
+    pub failures: Vec<String>,
     /// The inode number of the daemon's network namespace.
     pub netns: u64,
     /// Counters of the gateway's programs.

@@ -46,9 +46,11 @@ fn options(gateway: &Gateway) -> Options {
     Options {
         lan: vec![device(&gateway.node, &gateway.lan)],
         wan: device(&gateway.node, &gateway.wan),
+        router: None,
         filters: Filters::default(),
         limits: Limits {
             connections: CONNECTIONS_MAX,
+            possible: CONNECTIONS_MAX,
             per_source: CONNECTIONS_MAX,
         },
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp gateway`: runs the gateway, shows its state and ends it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use xcp_datapath::gateway as datapath;
 use xcp_datapath::gateway::Filters;
 use xcp_datapath::host::{self, RunGroup};
 use xcp_datapath::interrupt;
-use xcp_datapath::router::{self, Change, Limits as QueueLimits, Queueing};
+use xcp_datapath::router::{self, Limits as QueueLimits, Queueing};
 use xcp_gateway::daemon::{self, Limits, Next, Options};
 use xcp_gateway::status::{self, Status};
 
@@ -63,10 +63,13 @@ impl From<&GatewayRun> for Gateway {
     }
 }
 
-fn options(gateway: &Gateway, possible: u32) -> Options {
-    Options {
+fn options(gateway: &Gateway) -> Result<Options, Failure> {
+    Ok(Options {
         lan: gateway.lan.clone(),
         wan: gateway.wan.clone(),
+        router: gateway
+            .capacity
+            .map(|capacity| router_options(capacity.bytes_per_s())),
         filters: Filters {
             include: gateway.include.clone(),
             exclude: gateway.exclude.clone(),
@@ -74,9 +77,24 @@ fn options(gateway: &Gateway, possible: u32) -> Options {
             exclude_ports: gateway.exclude_ports.clone(),
         },
         limits: Limits {
-            connections: gateway.max_connections.min(possible),
+            connections: gateway.max_connections,
+            possible: raise_descriptors(gateway.max_connections)?,
             per_source: gateway.max_per_source,
         },
+    })
+}
+
+fn router_options(capacity_bytes_per_s: u64) -> router::Options {
+    router::Options {
+        capacity_bytes_per_s,
+        queueing: match capacity_bytes_per_s {
+            0 => Queueing::Auto(QueueLimits::default()),
+            rate_bytes_per_s => Queueing::Shape {
+                rate_bytes_per_s,
+                limit_packets: 0,
+            },
+        },
+        ..Default::default()
     }
 }
 
@@ -88,14 +106,12 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
     };
     let gateway = read()?;
     let lock = RunGroup::lock()?;
-    let possible = raise_descriptors(gateway.max_connections)?;
+    let options_at_start = options(&gateway)?;
     let group = RunGroup::without_default(lock)?;
     group.enter()?;
-    let _router = gateway
-        .capacity
-        .map(|capacity| Router::add(&gateway.wan, capacity.bytes_per_s()))
-        .transpose()?;
-    warn_without_router(&gateway.wan);
+    if gateway.capacity.is_none() {
+        warn_without_router(&gateway.wan);
+    }
 
     interrupt::watch_on_terminal();
     let hangup = Arc::new(AtomicBool::new(false));
@@ -108,8 +124,8 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         if !hangup.swap(false, Ordering::Relaxed) {
             return Next::Continue;
         }
-        match read() {
-            Ok(gateway) => Next::Change(options(&gateway, possible)),
+        match read().and_then(|gateway| options(&gateway)) {
+            Ok(options) => Next::Change(Box::new(options)),
             Err(failure) => {
                 print_error(&format!("xcp: nothing changed: {failure}"));
                 Next::Continue
@@ -117,11 +133,12 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         }
     };
     Ok(daemon::run(
-        options(&gateway, possible),
+        options_at_start,
         WAN_CONTROL,
         &asked.socket,
         ready,
         |e| print_error(&format!("xcp: nothing changed: {e}")),
+        |e| print_error(&format!("xcp: warning: {e}\n  help: {}", e.remedy)),
         next,
     )?)
 }
@@ -143,38 +160,6 @@ fn raise_descriptors(connections: u32) -> Result<u32, Failure> {
          the systemd unit, ulimit -n), or give --max-connections"
     ));
     Ok(possible as u32)
-}
-
-/// The router that exists while the gateway runs.
-struct Router {
-    added: bool,
-}
-
-impl Router {
-    fn add(wan: &str, capacity_bytes_per_s: u64) -> Result<Self, Failure> {
-        let options = router::Options {
-            capacity_bytes_per_s,
-            queueing: match capacity_bytes_per_s {
-                0 => Queueing::Auto(QueueLimits::default()),
-                rate_bytes_per_s => Queueing::Shape {
-                    rate_bytes_per_s,
-                    limit_packets: 0,
-                },
-            },
-            ..Default::default()
-        };
-        let added = datapath::add_router(wan, options)? == Change::Added;
-        Ok(Self { added })
-    }
-}
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        if self.added {
-            // `xcp gateway off` tries again
-            let _ = datapath::remove_routers();
-        }
-    }
 }
 
 fn warn_without_router(wan: &str) {
@@ -207,20 +192,31 @@ fn off(socket: &Path, out: &Out) -> Result<(), Failure> {
     )
 }
 
-/// Ends a gateway and waits for its end.
-fn end(process: i32, socket: &Path) -> Result<(), Failure> {
-    let thing = || format!("gateway (process {process})");
-    let failed = |e: rustix::io::Errno| Failure::io(thing(), &e.into());
+fn thing(process: i32) -> String {
+    format!("gateway (process {process})")
+}
+
+/// Sends a signal to a gateway, and returns its pidfd.
+fn signal(process: i32, signal: Signal) -> Result<Option<OwnedFd>, Failure> {
+    let failed = |e: rustix::io::Errno| Failure::io(thing(process), &e.into());
     let Some(pid) = Pid::from_raw(process) else {
-        return Ok(());
+        return Ok(None);
     };
     let gateway = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
-    pidfd_send_signal(&gateway, Signal::TERM).map_err(failed)?;
+    pidfd_send_signal(&gateway, signal).map_err(failed)?;
+    Ok(Some(gateway))
+}
+
+/// Ends a gateway and waits for its end.
+fn end(process: i32, socket: &Path) -> Result<(), Failure> {
+    let Some(gateway) = signal(process, Signal::TERM)? else {
+        return Ok(());
+    };
     let mut ends = [PollFd::new(gateway.as_fd(), PollFlags::POLLIN)];
     match poll(&mut ends, PATIENCE_MS) {
         Ok(1..) => Ok(()),
         _ => Err(Failure::new(
-            thing(),
+            thing(process),
             "does not end",
             format!(
                 "kill it, and run `xcp gateway off --socket {}` again",
@@ -296,6 +292,9 @@ fn describe(status: &Status, style: &Style) -> String {
         ),
     };
     text += &format!("  other        {} packets\n", n.other_packets);
+    for failure in &status.failures {
+        text += &format!("  warning      {failure}\n");
+    }
     if n.intercepted > status.accepted + IN_HANDSHAKE {
         text += &format!(
             "  warning      {} of {} intercepted connections did not reach the proxy: does the \

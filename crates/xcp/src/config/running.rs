@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use xcp_cli::capacity::{Capacity, Rate};
-use xcp_datapath::{gateway, host, lock_commands_if_free, router, Result};
+use xcp_datapath::gateway::is_our_router;
+use xcp_datapath::{host, lock_commands_if_free, router, Result};
 use xcp_edged::status;
 
 use super::types::{Config, Edge, Gateway, Host, Router};
@@ -29,7 +30,7 @@ pub fn read() -> Result<Running> {
     let mut routers = BTreeMap::new();
     // the gateway adds and removes its own router
     let devices = router::devices()?.into_iter();
-    for device in devices.filter(|device| !gateway::is_our_router(device)) {
+    for device in devices.filter(|device| !is_our_router(device)) {
         // the router may have been removed meanwhile, or may be unreadable
         let options = router::options(&device).unwrap_or_default();
         routers.insert(device, options);
@@ -38,7 +39,7 @@ pub fn read() -> Result<Running> {
         host: host::options()?,
         routers,
         edge: edge(),
-        gateway: gateway_settings(),
+        gateway: gateway(),
     })
 }
 
@@ -52,13 +53,10 @@ fn edge() -> Option<Edge> {
 }
 
 /// Reads the settings of the gateway from its socket.
-fn gateway_settings() -> Option<Gateway> {
+pub fn gateway() -> Option<Gateway> {
     let status = xcp_gateway::status::here()?;
-    let options = gateway::is_our_router(&status.wan)
-        .then(|| router::options(&status.wan).ok().flatten())
-        .flatten();
     Some(Gateway {
-        capacity: options.map(|options| match options.capacity_bytes_per_s {
+        capacity: status.capacity_bytes_per_s.map(|capacity| match capacity {
             0 => Capacity::Auto,
             bytes_per_s => Capacity::Rate(Rate { bytes_per_s }),
         }),
@@ -68,7 +66,7 @@ fn gateway_settings() -> Option<Gateway> {
         exclude: status.filters.exclude,
         ports: status.filters.ports,
         exclude_ports: status.filters.exclude_ports,
-        max_connections: status.connections_max,
+        max_connections: status.connections_configured,
         max_per_source: status.per_source_max,
     })
 }

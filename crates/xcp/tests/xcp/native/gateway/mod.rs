@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::json;
+use xcp_datapath::router;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan, PATIENCE};
 
 use super::cases::option_space::sign_md5;
@@ -491,6 +493,81 @@ fn reading_the_configuration_again_keeps_connections() {
     near.signal(libc::SIGHUP);
     transfer(&mut client, &mut server, &pattern(100_000));
     assert_eq!(near.count("connections"), 1);
+}
+
+/// The capacity of the router of the near gateway's WAN device, Mb/s.
+fn capacity_mbps(gateways: &Gateways) -> Option<u64> {
+    let options = gateways.net.within("r", || router::options("s"));
+    let options = options.unwrap_or_default()?;
+    Some(options.capacity_bytes_per_s / 125_000)
+}
+
+#[test]
+fn devices_that_return_are_used_again() {
+    let test = "devices_that_return_are_used_again";
+    if !can_run(test) {
+        return;
+    }
+    let _lock = test_lock();
+    let Some(before) = SystemState::capture_before(test) else {
+        return;
+    };
+    let gateways = Gateways::build();
+    {
+        gateways
+            .net
+            .tool("r", "ip link add gone type veth peer name gone-peer");
+        let near = gateways.start(NEAR, &format!("--lan gone {CAPACITY}"));
+        assert_eq!(capacity_mbps(&gateways), Some(100));
+        // a device that stays away does not keep the others from being used again
+        gateways.net.tool("r", "ip link del gone");
+        gateways.replace_wan();
+        assert_eq!(capacity_mbps(&gateways), None);
+        wait_until("the router", || capacity_mbps(&gateways) == Some(100));
+        wait_until("a connection that is split", || {
+            let (mut client, mut server) = gateways.pair(HOST);
+            transfer(&mut client, &mut server, &pattern(100_000));
+            near.count("accepted") > 0
+        });
+        assert_eq!(
+            near.status()["failures"],
+            json!(["gone: no such network device here"])
+        );
+        gateways
+            .net
+            .tool("r", "ip link add gone type veth peer name gone-peer");
+        wait_until("the device", || near.status()["failures"] == json!([]));
+    }
+    drop(gateways);
+    before.assert_nothing_left();
+}
+
+#[test]
+fn reading_the_configuration_again_changes_router_and_limits() {
+    let test = "reading_the_configuration_again_changes_router_and_limits";
+    let Some(gateways) = Gateways::new(test) else {
+        return;
+    };
+    let file = gateways.path("xcp.toml");
+    let write = |lan: &str, lines: &str| {
+        let text = format!("[gateway]\nlan = {lan}\nwan = \"s\"\n{lines}\n");
+        fs::write(&file, text).unwrap();
+    };
+    write(r#"["c"]"#, "capacity = \"100mbit\"\nmax_connections = 10");
+    let near = gateways.start_with("r", &format!("--config {file}"));
+    for (lan, lines, mbps) in [
+        (r#"["c"]"#, "capacity = \"50mbit\"", Some(50)),
+        (r#"["c"]"#, "", None),
+        // a missing device does not keep the rest from being applied
+        (r#"["c", "gone"]"#, "capacity = \"20mbit\"", Some(20)),
+    ] {
+        write(lan, &format!("{lines}\nmax_connections = 20"));
+        near.signal(libc::SIGHUP);
+        wait_until(lines, || capacity_mbps(&gateways) == mbps);
+        assert_eq!(near.count("connections_max"), 20);
+    }
+    drop(near);
+    assert_eq!(capacity_mbps(&gateways), None);
 }
 
 #[test]

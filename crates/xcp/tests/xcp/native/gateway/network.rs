@@ -3,7 +3,7 @@
 //! gateway (r) - gateway (s) - server (h).
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Child;
+use std::process::{Child, Command};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -58,9 +58,7 @@ impl Gateways {
             net.tool(node, &format!("ip addr add {address} dev {dev}"));
             net.tool(node, &format!("ip link set dev {dev} up"));
         }
-        for line in ["10.77.3.0/24 via 10.77.2.2", "fd77:3::/64 via fd77:2::2"] {
-            net.tool("r", &format!("ip route add {line}"));
-        }
+        add_routes_to_host(&net);
         for gateway in ["10.77.3.1", "fd77:3::1"] {
             net.tool("h", &format!("ip route add default via {gateway}"));
         }
@@ -94,7 +92,11 @@ impl Gateways {
 
     /// Starts a gateway with these arguments only.
     pub fn start_with(&self, node: &'static str, args: &str) -> Running<'_> {
-        let socket = self.path(node);
+        self.start_at(self.path(node), node, args)
+    }
+
+    /// Starts a gateway with this status socket.
+    pub fn start_at(&self, socket: String, node: &'static str, args: &str) -> Running<'_> {
         let run = format!("gateway run --socket {socket} {args}");
         let command = xcp_within(&self.net.space(node), &run);
         let child = start_daemon(command, &self.dir.path().join("notify"));
@@ -107,8 +109,44 @@ impl Gateways {
     }
 
     pub fn off(&self, node: &str) -> Ran {
-        let off = format!("gateway off --json --socket {}", self.path(node));
-        Ran::of(&mut xcp_within(&self.net.space(node), &off))
+        self.off_at(&self.path(node), node)
+    }
+
+    fn off_at(&self, socket: &str, node: &str) -> Ran {
+        self.xcp(node, &format!("gateway off --json --socket {socket}"))
+    }
+
+    /// Runs a command in a node; a command that does not end is killed.
+    pub fn xcp(&self, node: &str, args: &str) -> Ran {
+        let within = xcp_within(&self.net.space(node), args);
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(within.get_program());
+        Ran::of(command.args(within.get_args()))
+    }
+
+    /// Removes the link between the gateways, and creates it again.
+    pub fn replace_wan(&self) {
+        let (r, s) = (self.net.space("r"), self.net.space("s"));
+        self.net.tool("r", "ip link del dev s");
+        run(
+            "ip",
+            &format!("link add dev s netns {r} type veth peer name r netns {s}"),
+        );
+        for (node, dev, address) in [
+            ("r", "s", "10.77.2.1/24"),
+            ("s", "r", "10.77.2.2/24"),
+            ("r", "s", "fd77:2::1/64"),
+            ("s", "r", "fd77:2::2/64"),
+        ] {
+            self.net
+                .tool(node, &format!("ip addr add {address} dev {dev}"));
+            self.net.tool(node, &format!("ip link set dev {dev} up"));
+        }
+        add_routes_to_host(&self.net);
+        for gateway in ["10.77.2.1", "fd77:2::1"] {
+            self.net
+                .tool("s", &format!("ip route add default via {gateway}"));
+        }
     }
 
     /// The routing rules of a node.
@@ -133,6 +171,12 @@ impl Gateways {
         let listener = self.listen(address);
         let client = self.connect(listener.local_addr().unwrap());
         (client, listener.accept().unwrap().0)
+    }
+}
+
+fn add_routes_to_host(net: &Net) {
+    for line in ["10.77.3.0/24 via 10.77.2.2", "fd77:3::/64 via fd77:2::2"] {
+        net.tool("r", &format!("ip route add {line}"));
     }
 }
 
@@ -183,6 +227,6 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = self.gateways.off(self.node);
+        let _ = self.gateways.off_at(&self.socket, self.node);
     }
 }
