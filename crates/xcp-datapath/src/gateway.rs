@@ -253,6 +253,19 @@ impl Gateway {
         }
     }
 
+    /// Forwards new connections of exactly these sources.
+    ///
+    /// # Errors
+    /// The map cannot be written.
+    pub fn set_full_sources(&self, sources: &[IpAddr]) -> Result<()> {
+        let entry = |source: &IpAddr| {
+            let key = wire::mapped(*source).octets();
+            (key.to_vec(), 1u32.to_ne_bytes().to_vec())
+        };
+        let sources = sources.iter().take(XCP_GATEWAY_FILTERS_MAX as usize);
+        replace_entries(&self.map("full_sources")?, sources.map(entry).collect())
+    }
+
     /// The counters.
     ///
     /// # Errors

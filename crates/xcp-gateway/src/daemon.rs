@@ -184,9 +184,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Undoes what other programs did: adds the routing rule and the router again, and
-    /// finds devices that have been replaced. What fails is tried again with the next call;
-    /// until then, connections are forwarded.
+    /// Undoes what other programs did: adds the routing rule and the router again, finds
+    /// devices that have been replaced, and writes the limits. What fails is tried again with
+    /// the next call; until then, connections are forwarded.
     pub fn repair(&mut self) {
         // before the gateway's program on the same device, as when the gateway starts
         let router = self.router.repair();
@@ -197,6 +197,7 @@ impl Daemon {
         let rule = gateway::repair_rule();
         self.rule_repairs += u64::from(matches!(rule, Ok(true)));
         self.add_failure(rule.map(drop));
+        self.add_failure(self.shared.write_limits());
     }
 
     fn add_failure(&mut self, result: Result<()>) {

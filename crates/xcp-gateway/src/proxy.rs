@@ -130,21 +130,21 @@ impl Shared {
             gateway.set_filters(filters)?;
             gateway.set_devices(lan, wan)?
         };
-        if let Err(e) = self.write_limits(limits) {
-            failures.push(e);
-        }
+        lock(&self.present).limits = limits;
+        failures.extend(self.write_limits().err());
         Ok(failures)
     }
 
-    fn write_limits(&self, limits: Limits) -> xcp_datapath::Result<()> {
-        let mut present = lock(&self.present);
-        present.limits = limits;
+    /// Writes which limits are reached. This is needed only if they have changed, a write has
+    /// failed, or the kernel has evicted an entry.
+    pub fn write_limits(&self) -> xcp_datapath::Result<()> {
+        let present = lock(&self.present);
+        let full = |(_, number): &(&IpAddr, &u32)| **number >= present.limits.per_source;
+        let sources = present.by_source.iter().filter(full);
+        let sources: Vec<IpAddr> = sources.map(|(source, _)| *source).collect();
         let gateway = self.gateway();
-        gateway.set_full(present.all >= limits.most())?;
-        for (source, number) in &present.by_source {
-            gateway.set_source_full(*source, *number >= limits.per_source)?;
-        }
-        Ok(())
+        gateway.set_full(present.all >= present.limits.most())?;
+        gateway.set_full_sources(&sources)
     }
 
     /// Counts a connection as long as the returned value lives.
@@ -169,7 +169,7 @@ impl Shared {
         } else {
             present.by_source.insert(source, number);
         }
-        // a limit that cannot be written to the map is enforced with the next change
+        // what cannot be written now is written by write_limits
         if (all_before >= connections) != (all >= connections) {
             let _ = self.gateway().set_full(all >= connections);
         }

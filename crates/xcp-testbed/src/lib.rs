@@ -8,6 +8,7 @@
 
 mod another;
 mod bench;
+mod entries;
 mod fault_injector;
 mod foreign_program;
 mod generated;
@@ -27,6 +28,7 @@ pub use another::{
     mark_as_other_build, mark_as_other_layout, mark_host_as_other_build, mark_host_as_other_layout,
 };
 pub use bench::Bench;
+pub use entries::delete_entries;
 pub use fault_injector::{FaultCounters, FaultInjector, FaultPlan};
 pub use foreign_program::ForeignProgram;
 pub use generated::assert_current;

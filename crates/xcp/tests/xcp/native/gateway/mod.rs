@@ -571,6 +571,22 @@ fn reading_the_configuration_again_changes_router_and_limits() {
 }
 
 #[test]
+fn limits_are_written_again() {
+    let Some(gateways) = Gateways::new("limits_are_written_again") else {
+        return;
+    };
+    let near = gateways.start(NEAR, &format!("{CAPACITY} --max-per-source 2"));
+    let _pairs: Vec<_> = (0..2).map(|_| gateways.pair(HOST)).collect();
+    wait_until("two connections", || near.count("connections") == 2);
+    // as if the write had failed
+    assert_eq!(xcp_testbed::delete_entries("full_sources").unwrap(), 1);
+    wait_until("the limit", || {
+        drop(gateways.pair(HOST));
+        near.packets("over_limit") > 0
+    });
+}
+
+#[test]
 fn connections_over_a_limit_are_forwarded() {
     let Some(gateways) = Gateways::new("connections_over_a_limit_are_forwarded") else {
         return;
