@@ -169,6 +169,9 @@ impl Gateway {
     /// Attaches the programs to a device, unless they are attached.
     fn attach_to(&mut self, name: &str, side: Side) -> Result<Device> {
         let device = Device::find(name)?;
+        if side == Side::Wan {
+            device::refuse_headers(&device)?;
+        }
         if !self.links.contains_key(&device.index) {
             let program = object::program(&self.object, "xcp_gateway")?;
             let link =

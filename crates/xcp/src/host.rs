@@ -45,6 +45,9 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         &asked.peers,
         asked.header.ip_proto,
     )?;
+    if asked.wire.is_header() {
+        refuse_gateway(asked)?;
+    }
     let options = Options {
         cgroup: asked.cgroup.clone(),
         this_netns: asked.netns,
@@ -68,6 +71,21 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
         "socket_protocol_note": done.sockets.note,
     });
     out.print(&value, |_| turned_on(&done, &options))
+}
+
+/// Fails if headers would be on the WAN device of a running gateway.
+fn refuse_gateway(asked: &HostOn) -> Result<(), Failure> {
+    match xcp_gateway::status::here() {
+        Some(gateway) if asked.devices.contains(&gateway.wan) => Err(Failure::new(
+            gateway.wan,
+            format!(
+                "is the WAN device of a gateway, which cannot use wire format {}",
+                asked.wire
+            ),
+            "use the wire format option, or end the gateway: xcp gateway off",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn turned_on(done: &TurnedOn, options: &Options) -> String {

@@ -82,6 +82,22 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Fails if a device of this namespace carries headers, which a gateway cannot use.
+pub fn refuse_headers(device: &Device) -> Result<()> {
+    let here = netns::cookie()?;
+    let carries = |(key, record): &(xcp_device_key, xcp_device_record)| {
+        key.netns == here && key.ifindex == device.index && record.gso_max_segs != 0
+    };
+    match all()?.iter().any(carries) {
+        true => Err(Error::new(
+            &device.name,
+            "has a wire format with headers, but a gateway splits TCP that follows IP",
+            "use the wire format option on this device: xcp host on --wire option",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The IP protocol number of headers on this namespace's devices, if there are any.
 pub fn ip_proto() -> Result<Option<u8>> {
     let here = netns::cookie()?;

@@ -70,6 +70,10 @@ impl File {
     fn check(&self) -> Result<(), Failure> {
         if let Some(host) = &self.config.host {
             host.options().map_err(|c| self.conflict(Table::Host, c))?;
+            if let Some(gateway) = &self.config.gateway {
+                let conflict = host.conflict_with(gateway);
+                conflict.map_or(Ok(()), |c| Err(self.conflict(Table::Host, c)))?;
+            }
         }
         for (i, router) in self.config.router.iter().enumerate() {
             let table = Table::Router(i);
@@ -176,6 +180,11 @@ mod tests {
                 "f:2:9: bits after the first 8 are not zero",
             ),
             ("[host]\nwire = \"header\"\n", "f:2:8: needs the devices"),
+            (
+                "[host]\nwire = \"header\"\npeers = [\"10.0.0.0/8\"]\ndevices = [\"a\"]\n\
+                 [gateway]\nlan = [\"b\"]\nwan = \"a\"\n",
+                "f:2:8: must not be header on the WAN device of the gateway, a",
+            ),
             (
                 "[host]\nsocket_protocol = 6\n",
                 "f:2:19: assigned to another protocol",

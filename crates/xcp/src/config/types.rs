@@ -390,6 +390,17 @@ impl Router {
 }
 
 impl Host {
+    /// The reason why a gateway could not work with this table, if there is one.
+    pub fn conflict_with(&self, gateway: &Gateway) -> Option<Conflict> {
+        (self.wire.is_header() && self.devices.contains(&gateway.wan)).then(|| {
+            let reason = format!(
+                "must not be {} on the WAN device of the gateway, {}: it splits TCP that follows IP",
+                self.wire, gateway.wan
+            );
+            Conflict::new("wire", &reason, "remove wire, or the device")
+        })
+    }
+
     /// Converts the table to options of the data path.
     pub fn options(&self) -> Result<host::Options, Conflict> {
         let peer_policies =

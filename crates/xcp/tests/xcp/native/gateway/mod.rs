@@ -13,14 +13,17 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use xcp_datapath::router;
+use xcp_datapath::host::PeerPolicies;
+use xcp_datapath::wire::IP_PROTO;
+use xcp_datapath::{host, router, Wire};
+use xcp_gateway::status;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan, PATIENCE};
 
 use super::cases::option_space::sign_md5;
 use crate::command::SystemState;
 use crate::common::{
-    pattern, raw_address, set_option, set_sysctl, test_lock, transfer, wait_until, SocketSetup,
-    CLIENT, CLIENT6,
+    pattern, raw_address, set_option, set_sysctl, test_lock, transfer, wait_until, HostOn,
+    SocketSetup, CLIENT, CLIENT6,
 };
 use network::{Gateways, FAR, HOST, HOST6, NEAR};
 
@@ -493,6 +496,59 @@ fn reading_the_configuration_again_keeps_connections() {
     near.signal(libc::SIGHUP);
     transfer(&mut client, &mut server, &pattern(100_000));
     assert_eq!(near.count("connections"), 1);
+}
+
+#[test]
+fn headers_on_the_wan_side_are_refused() {
+    let Some(gateways) = Gateways::new("headers_on_the_wan_side_are_refused") else {
+        return;
+    };
+    let _host = HostOn::new();
+    let headers = |device: &str| {
+        let peers = ["10.77.3.0/24".parse().unwrap()];
+        PeerPolicies::new(Wire::Header, &[device.to_owned()], &peers, IP_PROTO).unwrap()
+    };
+    let set = |policies: &PeerPolicies| {
+        gateways
+            .net
+            .within("r", || host::set_peer_policies(policies))
+    };
+    set(&headers("s")).unwrap();
+    let socket = gateways.path("refused");
+    let run =
+        format!("gateway run --lan c --wan s --max-connections 10 --socket {socket} {CAPACITY}");
+    gateways.xcp("r", &run).failed(
+        1,
+        "xcp: s: has a wire format with headers, but a gateway splits TCP that follows IP\n  \
+         help: use the wire format option on this device: xcp host on --wire option\n",
+    );
+
+    set(&headers("c")).unwrap();
+    let near = gateways.start_at(status::SOCKET.to_owned(), "r", "--lan c --wan s");
+    let on = |device: &str| {
+        let on = format!("host on --wire header --peers 10.77.3.0/24 --dev {device}");
+        gateways.xcp("r", &on)
+    };
+    on("c").ok();
+    on("s").failed(
+        1,
+        "xcp: s: is the WAN device of a gateway, which cannot use wire format header\n  \
+         help: use the wire format option, or end the gateway: xcp gateway off\n",
+    );
+    // a command of an older version may do it: connections are forwarded then
+    set(&headers("s")).unwrap();
+    wait_until("the device to be left out", || {
+        near.status()["failures"][0]
+            .as_str()
+            .is_some_and(|text| text.starts_with("s: has a wire format with headers"))
+    });
+    set(&PeerPolicies::default()).unwrap();
+    wait_until("the device", || {
+        near.status()["failures"].as_array().unwrap().is_empty()
+    });
+    let (mut client, mut server) = gateways.pair(HOST);
+    transfer(&mut client, &mut server, &pattern(100_000));
+    assert_eq!(near.count("accepted"), 1);
 }
 
 /// The capacity of the router of the near gateway's WAN device, Mb/s.
