@@ -101,7 +101,7 @@ pub enum Action {
     /// a gateway too.
     #[command(subcommand)]
     Gateway(GatewayAction),
-    /// Apply a configuration file, xcp.toml(5), to the host and its routers
+    /// Apply a configuration file, xcp.toml(5), to the host, its routers and a running gateway
     ///
     /// Adds what is missing, changes what differs and removes what is not in the
     /// file. A device is changed completely or not at all. If the file has an error,

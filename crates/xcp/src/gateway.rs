@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -37,6 +39,9 @@ const OTHER_DESCRIPTORS: u64 = 256;
 const IN_HANDSHAKE: u64 = 100;
 /// How long `xcp gateway off` waits for a gateway to end.
 const PATIENCE_MS: u16 = 10_000;
+/// How long `xcp apply` waits until a gateway has other settings.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(5);
+const RELOAD_CHECK: Duration = Duration::from_millis(100);
 
 pub fn act(action: GatewayAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
@@ -205,6 +210,26 @@ fn signal(process: i32, signal: Signal) -> Result<Option<OwnedFd>, Failure> {
     let gateway = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
     pidfd_send_signal(&gateway, signal).map_err(failed)?;
     Ok(Some(gateway))
+}
+
+/// Makes the gateway of this network namespace read its configuration again, and waits until it
+/// has these settings.
+pub fn reload(wanted: &Gateway) -> Result<(), Failure> {
+    if let Some(process) = status_socket::process_of(Path::new(status::SOCKET)) {
+        signal(process, Signal::HUP)?;
+    }
+    let begun = Instant::now();
+    while config::running_gateway().as_ref() != Some(wanted) {
+        if begun.elapsed() > RELOAD_PATIENCE {
+            return Err(Failure::new(
+                "gateway",
+                "still has other settings: it does not read this file, or cannot use it",
+                "systemctl restart xcp-gateway; its journal has the reason",
+            ));
+        }
+        thread::sleep(RELOAD_CHECK);
+    }
+    Ok(())
 }
 
 /// Ends a gateway and waits for its end.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! `xcp apply`: applies a configuration file to the host and its routers.
+//! `xcp apply`: applies a configuration file to the host, its routers and a running gateway.
 
 use std::process::ExitCode;
 
@@ -14,13 +14,30 @@ use super::difference::{between, Difference};
 use super::file::{File, Table};
 use super::pattern::assign;
 use super::running::{self, Running};
-use super::types::{Host, Router};
+use super::types::{Gateway, Host, Router};
+use crate::gateway;
 
-/// The change of the host or of one device.
+/// What a step changes.
+#[derive(Debug, PartialEq)]
+enum Subject {
+    Host,
+    Router(String),
+    Gateway,
+}
+
+impl Subject {
+    fn device(&self) -> Option<&str> {
+        match self {
+            Self::Router(device) => Some(device),
+            Self::Host | Self::Gateway => None,
+        }
+    }
+}
+
+/// The change of the host, of one device or of the gateway.
 #[derive(Debug)]
 struct Step {
-    /// None for the host.
-    device: Option<String>,
+    subject: Subject,
     differences: Vec<Difference>,
     work: Operation,
 }
@@ -38,6 +55,8 @@ enum Operation {
         fresh: bool,
     },
     Remove,
+    /// Makes the running gateway read its file, if its settings are others.
+    Reload(Gateway),
 }
 
 /// The result of a step, or its expected result with `--check`.
@@ -72,6 +91,11 @@ struct Report<'a> {
     /// The settings of the running edge daemon differ from the table `edge`. The daemon
     /// reads the file only when it starts.
     edge_differs: bool,
+    /// The change of the running gateway.
+    gateway: Option<Item<'a>>,
+    /// The gateway runs without a table `gateway` in the file, or the file has one and no
+    /// gateway runs.
+    gateway_differs: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -86,19 +110,23 @@ struct Item<'a> {
 
 pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
-    let _lock = match asked.check {
+    let lock = match asked.check {
         true => None,
         false => Some(lock_commands("xcp apply")?),
     };
     let running = running::read()?;
-    let steps = plan(&file, &running, asked.ignore_missing)?;
-    let outcomes: Vec<(Done, Option<Failure>)> = steps
-        .iter()
-        .map(|step| match asked.check {
-            true => (step.would(), None),
-            false => step.take(),
-        })
-        .collect();
+    let mut steps = plan(&file, &running, asked.ignore_missing)?;
+    let outcome = |step: &Step| match asked.check {
+        true => (step.would(), None),
+        false => step.take(),
+    };
+    let mut outcomes: Vec<(Done, Option<Failure>)> = steps.iter().map(outcome).collect();
+    // the gateway changes its router itself, which needs the lock
+    drop(lock);
+    if let Some(step) = gateway_step(&file, &running) {
+        outcomes.push(outcome(&step));
+        steps.push(step);
+    }
     let failed = outcomes.iter().any(|(done, _)| *done == Done::Failed);
     let mut report = Report {
         file: file.name(),
@@ -106,6 +134,8 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
         host: None,
         routers: Vec::new(),
         edge_differs: running.edge != file.config.edge,
+        gateway: None,
+        gateway_differs: running.gateway.is_some() != file.config.gateway.is_some(),
     };
     for (step, (change, error)) in steps.iter().zip(outcomes) {
         if let (Some(failure), false) = (&error, out.is_json()) {
@@ -113,36 +143,45 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
             print_error(&format!("xcp: {failure}\n  help: {help}"));
         }
         let item = Item {
-            device: step.device.as_deref(),
+            device: step.subject.device(),
             change,
             differences: &step.differences,
             error,
         };
-        match step.device {
-            None => report.host = Some(item),
-            Some(_) => report.routers.push(item),
+        match step.subject {
+            Subject::Host => report.host = Some(item),
+            Subject::Router(_) => report.routers.push(item),
+            Subject::Gateway => report.gateway = Some(item),
         }
     }
     if report.edge_differs && !out.is_json() {
-        let (is, remedy) = match file.config.edge {
-            Some(_) => (
-                "does not run with the settings of the file",
-                "systemctl restart xcp-edged",
-            ),
-            None => (
-                "runs, but the file has no table [edge]",
-                "systemctl stop xcp-edged",
-            ),
+        let problem = match file.config.edge {
+            Some(_) => "does not run with the settings of the file",
+            None => "runs, but the file has no table [edge]",
         };
-        print_error(&format!(
-            "xcp: warning: edge: the daemon {is}\n  help: {remedy}"
-        ));
+        warn_of_daemon("edge", problem, "xcp-edged", file.config.edge.is_some());
+    }
+    if report.gateway_differs && !out.is_json() {
+        let problem = match file.config.gateway {
+            Some(_) => "does not run, but the file has a table [gateway]",
+            None => "runs, but the file has no table [gateway]",
+        };
+        let is_wanted = file.config.gateway.is_some();
+        warn_of_daemon("gateway", problem, "xcp-gateway", is_wanted);
     }
     out.print(&report, |style| describe(&report, asked.diff, style))?;
     Ok(match failed {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Warns of a daemon that differs from the file.
+fn warn_of_daemon(thing: &str, problem: &str, unit: &str, is_wanted: bool) {
+    let verb = if is_wanted { "restart" } else { "stop" };
+    print_error(&format!(
+        "xcp: warning: {thing}: the daemon {problem}\n  help: systemctl {verb} {unit}"
+    ));
 }
 
 /// Computes the steps from the running configuration to that of the file. Fails if the
@@ -156,7 +195,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
         if !assigned.iter().any(|(name, ..)| name == device) {
             let before = options.map(|o| Router::of(device.clone(), &o));
             steps.push(Step {
-                device: Some(device.clone()),
+                subject: Subject::Router(device.clone()),
                 differences: between(before.as_ref(), None),
                 work: Operation::Remove,
             });
@@ -177,7 +216,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
                 before,
                 fresh: there.is_none(),
             },
-            device: Some(device),
+            subject: Subject::Router(device),
         });
     }
     Ok(steps)
@@ -191,7 +230,7 @@ fn host_step(
     let before = running.host.as_ref();
     let step = |differences, work| {
         Ok(Some(Step {
-            device: None,
+            subject: Subject::Host,
             differences,
             work,
         }))
@@ -227,6 +266,17 @@ fn host_step(
     step(differences, Operation::TurnOn { options, before })
 }
 
+/// The step of a gateway that runs, if the file has one.
+fn gateway_step(file: &File, running: &Running) -> Option<Step> {
+    let before = running.gateway.as_ref()?;
+    let wanted = file.config.gateway.as_ref()?;
+    Some(Step {
+        subject: Subject::Gateway,
+        differences: between(Some(before), Some(wanted)),
+        work: Operation::Reload(wanted.clone()),
+    })
+}
+
 impl Step {
     /// Returns the expected result.
     fn would(&self) -> Done {
@@ -242,8 +292,15 @@ impl Step {
 
     /// Executes the step, completely or not at all.
     fn take(&self) -> (Done, Option<Failure>) {
-        let device = self.device.as_deref().unwrap_or_default();
+        let device = self.subject.device().unwrap_or_default();
         let done = match &self.work {
+            Operation::Reload(_) if self.differences.is_empty() => Ok(Done::Unchanged),
+            Operation::Reload(wanted) => {
+                return match gateway::reload(wanted) {
+                    Ok(()) => (Done::Changed, None),
+                    Err(e) => (Done::Failed, Some(e)),
+                }
+            }
             Operation::TurnOff => host::off().map(|()| Done::Removed),
             Operation::Remove => router::del(device).map(|()| Done::Removed),
             Operation::TurnOn { options, before } => host::on(options)
@@ -271,14 +328,16 @@ impl Step {
 }
 
 fn describe(report: &Report, diff: bool, style: &Style) -> String {
-    let items = report.host.iter().chain(&report.routers);
+    let items = report.host.iter().map(|host| ("host".to_owned(), host));
+    let routers = report.routers.iter().map(|router| {
+        let device = router.device.unwrap_or_default();
+        (format!("router {device}"), router)
+    });
+    let gateway = report.gateway.iter();
+    let gateway = gateway.map(|gateway| ("gateway".to_owned(), gateway));
     let mut text = String::new();
     let mut unchanged = 0;
-    for item in items {
-        let what = match item.device {
-            None => "host".to_owned(),
-            Some(device) => format!("router {device}"),
-        };
+    for (what, item) in items.chain(routers).chain(gateway) {
         let (mark, word) = match item.change {
             Done::Unchanged => {
                 unchanged += 1;

@@ -43,6 +43,11 @@ pub fn edge(path: &Path) -> Result<Edge, Failure> {
     table(path, "edge", |config| config.edge, advice)
 }
 
+/// Reads the settings of the running gateway.
+pub fn running_gateway() -> Option<Gateway> {
+    running::gateway()
+}
+
 /// Reads the table `gateway` of a file, for the gateway.
 pub fn gateway(path: &Path) -> Result<Gateway, Failure> {
     let advice = "add one with the devices: see xcp.toml(5)";

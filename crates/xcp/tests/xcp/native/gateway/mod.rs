@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{json, Value};
 use xcp_datapath::host::PeerPolicies;
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
@@ -640,6 +640,52 @@ fn limits_are_written_again() {
         drop(gateways.pair(HOST));
         near.packets("over_limit") > 0
     });
+}
+
+#[test]
+fn apply_changes_a_running_gateway() {
+    let Some(gateways) = Gateways::new("apply_changes_a_running_gateway") else {
+        return;
+    };
+    let file = gateways.path("xcp.toml");
+    let table = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\ncapacity = \"100mbit\"\n";
+    let write = |lines: &str| fs::write(&file, format!("{table}{lines}\n")).unwrap();
+    let apply = |args: &str| {
+        let apply = format!("apply --json {args} {file}");
+        gateways.xcp("r", &apply).ok().json()
+    };
+    write("");
+    let applied = apply("");
+    assert_eq!(applied["gateway"], Value::Null);
+    assert_eq!(applied["gateway_differs"], true);
+
+    let near = gateways.start_at(status::SOCKET.to_owned(), "r", &format!("--config {file}"));
+    assert_eq!(apply("--check")["gateway"]["change"], "unchanged");
+    let lines = "exclude_ports = [9]\nmax_connections = 50000";
+    write(lines);
+    let planned = apply("--check");
+    assert_eq!(planned["gateway"]["change"], "changed");
+    let differences = planned["gateway"]["differences"].as_array().unwrap();
+    assert_eq!(differences[0]["key"], "exclude_ports");
+    assert_eq!(differences[1]["after"], 50_000);
+    assert_eq!(near.status()["filters"]["exclude_ports"], json!([]));
+    assert_eq!(apply("")["gateway"]["change"], "changed");
+    assert_eq!(near.status()["filters"]["exclude_ports"], json!([9]));
+    let again = apply("");
+    assert_eq!(again["gateway"]["change"], "unchanged");
+    assert_eq!(again["gateway_differs"], false);
+    let shown = gateways.xcp("r", "config show --json").ok().json();
+    assert_eq!(shown["gateway"]["capacity"], "100mbit");
+
+    // it does not read this file
+    let other = gateways.path("other.toml");
+    fs::write(&other, table).unwrap();
+    let failed = gateways.xcp("r", &format!("apply --json {other}"));
+    assert_eq!(failed.code, Some(1));
+    assert_eq!(failed.json()["gateway"]["change"], "failed");
+    fs::write(&other, "").unwrap();
+    let left = gateways.xcp("r", &format!("apply --json {other}")).ok();
+    assert_eq!(left.json()["gateway_differs"], true);
 }
 
 #[test]
