@@ -7,10 +7,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::is_root;
-use crate::probes::has_tcx;
 pub use crate::probes::kernel_release;
+use crate::probes::{has_marked_routes, has_tcx};
 pub use crate::qdisc::is_supported as has_qdisc;
-use crate::{cgroup, error, host, load_error, mounts, object, router, socket, Error};
+use crate::{
+    cgroup, error, host, load_error, mounts, object, policy_routing, router, socket, Error,
+};
 
 /// One feature that XCP needs or can use.
 #[derive(Clone, Debug, Serialize)]
@@ -81,6 +83,8 @@ pub fn probe() -> Vec<Feature> {
         },
         queue_disciplines(),
         sockets_by_number(),
+        gateways(),
+        forwarding(),
         receive_memory(),
     ]
 }
@@ -161,6 +165,38 @@ fn sockets_by_number() -> Feature {
             Err(e) => e.reason,
         },
         cost: "programs choose XCP by setsockopt(TCP_CONGESTION, \"xcp\") instead".into(),
+    }
+}
+
+fn gateways() -> Feature {
+    const NEEDS: &str = "6.10 and later with CONFIG_IP_MULTIPLE_TABLES";
+    let result = match has_marked_routes() && policy_routing::has_rules() {
+        true => object::open(&object::GATEWAY).and_then(|o| object::load(&object::GATEWAY, o)),
+        false => Err(Error::new("", NEEDS, "")),
+    };
+    let lost = "`xcp gateway` does not work";
+    Feature {
+        required: false,
+        ..loads(&object::GATEWAY, result, lost, "")
+    }
+}
+
+fn forwarding() -> Feature {
+    let is_on = |file: &&str| fs::read_to_string(file).is_ok_and(|text| text.trim() != "0");
+    let files = [
+        "/proc/sys/net/ipv4/ip_forward",
+        "/proc/sys/net/ipv6/conf/all/forwarding",
+    ];
+    let on: Vec<&str> = files.into_iter().filter(is_on).collect();
+    Feature {
+        name: "forwarding",
+        present: !on.is_empty(),
+        required: false,
+        detail: match on.is_empty() {
+            true => "net.ipv4.ip_forward is 0".into(),
+            false => on.join(", "),
+        },
+        cost: "routers and gateways get no packets of others: sysctl net.ipv4.ip_forward=1".into(),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use netlink_packet_core::NLM_F_ACK;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_route::route::{
     RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -24,6 +24,12 @@ fn families() -> impl Iterator<Item = AddressFamily> {
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
     let v6 = has_ipv6.then_some(AddressFamily::Inet6);
     [AddressFamily::Inet].into_iter().chain(v6)
+}
+
+/// Whether this kernel has routing rules (CONFIG_IP_MULTIPLE_TABLES).
+pub fn has_rules() -> bool {
+    let rules = RouteNetlinkMessage::GetRule(RuleMessage::default());
+    rtnl::request(rules, NLM_F_DUMP).is_ok_and(|all| !all.is_empty())
 }
 
 /// Adds the rules and routes that are missing. Returns whether a rule was missing.

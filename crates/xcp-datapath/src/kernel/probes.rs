@@ -42,3 +42,11 @@ pub fn has_tx_start() -> bool {
             })
     })
 }
+
+/// Whether programs can look up the route of a packet with another mark (6.10 and later). The
+/// kernel refuses unknown flags, but a lookup needs a packet, so this looks for the flag's name.
+pub fn has_marked_routes() -> bool {
+    const FLAG: &[u8] = b"\0BPF_FIB_LOOKUP_MARK\0";
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    types.windows(FLAG.len()).any(|name| name == FLAG)
+}

@@ -689,6 +689,23 @@ fn apply_changes_a_running_gateway() {
 }
 
 #[test]
+fn doctor_checks_what_a_gateway_needs() {
+    let Some(gateways) = Gateways::new("doctor_checks_what_a_gateway_needs") else {
+        return;
+    };
+    let present = |node: &str| {
+        let report = gateways.xcp(node, "doctor --json").json();
+        let all = report["features"].as_array().unwrap().clone();
+        ["transparent proxies in BPF (tc, sk_lookup)", "forwarding"].map(|name| {
+            let feature = all.iter().find(|feature| feature["name"] == name);
+            feature.unwrap_or(&Value::Null)["present"].clone()
+        })
+    };
+    assert_eq!(present("r"), [json!(true), json!(true)]);
+    assert_eq!(present("h"), [json!(true), json!(false)]);
+}
+
+#[test]
 fn connections_over_a_limit_are_forwarded() {
     let Some(gateways) = Gateways::new("connections_over_a_limit_are_forwarded") else {
         return;
