@@ -2,6 +2,7 @@
 //! `xcp gateway`: hosts that do not use XCP, with gateways between them.
 
 mod applications;
+mod many;
 mod network;
 
 use std::fs;
