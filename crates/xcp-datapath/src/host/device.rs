@@ -30,6 +30,15 @@ fn dir(key: &xcp_device_key) -> PathBuf {
         .join(format!("{}-{}", key.netns, key.ifindex))
 }
 
+/// The key of a device of this network namespace.
+fn key_of(device: &Device) -> Result<xcp_device_key> {
+    Ok(xcp_device_key {
+        netns: netns::cookie()?,
+        ifindex: device.index,
+        unused: 0,
+    })
+}
+
 fn table() -> Result<MapHandle> {
     object::pinned_map(&bpffs::dir(PART).join(MAP))
 }
@@ -84,9 +93,9 @@ pub fn names() -> Result<Vec<String>> {
 
 /// Fails if a device of this namespace carries headers, which a gateway cannot use.
 pub fn refuse_headers(device: &Device) -> Result<()> {
-    let here = netns::cookie()?;
+    let wanted = key_of(device)?;
     let carries = |(key, record): &(xcp_device_key, xcp_device_record)| {
-        key.netns == here && key.ifindex == device.index && record.gso_max_segs != 0
+        key.bytes() == wanted.bytes() && record.gso_max_segs != 0
     };
     match all()?.iter().any(carries) {
         true => Err(Error::new(
@@ -127,11 +136,7 @@ pub fn set(wanted: &[Device], header: bool, ip_proto: u8) -> Result<bool> {
     }
     let mut added: Vec<xcp_device_key> = Vec::new();
     for device in wanted {
-        let key = xcp_device_key {
-            netns: here,
-            ifindex: device.index,
-            unused: 0,
-        };
+        let key = key_of(device)?;
         let is_on = |other: &xcp_device_key| other.ifindex == key.ifindex;
         if stay.iter().any(|(k, _)| is_on(k)) || added.iter().any(is_on) {
             continue;
@@ -220,12 +225,7 @@ pub fn make_room(device: &Device) -> Result<Option<OwnedFd>> {
     if !object::exists(&bpffs::dir(PART).join(MAP)) {
         return Ok(None);
     }
-    let key = xcp_device_key {
-        netns: netns::cookie()?,
-        ifindex: device.index,
-        unused: 0,
-    };
-    let loaded = load(&key, device, super::IP_PROTO)?;
+    let loaded = load(&key_of(device)?, device, super::IP_PROTO)?;
     let program = object::program(&loaded, EGRESS)?;
     bpf_link::attach_tcx(program.as_fd(), device, Direction::Egress, Place::First).map(Some)
 }
@@ -268,12 +268,7 @@ fn load(key: &xcp_device_key, device: &Device, ip_proto: u8) -> Result<Object> {
 
 /// The link of the program that inserts headers, if a device of this namespace has one.
 pub fn egress(device: &Device) -> Option<OwnedFd> {
-    let key = xcp_device_key {
-        netns: netns::cookie().ok()?,
-        ifindex: device.index,
-        unused: 0,
-    };
-    bpf_link::open(&dir(&key).join(EGRESS)).ok()
+    bpf_link::open(&dir(&key_of(device).ok()?).join(EGRESS)).ok()
 }
 
 /// Detaches the programs from a device and restores its settings. `here`: the device is in this

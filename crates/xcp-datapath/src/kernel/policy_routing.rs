@@ -28,8 +28,29 @@ fn families() -> impl Iterator<Item = AddressFamily> {
 
 /// Whether this kernel has routing rules (CONFIG_IP_MULTIPLE_TABLES).
 pub fn has_rules() -> bool {
-    let rules = RouteNetlinkMessage::GetRule(RuleMessage::default());
-    rtnl::request(rules, NLM_F_DUMP).is_ok_and(|all| !all.is_empty())
+    all_rules().is_ok_and(|all| !all.is_empty())
+}
+
+/// The rules of all families.
+fn all_rules() -> Result<Vec<RuleMessage>> {
+    let ask = RouteNetlinkMessage::GetRule(RuleMessage::default());
+    let all = rtnl::request(ask, NLM_F_DUMP)?.into_iter();
+    let rule = |message| match message {
+        RouteNetlinkMessage::NewRule(rule) => Some(rule),
+        _ => None,
+    };
+    Ok(all.filter_map(rule).collect())
+}
+
+/// Whether a family has all rules of [`rules`].
+fn has_ours(all: &[RuleMessage], family: AddressFamily, mark: u32) -> bool {
+    rules(family, mark).iter().all(|ours| {
+        all.iter().any(|rule| {
+            // priority and mark
+            let mut wanted = ours.attributes[..2].iter();
+            rule.header.family == family && wanted.all(|a| rule.attributes.contains(a))
+        })
+    })
 }
 
 /// Adds the rules and routes that are missing. Returns whether a rule was missing.
@@ -38,10 +59,14 @@ pub fn has_rules() -> bool {
 /// The kernel refuses them.
 pub fn deliver_locally(mark: u32) -> Result<bool> {
     let loopback = Device::find("lo")?.index;
+    let present = all_rules()?;
     let mut missing = false;
     for family in families() {
         let route = RouteNetlinkMessage::NewRoute(route(family, mark, loopback));
         rtnl::add_missing(route)?;
+        if has_ours(&present, family, mark) {
+            continue;
+        }
         for rule in rules(family, mark) {
             missing |= rtnl::add_missing(RouteNetlinkMessage::NewRule(rule))?;
         }
