@@ -216,7 +216,7 @@ __noinline int edit_slow_path(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		count_other(cpu, f.kind, s->n);
 		return 0;
 	}
-	sum = edit_option(cpu, s, f.kind, option, f.option, f.ttl, &rtt, false);
+	sum = edit_option(cpu, s, f.kind, option, f.option, f.ttl, &rtt);
 	classify(skb, f.kind, rtt);
 	if (!bpf_skb_store_bytes(skb, at, option, length, 0))
 		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
@@ -253,7 +253,7 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	kind = forward_option_at_32(tcp, end, header);
 	if (kind == XCP_NONE)
 		return false;
-	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt, true);
+	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt);
 	classify(skb, kind, rtt);
 	/* a partial checksum is completed later, from the new header */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {

@@ -24,6 +24,8 @@ mod machine;
 mod machines;
 mod native;
 mod newest;
+#[cfg(test)]
+mod networks;
 mod options;
 pub mod report;
 pub mod result;
