@@ -41,11 +41,13 @@
  *   F'      = F T / d,   in a cut of y > C: F' C / y
  *   if S2 < T2 / 50:  S1 = T1, S2 = T2, B = 0
  *   Lg      = (F' - B + kappa S1) / (kappa S2)
- *             at least -4 L / kappa, at most 2 max(C / N, L)
+ *             at least -4 L / kappa and -32 top, at most 2 max(C / N, L)
  *   far_max = min(1, max(rho, F / (N L)))
  *   changed = as in core/xcp_flows.h, where N also differs from its mean by
  *             at least 4 x sqrt(mean): few packets per RTT make N noisy
  *   settled = not changed, and |F| <= 0.3 C
+ *
+ * where L, C / N, F', B and S1 count as at most top = max(C, y).
  *
  * The first term of Lg hands out F', because the sum of g over A is F' - B if
  * the same packets come again. While settled, the grants of far packets do not
@@ -81,7 +83,9 @@
 #define XCP_LEVEL_FAR_MAX 65536
 /* S2 is too small below this part of T2 */
 #define XCP_LEVEL_LIMITED_PARTS 50
-#define XCP_LEVEL_CUT_MAX 4 /* a flow gives back up to 4 times its rate */
+/* a flow at the level gives back up to 4 times its rate */
+#define XCP_LEVEL_CUT_MAX 4
+#define XCP_LEVEL_CUT_TOP 32
 #define XCP_LEVEL_SETTLED_Q32 XCP_Q32(3, 10)
 #define XCP_LEVEL_NOISE 16 /* 4 standard deviations, squared */
 
@@ -246,7 +250,7 @@ XCP_INLINE uint32_t xcp_level_kappa(const struct xcp_level *l)
 				 XCP_LEVEL_KAPPA_MAX);
 }
 
-/* A rate in 2^-unit B/s, below 2^XCP_POOL_BITS. */
+/* A rate in 2^-unit B/s, below 2^48. */
 XCP_INLINE struct xcp_level_rate xcp_level_rate(uint64_t rate, bool negative,
 						uint32_t unit)
 {
@@ -255,7 +259,7 @@ XCP_INLINE struct xcp_level_rate xcp_level_rate(uint64_t rate, bool negative,
 	int32_t shift = (int32_t)unit + XCP_TICK_SHIFT - XCP_LEVEL_BYTE_BITS -
 			1 - n.e;
 
-	/* at least 8, because the exponent is at most 12 */
+	/* not negative, because the exponent is at most 16 */
 	if (shift > 63)
 		r.m = 0;
 	else

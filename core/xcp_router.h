@@ -731,14 +731,15 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 {
 	const struct xcp_level *i = &s->level;
 	const struct xcp_level_sums *sums = &i->sums;
-	const uint64_t limit = (1ULL << (XCP_POOL_BITS - 1)) - 1;
 	struct xcp_level_law *level = &law->level;
 	uint32_t unit = law->shift, kappa = xcp_level_kappa(i);
 	/* one of the pools is 0, or both include what is shuffled */
 	bool grow = law->pos_pool >= law->neg_pool;
 	uint64_t f = grow ? law->pos_pool - law->neg_pool
 			  : law->neg_pool - law->pos_pool;
-	uint64_t c = xcp_min(s->capacity_Bps << unit, limit);
+	/* both are below 2^(XCP_POOL_BITS - 1): the unit fits them */
+	uint64_t c = s->capacity_Bps << unit;
+	uint64_t top = xcp_max(c, s->y_Bps << unit);
 	uint64_t a_x = sums->limited.x + sums->less.x;
 	uint64_t a_B = sums->limited.size_B + sums->less.size_B;
 	uint64_t t1 = sums->limited.rate + sums->less.rate + sums->far.rate;
@@ -764,30 +765,30 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 				: xcp_num_div(xcp_num_of(i->input_traffic_B),
 					      xcp_num_of(i->sum_x)),
 			    xcp_num_of(XCP_TICKS_PER_SEC)),
-		unit, limit);
-	less = xcp_min(xcp_abs(sums->less_Bps), limit >> unit) << unit;
+		unit, top);
+	less = xcp_min(xcp_abs(sums->less_Bps), top >> unit) << unit;
 	if (s2 < t2 / XCP_LEVEL_LIMITED_PARTS) {
 		s1 = t1;
 		s2 = t2;
 		less = 0;
 	}
 	left = xcp_signed(xcp_router_level_change(s, params->without, f, grow,
-						  limit),
+						  top),
 			  !grow) -
 	       xcp_signed(less, sums->less_Bps < 0) +
 	       (int64_t)xcp_mul_q32(
 		       xcp_num_fixed(xcp_num_scaled(s1, -XCP_LEVEL_RATE_BITS),
-				     unit, limit),
+				     unit, top),
 		       kappa << 16);
 	most = 2 * xcp_max(xcp_num_fixed(xcp_num_div(xcp_num_of(c), flows), 0,
-					 limit / 2),
-			   xcp_min(l, limit / 2));
+					 top),
+			   l);
 	if (left < 0)
 		most = xcp_num_fixed(
 			xcp_num_div(xcp_num_mul(xcp_num_of(l),
 						xcp_num_of(XCP_LEVEL_CUT_MAX)),
 				    xcp_num_scaled(kappa, -16)),
-			0, limit);
+			0, XCP_LEVEL_CUT_TOP * top);
 	lg = xcp_num_fixed(
 		xcp_num_div(xcp_num_of(xcp_abs(left)),
 			    xcp_num_mul(xcp_num_scaled(s2,

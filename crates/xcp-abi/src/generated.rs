@@ -45,6 +45,7 @@ pub const XCP_LEVEL_RHO: u16 = 4096;
 pub const XCP_LEVEL_FAR_MAX: u32 = 65536;
 pub const XCP_LEVEL_LIMITED_PARTS: u8 = 50;
 pub const XCP_LEVEL_CUT_MAX: u8 = 4;
+pub const XCP_LEVEL_CUT_TOP: u8 = 32;
 pub const XCP_LEVEL_NOISE: u8 = 16;
 pub const XCP_SHARE_ONE: u32 = 65536;
 pub const XCP_SHARE_MIN: u16 = 3276;

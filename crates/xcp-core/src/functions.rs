@@ -315,7 +315,7 @@ unsafe extern "C" {
     pub safe fn xcp_level_kappa(l: &xcp_level) -> u32;
 }
 unsafe extern "C" {
-    /// A rate in 2^-unit B/s, below 2^XCP_POOL_BITS.
+    /// A rate in 2^-unit B/s, below 2^48.
     pub safe fn xcp_level_rate(rate: u64, negative: bool, unit: u32) -> xcp_level_rate;
 }
 unsafe extern "C" {
@@ -461,21 +461,10 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
-    /// The same under the level law, for a packet with a known RTT; counts it.
-    pub safe fn xcp_router_level_departure(
+    /** The part of a departure that the level law adds: counts the packet, and while
+ settled replaces xcp_router_departure and xcp_router_granted.*/
+    pub safe fn xcp_router_level(
         law: &xcp_router_law,
-        s: &mut xcp_router_sums,
-        n: u32,
-        c: &xcp_claim,
-        p: &xcp_level_packet,
-        delta: i32,
-    ) -> i32;
-}
-unsafe extern "C" {
-    /// Grants and counts the delta of a forward XCP packet, with XCP_LAW_LEVEL.
-    pub safe fn xcp_router_grant_level(
-        law: &xcp_router_law,
-        pool: &mut xcp_router_pool,
         s: &mut xcp_router_sums,
         n: u32,
         c: &xcp_claim,

@@ -96,6 +96,7 @@ const RHO: f64 = 1.0 / 16.0;
 const SETTLED: f64 = 0.3;
 const LIMITED_PARTS: f64 = 50.0;
 const CUT_MAX: f64 = 4.0;
+const CUT_TOP: f64 = 32.0;
 const M_MIN_S: f64 = 65536.0 / crate::TICKS_PER_SEC as f64;
 const LX_MAX_B: f64 = 1048576.0;
 /// The smallest full packet.
@@ -416,10 +417,12 @@ impl Model {
         let (t1, t2) = (all(|c| c.rate_Bps), all(|c| c.part));
         let a_x = sums.limited.x_s + sums.less.x_s;
         let a_B = sums.limited.size_B + sums.less.size_B;
+        let top = capacity.max(self.y_Bps);
         let l_Bps = match a_x > 0.0 {
             true => a_B / a_x,
             false => traffic_B / sum_x,
-        };
+        }
+        .min(top);
         let kappa = KAPPA_MAX.min(KAPPA_X * elapsed_s * sum_x / sums.x2);
         let (mut s1, mut s2) = (sums.limited.rate_Bps, sums.limited.part);
         let mut b = sums.less_Bps;
@@ -431,12 +434,14 @@ impl Model {
             change *= (capacity / self.y_Bps).min(1.0);
         }
         let flows = sum_x / elapsed_s;
-        let most = 2.0 * (capacity / flows).max(l_Bps);
-        let lg_Bps = (change - b + kappa * s1) / (kappa * s2);
+        let most = 2.0 * (capacity / flows).min(top).max(l_Bps);
+        let least = -(CUT_MAX * l_Bps / kappa).min(CUT_TOP * top);
+        let sum = change.clamp(-top, top) - b.clamp(-top, top) + kappa * s1.min(top);
+        let lg_Bps = sum / (kappa * s2);
         self.level = Level {
             settled: !self.changed && self.f_Bps.abs() <= SETTLED * capacity,
             l_Bps: if a_x > 0.0 { l_Bps } else { 0.0 },
-            lg_Bps: lg_Bps.min(most).max(-CUT_MAX * l_Bps / kappa),
+            lg_Bps: lg_Bps.min(most).max(least),
             kappa,
             far_max: (self.f_Bps / (flows * l_Bps)).clamp(RHO, 1.0),
             ..Level::default()

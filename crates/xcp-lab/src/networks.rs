@@ -80,17 +80,19 @@ fn network(seed: u64) -> String {
          source = \"beyond the papers\"\n\
          about = \"A network of {hops} hops, drawn at random, with {flows} flows: each flow gets \
          its max-min fair share\"\n\
-         duration_s = 60\nwarmup_s = 30\nbottleneck = [\"r{narrowest}\", \"r{}\"]\n\n\
+         duration_s = 40\nwarmup_s = 20\nbottleneck = [\"r{narrowest}\", \"m{}\"]\n\n\
          # The queues hold what the link sends in 600 ms.\n",
         narrowest + 1
     );
     for (hop, (rate_mbit, delay_ms)) in links.iter().enumerate() {
+        let next = hop + 1;
         let packets = (rate_mbit * 1e6 / 8.0 * 0.6 / 1500.0).max(100.0).round();
         let _ = write!(
             text,
-            "[[link]]\nbetween = [\"r{hop}\", \"r{}\"]\nrate_mbit = {rate_mbit}\n\
-             delay_ms = {delay_ms}\nqueue_packets = {packets}\n\n",
-            hop + 1
+            "[[link]]\nbetween = [\"r{hop}\", \"m{next}\"]\nrate_mbit = {rate_mbit}\n\
+             queue_packets = {packets}\n\n\
+             [[link]]\nbetween = [\"m{next}\", \"r{next}\"]\nrate_mbit = 1000\n\
+             delay_ms = {delay_ms}\n\n"
         );
     }
     for (i, p) in paths.iter().enumerate() {
