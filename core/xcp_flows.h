@@ -38,8 +38,8 @@ struct xcp_flows {
 
 /*
  * Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
- * `noise`: flows have come or gone only if (N - mean)^2 / mean is at least this,
- * in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.
+ * `noise`: flows have come or gone only if (N - mean)^2 / mean is at least
+ * this, in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.
  */
 XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
 			      uint64_t elapsed_ns, uint64_t noise)

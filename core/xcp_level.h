@@ -197,12 +197,12 @@ XCP_INLINE void xcp_level_count(struct xcp_level_sums *s,
 	s->x2 += (x * x >> XCP_LEVEL_X2_BITS) * n;
 	class->size_B += size_B * n;
 	class->x += x * n;
-	class->rate += (size_B * p->per_m >> (XCP_LEVEL_M_BITS - XCP_TICK_SHIFT -
-					      XCP_LEVEL_RATE_BITS)) *
-		       n;
-	class->part += (x * p->per_m >>
-			(XCP_LEVEL_M_BITS - XCP_LEVEL_PART_BITS)) *
-		       n;
+	class->rate +=
+		(size_B * p->per_m >>
+		 (XCP_LEVEL_M_BITS - XCP_TICK_SHIFT - XCP_LEVEL_RATE_BITS)) *
+		n;
+	class->part +=
+		(x * p->per_m >> (XCP_LEVEL_M_BITS - XCP_LEVEL_PART_BITS)) * n;
 }
 
 XCP_INLINE void xcp_level_class_since(struct xcp_level_class *c,
@@ -256,8 +256,8 @@ XCP_INLINE struct xcp_level_rate xcp_level_rate(uint64_t rate, bool negative,
 {
 	struct xcp_num n = xcp_num_of(rate);
 	struct xcp_level_rate r = {xcp_signed(n.m >> 1, negative), 0, 0};
-	int32_t shift = (int32_t)unit + XCP_TICK_SHIFT - XCP_LEVEL_BYTE_BITS -
-			1 - n.e;
+	int32_t shift =
+		(int32_t)unit + XCP_TICK_SHIFT - XCP_LEVEL_BYTE_BITS - 1 - n.e;
 
 	/* not negative, because the exponent is at most 16 */
 	if (shift > 63)

@@ -712,7 +712,8 @@ XCP_INLINE uint64_t xcp_router_level_change(const struct xcp_router_state *s,
 					    uint32_t without, uint64_t f,
 					    bool grow, uint64_t max)
 {
-	struct xcp_num y = xcp_num_of(s->y_Bps), c = xcp_num_of(s->capacity_Bps);
+	struct xcp_num y = xcp_num_of(s->y_Bps),
+		       c = xcp_num_of(s->capacity_Bps);
 	struct xcp_num change = xcp_num_div(
 		xcp_num_mul(xcp_num_of(f), xcp_num_of(s->level.elapsed)), s->d);
 
@@ -745,8 +746,8 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 	uint64_t t1 = sums->limited.rate + sums->less.rate + sums->far.rate;
 	uint64_t t2 = sums->limited.part + sums->less.part + sums->far.part;
 	uint64_t s1 = sums->limited.rate, s2 = sums->limited.part;
-	struct xcp_num flows = xcp_num_div(xcp_num_of(i->sum_x),
-					   xcp_num_of(i->elapsed));
+	struct xcp_num flows =
+		xcp_num_div(xcp_num_of(i->sum_x), xcp_num_of(i->elapsed));
 	uint64_t l, lg, most, less;
 	int64_t left;
 
@@ -780,9 +781,9 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 		       xcp_num_fixed(xcp_num_scaled(s1, -XCP_LEVEL_RATE_BITS),
 				     unit, top),
 		       kappa << 16);
-	most = 2 * xcp_max(xcp_num_fixed(xcp_num_div(xcp_num_of(c), flows), 0,
-					 top),
-			   l);
+	most = 2 *
+	       xcp_max(xcp_num_fixed(xcp_num_div(xcp_num_of(c), flows), 0, top),
+		       l);
 	if (left < 0)
 		most = xcp_num_fixed(
 			xcp_num_div(xcp_num_mul(xcp_num_of(l),
@@ -790,20 +791,20 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 				    xcp_num_scaled(kappa, -16)),
 			0, XCP_LEVEL_CUT_TOP * top);
 	lg = xcp_num_fixed(
-		xcp_num_div(xcp_num_of(xcp_abs(left)),
-			    xcp_num_mul(xcp_num_scaled(s2,
-						       -XCP_LEVEL_PART_BITS),
-					xcp_num_scaled(kappa, -16))),
+		xcp_num_div(
+			xcp_num_of(xcp_abs(left)),
+			xcp_num_mul(xcp_num_scaled(s2, -XCP_LEVEL_PART_BITS),
+				    xcp_num_scaled(kappa, -16))),
 		0, most);
 	level->l = xcp_level_rate(a_x ? l : 0, false, unit);
 	level->lg = xcp_level_rate(lg, left < 0, unit);
 	level->far_max = XCP_LEVEL_RHO;
 	if (grow)
 		level->far_max = (uint32_t)xcp_max(
-			xcp_num_fixed(xcp_num_div(xcp_num_of(f),
-						  xcp_num_mul(xcp_num_of(l),
-							      flows)),
-				      16, XCP_LEVEL_FAR_MAX),
+			xcp_num_fixed(
+				xcp_num_div(xcp_num_of(f),
+					    xcp_num_mul(xcp_num_of(l), flows)),
+				16, XCP_LEVEL_FAR_MAX),
 			XCP_LEVEL_RHO);
 }
 

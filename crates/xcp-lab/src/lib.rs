@@ -23,9 +23,9 @@ mod link_trace;
 mod machine;
 mod machines;
 mod native;
-mod newest;
 #[cfg(test)]
 mod networks;
+mod newest;
 mod options;
 pub mod report;
 pub mod result;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use xcp_abi::{
-    xcp_router_config, xcp_router_params, XCP_LAW_LEVEL, XCP_MAX_RTT_TICKS, XCP_SHARE_ONE, XCP_TICKS_PER_SEC,
+    xcp_router_config, xcp_router_params, XCP_LAW_LEVEL, XCP_MAX_RTT_TICKS, XCP_SHARE_ONE,
+    XCP_TICKS_PER_SEC,
 };
 
 use super::framing::{Framing, Limits};
