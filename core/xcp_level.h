@@ -156,8 +156,8 @@ XCP_INLINE int64_t xcp_level_times(const struct xcp_level_rate *rate,
 }
 
 XCP_INLINE struct xcp_level_packet
-xcp_level_packet(const struct xcp_level_law *law, uint64_t size_B, uint64_t x,
-		 uint64_t rtt)
+xcp_level_packet_of(const struct xcp_level_law *law, uint64_t size_B,
+		    uint64_t x, uint64_t rtt)
 {
 	struct xcp_level_packet p;
 
@@ -190,18 +190,17 @@ XCP_INLINE int64_t xcp_level_grant(const struct xcp_level_law *law,
 
 /* Counts n departing packets in a class. */
 XCP_INLINE void xcp_level_count(struct xcp_level_sums *s,
-				struct xcp_level_class *class, uint32_t n,
+				struct xcp_level_class *kind, uint32_t n,
 				const struct xcp_level_packet *p,
 				uint64_t size_B, uint64_t x)
 {
 	s->x2 += (x * x >> XCP_LEVEL_X2_BITS) * n;
-	class->size_B += size_B * n;
-	class->x += x * n;
-	class->rate +=
-		(size_B * p->per_m >>
-		 (XCP_LEVEL_M_BITS - XCP_TICK_SHIFT - XCP_LEVEL_RATE_BITS)) *
-		n;
-	class->part +=
+	kind->size_B += size_B * n;
+	kind->x += x * n;
+	kind->rate += (size_B * p->per_m >> (XCP_LEVEL_M_BITS - XCP_TICK_SHIFT -
+					     XCP_LEVEL_RATE_BITS)) *
+		      n;
+	kind->part +=
 		(x * p->per_m >> (XCP_LEVEL_M_BITS - XCP_LEVEL_PART_BITS)) * n;
 }
 
@@ -251,8 +250,8 @@ XCP_INLINE uint32_t xcp_level_kappa(const struct xcp_level *l)
 }
 
 /* A rate in 2^-unit B/s, below 2^48. */
-XCP_INLINE struct xcp_level_rate xcp_level_rate(uint64_t rate, bool negative,
-						uint32_t unit)
+XCP_INLINE struct xcp_level_rate xcp_level_rate_of(uint64_t rate, bool negative,
+						   uint32_t unit)
 {
 	struct xcp_num n = xcp_num_of(rate);
 	struct xcp_level_rate r = {xcp_signed(n.m >> 1, negative), 0, 0};

@@ -463,16 +463,16 @@ XCP_INLINE int32_t xcp_router_level(const struct xcp_router_law *law,
 				    struct xcp_router_sums *s, uint32_t n,
 				    const struct xcp_claim *c, int32_t delta)
 {
-	struct xcp_level_class *class = &s->level.limited;
+	struct xcp_level_class *kind = &s->level.limited;
 	struct xcp_level_packet p;
 	int64_t g, credible;
 	bool less;
 
 	if (XCP_UNLIKELY(!c->rtt))
 		return delta > 0 ? 0 : delta;
-	p = xcp_level_packet(&law->level, c->size_B, c->x, c->rtt);
+	p = xcp_level_packet_of(&law->level, c->size_B, c->x, c->rtt);
 	if (p.far)
-		class = &s->level.far;
+		kind = &s->level.far;
 	if (law->level.mode == XCP_LEVEL_SETTLED) {
 		g = xcp_level_grant(&law->level, &p, c->x);
 		less = delta <= g;
@@ -483,11 +483,11 @@ XCP_INLINE int32_t xcp_router_level(const struct xcp_router_law *law,
 			s->granted_Bps += credible;
 			if (less) {
 				s->level.less_Bps += credible;
-				class = &s->level.less;
+				kind = &s->level.less;
 			}
 		}
 	}
-	xcp_level_count(&s->level, class, n, &p, c->size_B, c->x);
+	xcp_level_count(&s->level, kind, n, &p, c->size_B, c->x);
 	return delta;
 }
 
@@ -796,8 +796,8 @@ XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
 			xcp_num_mul(xcp_num_scaled(s2, -XCP_LEVEL_PART_BITS),
 				    xcp_num_scaled(kappa, -16))),
 		0, most);
-	level->l = xcp_level_rate(a_x ? l : 0, false, unit);
-	level->lg = xcp_level_rate(lg, left < 0, unit);
+	level->l = xcp_level_rate_of(a_x ? l : 0, false, unit);
+	level->lg = xcp_level_rate_of(lg, left < 0, unit);
 	level->far_max = XCP_LEVEL_RHO;
 	if (grow)
 		level->far_max = (uint32_t)xcp_max(
