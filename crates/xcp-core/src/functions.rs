@@ -180,8 +180,8 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /** Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
- `noise`: flows have come or gone only if (N - mean)^2 / mean is at least this,
- in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.*/
+ `noise`: flows have come or gone only if (N - mean)^2 / mean is at least
+ this, in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.*/
     pub safe fn xcp_flows_end(f: &mut xcp_flows, sum_x: u64, elapsed_ns: u64, noise: u64);
 }
 unsafe extern "C" {
@@ -264,7 +264,7 @@ unsafe extern "C" {
     pub safe fn xcp_level_times(rate: &xcp_level_rate, x: u64) -> i64;
 }
 unsafe extern "C" {
-    pub safe fn xcp_level_packet(
+    pub safe fn xcp_level_packet_of(
         law: &xcp_level_law,
         size_B: u64,
         x: u64,
@@ -283,7 +283,7 @@ unsafe extern "C" {
     /// Counts n departing packets in a class.
     pub safe fn xcp_level_count(
         s: &mut xcp_level_sums,
-        class: &mut xcp_level_class,
+        kind: &mut xcp_level_class,
         n: u32,
         p: &xcp_level_packet,
         size_B: u64,
@@ -316,7 +316,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     /// A rate in 2^-unit B/s, below 2^48.
-    pub safe fn xcp_level_rate(rate: u64, negative: bool, unit: u32) -> xcp_level_rate;
+    pub safe fn xcp_level_rate_of(rate: u64, negative: bool, unit: u32) -> xcp_level_rate;
 }
 unsafe extern "C" {
     /** Counts a packet of other traffic on one CPU; the next sample is due after
