@@ -34,23 +34,19 @@ __noinline int grant_level(struct xcp_router_cpu *cpu, __u64 size_B,
 }
 
 /* Counts a forward header and returns the granted delta, for each of s->n. */
-__noinline int grant(struct xcp_router_cpu *cpu, const struct xcp_forward *h,
-		     const struct gso_burst *s)
+static __always_inline __s32 grant_inline(struct xcp_router_cpu *cpu,
+					  const struct xcp_forward *h,
+					  const struct gso_burst *s)
 {
-	struct xcp_router_law *law;
+	struct xcp_router_law *law = law_in_force(cpu);
+	__s32 delta = h->delta;
 	struct xcp_claim c;
-	__s32 delta;
-	__u32 n;
+	__u32 n = s->n;
 
-	if (!cpu || !h || !s)
-		return 0;
-	n = s->n;
-	law = law_in_force(cpu);
 	c = xcp_router_claim(law, length_of(s), h->x, h->rtt);
 	if (c.rtt)
 		xcp_router_arrival_xcp(&cpu->sums, n, &c);
 	cpu->counters.xcp_packets += n;
-	delta = h->delta;
 	if (XCP_LIKELY(law->level.mode != XCP_LEVEL_SETTLED)) {
 		delta = xcp_router_departure(law, &cpu->pool, n, &c, delta);
 		xcp_router_granted(law, &cpu->sums, n, &c, delta);
@@ -59,6 +55,13 @@ __noinline int grant(struct xcp_router_cpu *cpu, const struct xcp_forward *h,
 		delta = grant_level(cpu, c.size_B, c.x << 32 | c.rtt, n, delta);
 	cpu->counters.granted_Bps += (__s64)delta * n;
 	return delta;
+}
+
+/* The same, verified once. */
+__noinline int grant(struct xcp_router_cpu *cpu, const struct xcp_forward *h,
+		     const struct gso_burst *s)
+{
+	return cpu && h && s ? grant_inline(cpu, h, s) : 0;
 }
 
 /*

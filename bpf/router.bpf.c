@@ -216,11 +216,22 @@ __noinline int edit_slow_path(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 		count_other(cpu, f.kind, s->n);
 		return 0;
 	}
-	sum = edit_option(cpu, s, f.kind, option, f.option, f.ttl, &rtt);
+	sum = edit_option(cpu, s, f.kind, option, f.option, f.ttl, &rtt, false);
 	classify(skb, f.kind, rtt);
 	if (!bpf_skb_store_bytes(skb, at, option, length, 0))
 		bpf_l4_csum_replace(skb, f.l4 + TCP_CHECK, 0, sum, 0);
 	return 0;
+}
+
+/*
+ * A call, so that the slow path, which uses all of the stack, does not include
+ * the stack of the inlined grant.
+ */
+static __noinline __u32 edit_option_fast(struct xcp_router_cpu *cpu,
+					 struct gso_burst *s, __u8 *option,
+					 __u8 ttl, __u32 *rtt)
+{
+	return edit_option(cpu, s, XCP_FORWARD, option, 32, ttl, rtt, true);
 }
 
 /*
@@ -253,7 +264,10 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	kind = forward_option_at_32(tcp, end, header);
 	if (kind == XCP_NONE)
 		return false;
-	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt);
+	sum = kind == XCP_FORWARD_2005
+		      ? edit_option(cpu, s, XCP_FORWARD_2005, tcp + 32, 32, ttl,
+				    &rtt, false)
+		      : edit_option_fast(cpu, s, tcp + 32, ttl, &rtt);
 	classify(skb, kind, rtt);
 	/* a partial checksum is completed later, from the new header */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {

@@ -60,12 +60,14 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 
 /*
  * Grants the request of an option at `offset` of a TCP header. Returns the
- * change of the checksum, and sets `rtt` to the option's RTT.
+ * change of the checksum, and sets `rtt` to the option's RTT. `fast` inlines
+ * the grant, which takes more stack.
  */
 static __always_inline __u32 edit_option(struct xcp_router_cpu *cpu,
 					 struct gso_burst *s,
 					 enum xcp_kind kind, __u8 *option,
-					 __u32 offset, __u8 ttl, __u32 *rtt)
+					 __u32 offset, __u8 ttl, __u32 *rtt,
+					 bool fast)
 {
 	struct xcp_forward h;
 	struct xcp_2005 h2005;
@@ -79,7 +81,7 @@ static __always_inline __u32 edit_option(struct xcp_router_cpu *cpu,
 	}
 	h = xcp_parse_forward(option);
 	*rtt = h.rtt;
-	h.delta = grant(cpu, &h, s);
+	h.delta = fast ? grant_inline(cpu, &h, s) : grant(cpu, &h, s);
 	sum = xcp_edit_forward(option, offset, h.delta, ttl);
 	if (XCP_UNLIKELY(config.edge))
 		sum += xcp_edit_last_router(option, offset, config.edge);
