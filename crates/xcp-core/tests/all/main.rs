@@ -11,7 +11,6 @@ mod forged;
 mod formats;
 mod golden;
 mod headers;
-mod level;
 mod loss;
 mod properties;
 mod queues;
