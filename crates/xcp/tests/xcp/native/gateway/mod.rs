@@ -18,7 +18,7 @@ use xcp_datapath::host::PeerPolicies;
 use xcp_datapath::wire::IP_PROTO;
 use xcp_datapath::{host, router, Wire};
 use xcp_gateway::status;
-use xcp_testbed::{can_run, FaultInjector, FaultPlan, PATIENCE};
+use xcp_testbed::{can_run, FaultInjector, FaultPlan, TestLock, PATIENCE};
 
 use super::cases::option_space::sign_md5;
 use crate::command::SystemState;
@@ -69,17 +69,36 @@ fn read_all(socket: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
+/// The state of the system before the gateways were built.
+struct Before {
+    state: SystemState,
+    _lock: TestLock,
+}
+
+impl Before {
+    fn assert_nothing_left(self, gateways: Gateways) {
+        drop(gateways);
+        self.state.assert_nothing_left();
+    }
+}
+
+/// Builds the network of a test that leaves nothing behind. None, with a message, if the test
+/// cannot run here. A test that fails drops the network before the lock.
+fn capture_and_build(test: &str) -> Option<(Before, Gateways)> {
+    if !can_run(test) {
+        return None;
+    }
+    let _lock = test_lock();
+    let state = SystemState::capture_before(test)?;
+    Some((Before { state, _lock }, Gateways::build()))
+}
+
 #[test]
 fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
     let test = "connections_of_hosts_without_xcp_use_it_on_the_wan_side";
-    if !can_run(test) {
-        return;
-    }
-    let _lock = test_lock();
-    let Some(before) = SystemState::capture_before(test) else {
+    let Some((before, gateways)) = capture_and_build(test) else {
         return;
     };
-    let gateways = Gateways::build();
     {
         let near = gateways.start(NEAR, CAPACITY);
         let far = gateways.start(FAR, CAPACITY);
@@ -120,8 +139,7 @@ fn connections_of_hosts_without_xcp_use_it_on_the_wan_side() {
         assert!(gateways.rules("r").contains("0x5843"));
     }
     assert!(!gateways.rules("r").contains("0x5843"));
-    drop(gateways);
-    before.assert_nothing_left();
+    before.assert_nothing_left(gateways);
 }
 
 /// A counter of /proc/net/netstat in a node.
@@ -341,14 +359,9 @@ fn connections_work_without_a_gateway_at_the_other_end() {
 #[test]
 fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
     let test = "a_killed_gateway_resets_its_connections_and_forwards_new_ones";
-    if !can_run(test) {
-        return;
-    }
-    let _lock = test_lock();
-    let Some(before) = SystemState::capture_before(test) else {
+    let Some((before, gateways)) = capture_and_build(test) else {
         return;
     };
-    let gateways = Gateways::build();
     let near = gateways.start(NEAR, CAPACITY);
     let (mut client, mut server) = gateways.pair(HOST);
     transfer(&mut client, &mut server, &pattern(100_000));
@@ -372,8 +385,7 @@ fn a_killed_gateway_resets_its_connections_and_forwards_new_ones() {
     assert_eq!(gateways.off("r").ok().json()["removed"], false);
     assert!(!gateways.rules("r").contains("0x5843"));
     transfer(&mut client, &mut server, &pattern(100_000));
-    drop(gateways);
-    before.assert_nothing_left();
+    before.assert_nothing_left(gateways);
 }
 
 #[test]
@@ -562,14 +574,9 @@ fn capacity_mbps(gateways: &Gateways) -> Option<u64> {
 #[test]
 fn devices_that_return_are_used_again() {
     let test = "devices_that_return_are_used_again";
-    if !can_run(test) {
-        return;
-    }
-    let _lock = test_lock();
-    let Some(before) = SystemState::capture_before(test) else {
+    let Some((before, gateways)) = capture_and_build(test) else {
         return;
     };
-    let gateways = Gateways::build();
     {
         gateways
             .net
@@ -595,8 +602,7 @@ fn devices_that_return_are_used_again() {
             .tool("r", "ip link add gone type veth peer name gone-peer");
         wait_until("the device", || near.status()["failures"] == json!([]));
     }
-    drop(gateways);
-    before.assert_nothing_left();
+    before.assert_nothing_left(gateways);
 }
 
 #[test]

@@ -55,13 +55,10 @@ impl Gateways {
             ("s", "h", "fd77:3::1/64"),
             ("h", "s", "fd77:3::2/64"),
         ] {
-            net.tool(node, &format!("ip addr add {address} dev {dev}"));
-            net.tool(node, &format!("ip link set dev {dev} up"));
+            add_address(&net, node, dev, address);
         }
         add_routes_to_host(&net);
-        for gateway in ["10.77.3.1", "fd77:3::1"] {
-            net.tool("h", &format!("ip route add default via {gateway}"));
-        }
+        add_default_routes(&net, "h", ["10.77.3.1", "fd77:3::1"]);
         net.tool("r", "tc qdisc del dev s root");
         for node in ["r", "s"] {
             net.within(node, || {
@@ -138,15 +135,10 @@ impl Gateways {
             ("r", "s", "fd77:2::1/64"),
             ("s", "r", "fd77:2::2/64"),
         ] {
-            self.net
-                .tool(node, &format!("ip addr add {address} dev {dev}"));
-            self.net.tool(node, &format!("ip link set dev {dev} up"));
+            add_address(&self.net, node, dev, address);
         }
         add_routes_to_host(&self.net);
-        for gateway in ["10.77.2.1", "fd77:2::1"] {
-            self.net
-                .tool("s", &format!("ip route add default via {gateway}"));
-        }
+        add_default_routes(&self.net, "s", ["10.77.2.1", "fd77:2::1"]);
     }
 
     /// The routing rules of a node.
@@ -171,6 +163,17 @@ impl Gateways {
         let listener = self.listen(address);
         let client = self.connect(listener.local_addr().unwrap());
         (client, listener.accept().unwrap().0)
+    }
+}
+
+fn add_address(net: &Net, node: &str, dev: &str, address: &str) {
+    net.tool(node, &format!("ip addr add {address} dev {dev}"));
+    net.tool(node, &format!("ip link set dev {dev} up"));
+}
+
+fn add_default_routes(net: &Net, node: &str, gateways: [&str; 2]) {
+    for gateway in gateways {
+        net.tool(node, &format!("ip route add default via {gateway}"));
     }
 }
 
