@@ -2,10 +2,11 @@
 //! A small network on this host for the tests: client - router - server, each in
 //! its own network namespace, with real TCP. It is removed when dropped.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -231,8 +232,10 @@ impl Drop for Net {
     }
 }
 
-/// XCP is on for this host until this is dropped.
-pub struct HostOn;
+/// XCP is on until this is dropped: for this host, or for this process and its children.
+pub struct HostOn {
+    own: Option<OwnGroup>,
+}
 
 impl HostOn {
     pub fn new() -> Self {
@@ -241,31 +244,74 @@ impl HostOn {
 
     /// Turns XCP on without some features that senders have beyond the drafts.
     pub fn without(features: &[SenderFeature]) -> Self {
-        Self::with(&host::Options {
+        host_on(&host::Options {
             without: features.to_vec(),
             ..host::Options::default()
-        })
+        });
+        Self { own: None }
     }
 
-    /// Turns XCP on as the default: all new sockets that do not choose a
-    /// congestion control use `xcp`.
+    /// Turns XCP on as the default: all new sockets that do not choose a congestion control
+    /// use `xcp`.
     pub fn by_default() -> Self {
-        Self::with(&host::Options {
+        host_on(&host::Options {
             make_default: true,
             ..host::Options::default()
-        })
+        });
+        Self { own: None }
     }
 
-    fn with(options: &host::Options) -> Self {
-        let _ = host::off();
-        host::on(options).unwrap();
-        Self
+    /// The same for this process and its children only: other programs on this host, whose
+    /// peers do not use XCP, do not change the counters.
+    pub fn by_default_in_own_group() -> Self {
+        let own = OwnGroup::enter();
+        host_on(&host::Options {
+            make_default: true,
+            cgroup: Some(own.path.clone()),
+            ..host::Options::default()
+        });
+        Self { own: Some(own) }
     }
+}
+
+fn host_on(options: &host::Options) {
+    let _ = host::off();
+    host::on(options).unwrap();
 }
 
 impl Drop for HostOn {
     fn drop(&mut self) {
         let _ = host::off();
+        self.own.take();
+    }
+}
+
+/// A control group of this process.
+struct OwnGroup {
+    path: PathBuf,
+    was_in: PathBuf,
+}
+
+impl OwnGroup {
+    fn enter() -> Self {
+        let root = xcp_datapath::cgroup_mount_point().unwrap();
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+        let was_in = root.join(own.unwrap_or_default());
+        let path = root.join(format!("xcp-test-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("cgroup.procs"), "0").unwrap();
+        Self { path, was_in }
+    }
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        let move_to = |group: &Path| fs::write(group.join("cgroup.procs"), "0");
+        // its former group may be out of sight, in a container
+        let _ = move_to(&self.was_in).or_else(|_| move_to(self.path.parent().unwrap()));
+        // children that still exit keep it busy: it stays, empty, for the next test
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -282,7 +328,7 @@ fn within_space(space: &str, line: &str) {
 
 /// Sets a sysctl of this thread's network namespace.
 pub fn set_sysctl(key: &str, value: &str) -> std::io::Result<()> {
-    std::fs::write(format!("/proc/sys/net/{key}"), value)
+    fs::write(format!("/proc/sys/net/{key}"), value)
 }
 
 fn ip(args: &str) {
@@ -470,7 +516,7 @@ pub fn control(socket: &impl AsRawFd) -> String {
 
 /// The default congestion control of the system.
 pub fn default_control() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
         .unwrap()
         .trim()
         .to_owned()

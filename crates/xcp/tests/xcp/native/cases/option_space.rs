@@ -293,7 +293,7 @@ fn a_connection_from_a_syn_cookie_falls_back_and_is_counted() {
         return skipped("SYN cookies", &e.to_string());
     }
     for server in [SERVER, SERVER6] {
-        let _host = HostOn::by_default();
+        let _host = HostOn::by_default_in_own_group();
         let (mut a, mut b) = net.connect_with(server, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
         transfer(&mut a, &mut b, &pattern(BYTES));
         assert_eq!(control(&a), default_control());
