@@ -14,11 +14,29 @@ use crate::command::xcp;
 /// Limit of the run in host time; longer than any run has taken.
 const LIMIT_S: &str = "1200";
 
+/// The first lines of a script that the kernel starts.
+pub const INIT: &str = "\
+#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /run
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+ip link set lo up
+";
+
 /// A root file system of Debian.
 pub struct Debian {
     pub suite: &'static str,
     /// Installed besides the essential packages, separated by commas.
     pub packages: &'static str,
+    /// Memory of the machine.
+    pub memory_mb: u32,
 }
 
 impl Debian {
@@ -106,7 +124,7 @@ pub fn run(test: &str, version: &str, debian: &Debian, files: impl Fn(&Path)) ->
         skipped(test, &format!("{tool} is not installed"));
         return None;
     }
-    let Some(debian) = debian.archive() else {
+    let Some(files_of_debian) = debian.archive() else {
         skipped(test, "mmdebstrap cannot fetch Debian's packages");
         return None;
     };
@@ -119,7 +137,7 @@ pub fn run(test: &str, version: &str, debian: &Debian, files: impl Fn(&Path)) ->
     let archive = dir.path().join("initrd");
     shell(
         "cp \"$1\" \"$2\" && cd \"$3\" && find . | cpio -o -H newc --quiet | gzip -1 >>\"$2\"",
-        &[&debian, &archive, &root],
+        &[&files_of_debian, &archive, &root],
     );
     let boot = fs::read_dir(kernel.join("boot")).unwrap();
     let image = boot
@@ -136,7 +154,7 @@ pub fn run(test: &str, version: &str, debian: &Debian, files: impl Fn(&Path)) ->
             "-smp",
             "1",
             "-m",
-            "2500",
+            &debian.memory_mb.to_string(),
         ])
         .args(["-icount", "shift=0,sleep=off"])
         .args(["-cpu", "max,cx16=off,erms=off,fsrm=off"])

@@ -2,6 +2,7 @@
 //! Tests of `xcp lab` in the virtual-time machine. None of them loads a program
 //! into this host's kernel.
 
+mod applications;
 mod boot;
 mod cache;
 mod captures;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::boot::xcp_package;
-use super::debian::{self, write, Debian};
+use super::debian::{self, write, Debian, INIT};
 use crate::command::{path_with_xcp, Ran};
 use xcp_testbed::skipped;
 
@@ -19,16 +19,8 @@ const PACKAGES: &str = "iproute2,iperf3,iputils-ping,kmod,libelf1,mount,procps";
 const SEPARATOR: &str = "---- end of step ----";
 
 /// Starts the tutorial in the virtual machine.
-const INIT: &str = "\
-#!/bin/sh
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs dev /dev
-mount -t bpf bpf /sys/fs/bpf
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t tmpfs tmpfs /run
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
-ip link set lo up
+const START: &str = "\
+export DEBIAN_FRONTEND=noninteractive
 cd /root
 bash /tutorial.sh 2>&1 | cat >/dev/ttyS0
 echo done >/dev/ttyS0
@@ -147,9 +139,10 @@ fn network_tutorial_works(suite: &'static str, version: &str) {
     let root = Debian {
         suite,
         packages: PACKAGES,
+        memory_mb: 2500,
     };
     let printed = debian::run("tutorial", version, &root, |root: &Path| {
-        write(root, "init", INIT, 0o755);
+        write(root, "init", &format!("{INIT}{START}"), 0o755);
         write(root, "tutorial.sh", &script(&steps), 0o644);
         let home = root.join("root");
         fs::create_dir_all(&home).unwrap();

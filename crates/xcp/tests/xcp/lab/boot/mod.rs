@@ -14,6 +14,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DEBIAN: Debian = Debian {
     suite: "trixie",
     packages: "systemd,systemd-sysv,udev,iproute2,kmod,dbus",
+    memory_mb: 2500,
 };
 /// Functions that all scripts use.
 const COMMON: &str = include_str!("common.sh");
