@@ -96,7 +96,7 @@ static __always_inline __s32 arrive(struct xcp_router_cpu *cpu,
 		return xcp_cloud_backoff_delta(&cloud, h, length_of(s));
 	xcp_router_arrival(&cpu->sums, s->bytes);
 	__sync_fetch_and_add(&link.seen.sent_B, s->bytes);
-	return grant_slow_path(cpu, h, s);
+	return grant(cpu, h, s);
 }
 
 /* Handles a packet in the wire format `option`. */

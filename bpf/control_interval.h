@@ -188,6 +188,25 @@ static __always_inline void add_rtts(struct xcp_router_sums *sums,
 	sums->sum_rtt_x_hi += cpu->sums.sum_rtt_x_hi;
 }
 
+static __always_inline void add_class(struct xcp_level_class *sum,
+				      const struct xcp_level_class *class)
+{
+	sum->size_B += class->size_B;
+	sum->x += class->x;
+	sum->rate += class->rate;
+	sum->part += class->part;
+}
+
+static __always_inline void add_level(struct xcp_level_sums *sums,
+				      const struct xcp_level_sums *cpu)
+{
+	sums->x2 += cpu->x2;
+	sums->less_Bps += cpu->less_Bps;
+	add_class(&sums->limited, &cpu->limited);
+	add_class(&sums->less, &cpu->less);
+	add_class(&sums->far, &cpu->far);
+}
+
 /*
  * Adds up the totals of one CPU, and its part of the interval that ends. Each
  * total is read only once, since the CPU continues to count: so all parts add
@@ -207,6 +226,8 @@ static __always_inline void collect_cpu(struct xcp_router_sums *sums,
 	sums->sum_x += sum_x;
 	add_rtts(sums, cpu);
 	sums->granted_Bps += cpu->sums.granted_Bps;
+	if (xcp_router_has_level(&config.params))
+		add_level(&sums->level, &cpu->sums.level);
 	link.other.other_B += cpu->other_B;
 }
 
@@ -226,6 +247,13 @@ static __noinline void collect(void)
 			break;
 		collect_cpu(sums, cpu);
 	}
+}
+
+__noinline int level_end(struct xcp_router_law *law)
+{
+	if (law)
+		xcp_router_level_end(&link.state, &config.params, law);
+	return 0;
 }
 
 __noinline int interval_end(__u64 now)
@@ -255,6 +283,7 @@ __noinline int interval_end(__u64 now)
 	capacity(now);
 	if (xcp_router_interval_end(&link.state, &config.params, &link.sums,
 				    now, law)) {
+		level_end(law);
 		split_pools(law, traffic_B, sum_x);
 		__sync_lock_test_and_set(&link.epoch, epoch);
 		emit_trace(law, interval_ns, now);

@@ -19,25 +19,49 @@ static __always_inline __u32 length_of(const struct gso_burst *s)
 	return (__u32)(s->n > 1 ? s->bytes / s->n : s->bytes);
 }
 
-/* Counts a forward header and returns the granted delta. */
-static __always_inline __s32 grant(struct xcp_router_cpu *cpu,
-				   const struct xcp_forward *h, __u32 n,
-				   __u64 bytes)
+/*
+ * xcp_router_level, verified once. `x_rtt` has X and the RTT of a claim: the
+ * stack has no room for a copy of it.
+ */
+__noinline int grant_level(struct xcp_router_cpu *cpu, __u64 size_B,
+			   __u64 x_rtt, __u32 n, __s32 delta)
+{
+	struct xcp_claim c = {size_B, x_rtt >> 32, x_rtt & 0xffffffff};
+
+	return cpu ? xcp_router_level(&link.law[cpu->epoch & 1], &cpu->sums, n,
+				      &c, delta)
+		   : 0;
+}
+
+/* Counts a forward header and returns the granted delta, for each of s->n. */
+static __always_inline __s32 grant_inline(struct xcp_router_cpu *cpu,
+					  const struct xcp_forward *h,
+					  const struct gso_burst *s)
 {
 	struct xcp_router_law *law = law_in_force(cpu);
+	__s32 delta = h->delta;
 	struct xcp_claim c;
-	__s32 delta;
+	__u32 n = s->n;
 
-	if (n > 1)
-		bytes /= n;
-	c = xcp_router_claim(law, bytes, h->x, h->rtt);
+	c = xcp_router_claim(law, length_of(s), h->x, h->rtt);
 	if (c.rtt)
 		xcp_router_arrival_xcp(&cpu->sums, n, &c);
-	delta = xcp_router_departure(law, &cpu->pool, n, &c, h->delta);
 	cpu->counters.xcp_packets += n;
-	xcp_router_granted(law, &cpu->sums, n, &c, delta);
+	if (XCP_LIKELY(law->level.mode != XCP_LEVEL_SETTLED)) {
+		delta = xcp_router_departure(law, &cpu->pool, n, &c, delta);
+		xcp_router_granted(law, &cpu->sums, n, &c, delta);
+	}
+	if (XCP_UNLIKELY(law->level.mode))
+		delta = grant_level(cpu, c.size_B, c.x << 32 | c.rtt, n, delta);
 	cpu->counters.granted_Bps += (__s64)delta * n;
 	return delta;
+}
+
+/* The same, verified once. */
+__noinline int grant(struct xcp_router_cpu *cpu, const struct xcp_forward *h,
+		     const struct gso_burst *s)
+{
+	return cpu && h && s ? grant_inline(cpu, h, s) : 0;
 }
 
 /*
@@ -56,12 +80,6 @@ static __always_inline bool merge_chain(struct __sk_buff *skb,
 	}
 	cpu->counters.chained += s->n;
 	return true;
-}
-
-__noinline int grant_slow_path(struct xcp_router_cpu *cpu,
-			       struct xcp_forward *h, struct gso_burst *s)
-{
-	return cpu && h && s ? grant(cpu, h, s->n, s->bytes) : 0;
 }
 
 #endif

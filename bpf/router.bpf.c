@@ -224,6 +224,17 @@ __noinline int edit_slow_path(struct __sk_buff *skb, struct xcp_router_cpu *cpu,
 }
 
 /*
+ * A call, so that the slow path, which uses all of the stack, does not include
+ * the stack of the inlined grant.
+ */
+static __noinline __u32 edit_option_fast(struct xcp_router_cpu *cpu,
+					 struct gso_burst *s, __u8 *option,
+					 __u8 ttl, __u32 *rtt)
+{
+	return edit_option(cpu, s, XCP_FORWARD, option, 32, ttl, rtt, true);
+}
+
+/*
  * Edits the usual cases: an XCP option at byte 32 of the TCP header, or no
  * option except timestamps. Returns false for all others. The TCP header is at
  * `tcp`, `length` bytes before the packet's end.
@@ -253,7 +264,10 @@ static __always_inline bool edit_fast(struct __sk_buff *skb,
 	kind = forward_option_at_32(tcp, end, header);
 	if (kind == XCP_NONE)
 		return false;
-	sum = edit_option(cpu, s, kind, tcp + 32, 32, ttl, &rtt, true);
+	sum = kind == XCP_FORWARD_2005
+		      ? edit_option(cpu, s, XCP_FORWARD_2005, tcp + 32, 32, ttl,
+				    &rtt, false)
+		      : edit_option_fast(cpu, s, tcp + 32, ttl, &rtt);
 	classify(skb, kind, rtt);
 	/* a partial checksum is completed later, from the new header */
 	if (BPF_CORE_READ_BITFIELD(kskb, ip_summed) != CHECKSUM_PARTIAL) {

@@ -49,7 +49,7 @@ __noinline int grant_2005(struct xcp_router_cpu *cpu, struct xcp_2005 *h,
 	if (!cpu || !h || !s)
 		return 0;
 	f = xcp_2005_forward(h, length_of(s));
-	before = grant_slow_path(cpu, &f, s);
+	before = grant(cpu, &f, s);
 	granted = before;
 	feedback = xcp_2005_grant(h, length_of(s), s->n, &granted,
 				  &cpu->carry_2005, config.whole_feedback);
@@ -81,8 +81,7 @@ static __always_inline __u32 edit_option(struct xcp_router_cpu *cpu,
 	}
 	h = xcp_parse_forward(option);
 	*rtt = h.rtt;
-	h.delta = fast ? grant(cpu, &h, s->n, s->bytes)
-		       : grant_slow_path(cpu, &h, s);
+	h.delta = fast ? grant_inline(cpu, &h, s) : grant(cpu, &h, s);
 	sum = xcp_edit_forward(option, offset, h.delta, ttl);
 	if (XCP_UNLIKELY(config.edge))
 		sum += xcp_edit_last_router(option, offset, config.edge);
@@ -114,7 +113,7 @@ __noinline int edit_header(struct xcp_router_cpu *cpu, struct header_copy *h,
 	if (kind == XCP_BOTH) {
 		f = xcp_header_forward(h->bytes, head.version, length_of(s));
 		h->rtt = f.rtt;
-		f.delta = grant_slow_path(cpu, &f, s);
+		f.delta = grant(cpu, &f, s);
 		xcp_edit_header(h->bytes, head.version, f.delta, h->ttl, 1);
 		h->length = head.length;
 	}

@@ -36,9 +36,13 @@ struct xcp_flows {
 	uint32_t unused;
 };
 
-/* Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks. */
+/*
+ * Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
+ * `noise`: flows have come or gone only if (N - mean)^2 / mean is at least
+ * this, in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.
+ */
 XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
-			      uint64_t elapsed_ns)
+			      uint64_t elapsed_ns, uint64_t noise)
 {
 	uint64_t ticks = xcp_max(xcp_ns_to_ticks(elapsed_ns), 1), off;
 
@@ -46,7 +50,8 @@ XCP_INLINE void xcp_flows_end(struct xcp_flows *f, uint64_t sum_x,
 		(xcp_min(sum_x, 1ULL << 54) << XCP_FLOW_BITS) / ticks,
 		1ULL << 28);
 	off = f->now > f->mean ? f->now - f->mean : f->mean - f->now;
-	if (off >= 1 << (XCP_FLOW_BITS - 1) && off >= f->mean / 16)
+	if (off >= 1 << (XCP_FLOW_BITS - 1) && off >= f->mean / 16 &&
+	    off * off >= noise * f->mean)
 		f->changed = XCP_FLOWS_CHANGED;
 	else if (f->changed)
 		f->changed--;

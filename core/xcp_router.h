@@ -75,6 +75,7 @@
 
 #include "xcp_capacity.h"
 #include "xcp_flows.h"
+#include "xcp_level.h"
 #include "xcp_sharing.h"
 
 #define XCP_ALPHA_Q32 XCP_Q32(6, 10)
@@ -101,7 +102,10 @@
 /* The smallest full packet, in round numbers (RFC 1122: 576 bytes). */
 #define XCP_FULL_PACKET_BITS 9
 
-/* Additions to the published law; each can be switched off. */
+/*
+ * Additions to the published law. Each can be switched off, except
+ * XCP_LAW_LEVEL, which can be switched on.
+ */
 enum xcp_law_term {
 	XCP_LAW_GAINS = 1, /* alpha = 0.6, beta = 0.4; else 0.4 and 0.226 */
 	XCP_LAW_GRANTED = 2, /* G in a */
@@ -109,6 +113,7 @@ enum xcp_law_term {
 	XCP_LAW_EXPECT = 8, /* expected; else input_traffic */
 	XCP_LAW_PASS_ON = 16, /* the second case of a departure */
 	XCP_LAW_SHUFFLE = 32, /* gamma depends on changes of flows; else 0.1 */
+	XCP_LAW_LEVEL = 64, /* the level law while settled: core/xcp_level.h */
 };
 
 struct xcp_router_params {
@@ -118,6 +123,8 @@ struct xcp_router_params {
 	uint32_t without; /* enum xcp_law_term: terms that are off */
 	uint32_t max_rtt; /* upper bound of RTTs, ticks;
 			     0: XCP_MAX_RTT_TICKS */
+	uint32_t with; /* XCP_LAW_LEVEL or 0 */
+	uint32_t unused;
 };
 
 /* Sums of arrivals since start. One per CPU; they only grow. */
@@ -127,6 +134,7 @@ struct xcp_router_sums {
 	uint64_t sum_rtt_x_lo; /* ticks^2, low 32 bits of each product */
 	uint64_t sum_rtt_x_hi; /* the rest, in units of 2^32 ticks^2 */
 	int64_t granted_Bps; /* sum of the granted deltas */
+	struct xcp_level_sums level;
 };
 
 /* Sums of all CPUs at the start of an average of RTTs. */
@@ -146,6 +154,7 @@ struct xcp_router_law {
 	uint32_t max_rtt; /* ticks */
 	uint32_t shift;
 	uint64_t carry_max; /* most to carry to later packets, 0 in a cut */
+	struct xcp_level_law level;
 };
 
 /* The values of a forward header, limited to what is possible. */
@@ -181,6 +190,7 @@ struct xcp_router_state {
 	struct xcp_capacity capacity;
 	struct xcp_sharing sharing;
 	struct xcp_flows flows;
+	struct xcp_level level;
 	uint64_t capacity_Bps; /* C, the capacity handed out */
 	uint64_t excess_Bps; /* e of a cloud; 0: use e of a link */
 	uint64_t step_Bps; /* clouds: upper bound of L - dequeue rate */
@@ -193,6 +203,11 @@ struct xcp_router_state {
 XCP_INLINE uint32_t xcp_router_max_rtt(const struct xcp_router_params *params)
 {
 	return params->max_rtt ? params->max_rtt : XCP_MAX_RTT_TICKS;
+}
+
+XCP_INLINE bool xcp_router_has_level(const struct xcp_router_params *params)
+{
+	return params->with & XCP_LAW_LEVEL;
 }
 
 XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
@@ -209,6 +224,9 @@ XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
 	__builtin_memset(law, 0, sizeof(*law));
 	law->d = xcp_ns_to_ticks(XCP_INITIAL_INTERVAL_NS);
 	law->max_rtt = xcp_router_max_rtt(params);
+	law->level.m_min = law->d;
+	if (xcp_router_has_level(params))
+		law->level.mode = XCP_LEVEL_COUNTS;
 }
 
 /*
@@ -438,6 +456,60 @@ XCP_INLINE int32_t xcp_router_departure(const struct xcp_router_law *law,
 }
 
 /*
+ * The part of a departure that the level law adds: counts the packet, and while
+ * settled replaces xcp_router_departure and xcp_router_granted.
+ */
+XCP_INLINE int32_t xcp_router_level(const struct xcp_router_law *law,
+				    struct xcp_router_sums *s, uint32_t n,
+				    const struct xcp_claim *c, int32_t delta)
+{
+	struct xcp_level_class *kind = &s->level.limited;
+	struct xcp_level_packet p;
+	int64_t g, credible;
+	bool less;
+
+	if (XCP_UNLIKELY(!c->rtt))
+		return delta > 0 ? 0 : delta;
+	p = xcp_level_packet_of(&law->level, c->size_B, c->x, c->rtt);
+	if (p.far)
+		kind = &s->level.far;
+	if (law->level.mode == XCP_LEVEL_SETTLED) {
+		g = xcp_level_grant(&law->level, &p, c->x);
+		less = delta <= g;
+		if (!less)
+			delta = (int32_t)(g < INT32_MIN ? INT32_MIN : g);
+		if (!p.far) {
+			credible = xcp_router_credible(law, c, delta) * n;
+			s->granted_Bps += credible;
+			if (less) {
+				s->level.less_Bps += credible;
+				kind = &s->level.less;
+			}
+		}
+	}
+	xcp_level_count(&s->level, kind, n, &p, c->size_B, c->x);
+	return delta;
+}
+
+/*
+ * Grants and counts the delta of a forward XCP packet, for each of n. Returns
+ * the delta to write.
+ */
+XCP_INLINE int32_t xcp_router_grant(const struct xcp_router_law *law,
+				    struct xcp_router_pool *pool,
+				    struct xcp_router_sums *s, uint32_t n,
+				    const struct xcp_claim *c, int32_t delta)
+{
+	if (XCP_LIKELY(law->level.mode != XCP_LEVEL_SETTLED)) {
+		delta = xcp_router_departure(law, pool, n, c, delta);
+		xcp_router_granted(law, s, n, c, delta);
+	}
+	if (XCP_UNLIKELY(law->level.mode != XCP_LEVEL_OFF))
+		delta = xcp_router_level(law, s, n, c, delta);
+	return delta;
+}
+
+/*
  * Limits by how much L exceeds the dequeue rate while it is searched. This runs
  * before the law, which would otherwise count as granted what a downstream
  * router does not grant, and take it back.
@@ -469,9 +541,18 @@ XCP_INLINE void xcp_router_capacity(struct xcp_router_state *s,
 {
 	uint64_t elapsed_ns =
 		xcp_max(xcp_excess(now_ns, s->interval_start_ns), 1);
+	uint64_t sum_x = sums->sum_x - s->last.sum_x, noise = 0;
 	uint64_t excess_Bps;
 
-	xcp_flows_end(&s->flows, sums->sum_x - s->last.sum_x, elapsed_ns);
+	if (xcp_router_has_level(params)) {
+		s->level.input_traffic_B =
+			sums->input_traffic_B - s->last.input_traffic_B;
+		s->level.sum_x = sum_x;
+		s->level.elapsed = xcp_max(xcp_ns_to_ticks(elapsed_ns), 1);
+		xcp_level_collect(&s->level, &sums->level, &s->last.level);
+		noise = xcp_level_noise(&s->level);
+	}
+	xcp_flows_end(&s->flows, sum_x, elapsed_ns, noise);
 	s->capacity_Bps = params->capacity_Bps;
 	if (seen) {
 		xcp_capacity_measure(&s->capacity, seen, params->capacity_Bps,
@@ -606,6 +687,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	grow = up >= down;
 	f = xcp_min(grow ? up - down : down - up, limit - 1);
 	gamma = xcp_flows_gamma(&s->flows, without & XCP_LAW_SHUFFLE);
+	if (xcp_router_has_level(params) && !s->flows.changed)
+		gamma = 0;
 	shuffle = xcp_excess(xcp_mul_q32(y, gamma), f);
 	s->f_Bps = grow ? (int64_t)(f >> shift) : -(int64_t)(f >> shift);
 
@@ -622,6 +705,107 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 				      xcp_num_of(y));
 	law->neg = xcp_ratio_make(law->neg_pool, traffic);
 	return true;
+}
+
+/* Returns F' of the level law in the law's unit, at most `max`. */
+XCP_INLINE uint64_t xcp_router_level_change(const struct xcp_router_state *s,
+					    uint32_t without, uint64_t f,
+					    bool grow, uint64_t max)
+{
+	struct xcp_num y = xcp_num_of(s->y_Bps),
+		       c = xcp_num_of(s->capacity_Bps);
+	struct xcp_num change = xcp_num_div(
+		xcp_num_mul(xcp_num_of(f), xcp_num_of(s->level.elapsed)), s->d);
+
+	if (!grow && s->y_Bps > s->capacity_Bps && !(without & XCP_LAW_EXPECT))
+		change = xcp_num_div(xcp_num_mul(change, c), y);
+	return xcp_num_fixed(change, 0, max);
+}
+
+/*
+ * Completes the law of an interval's end for which xcp_router_interval_end has
+ * returned true: the level law, or that it is off.
+ */
+XCP_INLINE void xcp_router_level_end(const struct xcp_router_state *s,
+				     const struct xcp_router_params *params,
+				     struct xcp_router_law *law)
+{
+	const struct xcp_level *i = &s->level;
+	const struct xcp_level_sums *sums = &i->sums;
+	struct xcp_level_law *level = &law->level;
+	uint32_t unit = law->shift, kappa = xcp_level_kappa(i);
+	/* one of the pools is 0, or both include what is shuffled */
+	bool grow = law->pos_pool >= law->neg_pool;
+	uint64_t f = grow ? law->pos_pool - law->neg_pool
+			  : law->neg_pool - law->pos_pool;
+	/* both are below 2^(XCP_POOL_BITS - 1): the unit fits them */
+	uint64_t c = s->capacity_Bps << unit;
+	uint64_t top = xcp_max(c, s->y_Bps << unit);
+	uint64_t a_x = sums->limited.x + sums->less.x;
+	uint64_t a_B = sums->limited.size_B + sums->less.size_B;
+	uint64_t t1 = sums->limited.rate + sums->less.rate + sums->far.rate;
+	uint64_t t2 = sums->limited.part + sums->less.part + sums->far.part;
+	uint64_t s1 = sums->limited.rate, s2 = sums->limited.part;
+	struct xcp_num flows =
+		xcp_num_div(xcp_num_of(i->sum_x), xcp_num_of(i->elapsed));
+	uint64_t l, lg, most, less;
+	int64_t left;
+
+	level->mode = XCP_LEVEL_OFF;
+	if (!xcp_router_has_level(params))
+		return;
+	level->mode = XCP_LEVEL_COUNTS;
+	if (t2 && !s->flows.changed &&
+	    f <= xcp_mul_q32(c, XCP_LEVEL_SETTLED_Q32))
+		level->mode = XCP_LEVEL_SETTLED;
+	level->m_min = xcp_max(law->d, XCP_LEVEL_M_MIN);
+	level->kappa = kappa;
+
+	l = xcp_num_fixed(
+		xcp_num_mul(a_x ? xcp_num_div(xcp_num_of(a_B), xcp_num_of(a_x))
+				: xcp_num_div(xcp_num_of(i->input_traffic_B),
+					      xcp_num_of(i->sum_x)),
+			    xcp_num_of(XCP_TICKS_PER_SEC)),
+		unit, top);
+	less = xcp_min(xcp_abs(sums->less_Bps), top >> unit) << unit;
+	if (s2 < t2 / XCP_LEVEL_LIMITED_PARTS) {
+		s1 = t1;
+		s2 = t2;
+		less = 0;
+	}
+	left = xcp_signed(xcp_router_level_change(s, params->without, f, grow,
+						  top),
+			  !grow) -
+	       xcp_signed(less, sums->less_Bps < 0) +
+	       (int64_t)xcp_mul_q32(
+		       xcp_num_fixed(xcp_num_scaled(s1, -XCP_LEVEL_RATE_BITS),
+				     unit, top),
+		       kappa << 16);
+	most = 2 *
+	       xcp_max(xcp_num_fixed(xcp_num_div(xcp_num_of(c), flows), 0, top),
+		       l);
+	if (left < 0)
+		most = xcp_num_fixed(
+			xcp_num_div(xcp_num_mul(xcp_num_of(l),
+						xcp_num_of(XCP_LEVEL_CUT_MAX)),
+				    xcp_num_scaled(kappa, -16)),
+			0, XCP_LEVEL_CUT_TOP * top);
+	lg = xcp_num_fixed(
+		xcp_num_div(
+			xcp_num_of(xcp_abs(left)),
+			xcp_num_mul(xcp_num_scaled(s2, -XCP_LEVEL_PART_BITS),
+				    xcp_num_scaled(kappa, -16))),
+		0, most);
+	level->l = xcp_level_rate_of(a_x ? l : 0, false, unit);
+	level->lg = xcp_level_rate_of(lg, left < 0, unit);
+	level->far_max = XCP_LEVEL_RHO;
+	if (grow)
+		level->far_max = (uint32_t)xcp_max(
+			xcp_num_fixed(
+				xcp_num_div(xcp_num_of(f),
+					    xcp_num_mul(xcp_num_of(l), flows)),
+				16, XCP_LEVEL_FAR_MAX),
+			XCP_LEVEL_RHO);
 }
 
 /*

@@ -62,6 +62,9 @@ static void check_state(const struct router *r)
 	CHECK(r->law.neg_pool < 1ULL << XCP_POOL_BITS);
 	CHECK(r->pool.pos < 1ULL << XCP_POOL_BITS);
 	CHECK(r->pool.neg < 1ULL << XCP_POOL_BITS);
+	CHECK(r->law.level.m_min >= XCP_LEVEL_M_MIN);
+	CHECK(r->law.level.kappa <= XCP_LEVEL_KAPPA_MAX);
+	CHECK(r->law.level.far_max <= XCP_LEVEL_FAR_MAX);
 	CHECK(r->law.shift <= 34 && r->law.d <= UINT32_MAX);
 }
 
@@ -79,9 +82,8 @@ static void packet(struct router *r, struct sequence *q)
 	xcp_router_arrival(&r->sums, size_B * n);
 	if (c.rtt)
 		xcp_router_arrival_xcp(&r->sums, n, &c);
-	granted = xcp_router_departure(&r->law, &r->pool, n, &c, delta);
+	granted = xcp_router_grant(&r->law, &r->pool, &r->sums, n, &c, delta);
 	CHECK(granted <= delta);
-	xcp_router_granted(&r->law, &r->sums, n, &c, granted);
 }
 
 static void interval(struct router *r, struct sequence *q)
@@ -96,9 +98,11 @@ static void interval(struct router *r, struct sequence *q)
 			    any(q) & 1 ? &r->seen : NULL,
 			    any(q) & 1 ? &r->other : NULL);
 	if (xcp_router_interval_end(&r->state, &r->params, &r->sums, r->now_ns,
-				    &r->law))
+				    &r->law)) {
+		xcp_router_level_end(&r->state, &r->params, &r->law);
 		xcp_router_pool_fill(&r->pool, r->law.pos_pool, r->law.neg_pool,
 				     r->law.shift);
+	}
 }
 
 void check_router(struct input *in)
@@ -111,7 +115,8 @@ void check_router(struct input *in)
 		(uint64_t)between((int64_t)(any(&q) >> 1), 0, 125000000000);
 	r.params.peak_Bps = any(&q) & (XCP_CAPACITY_MAX_BPS - 1);
 	r.params.min_interval_ns = 1000000;
-	r.params.without = (uint32_t)any(&q) & 127;
+	r.params.without = (uint32_t)any(&q) & 63;
+	r.params.with = (uint32_t)any(&q) & XCP_LAW_LEVEL;
 	r.params.max_rtt = (uint32_t)any(&q);
 	xcp_router_init(&r.state, &r.params, &r.law, any(&q) >> 8);
 	r.now_ns = r.state.interval_start_ns;

@@ -30,6 +30,23 @@ pub const XCP_TCP_HEADER_LEN: u8 = 20;
 pub const XCP_TCP_HEADER_MAX: u8 = 60;
 pub const XCP_ADDRESS_LEN: u8 = 16;
 pub const XCP_WORD_TIMESTAMPS: u32 = 16844810;
+pub const XCP_LEVEL_BYTE_BITS: u8 = 8;
+pub const XCP_LEVEL_LX_MAX: u32 = 268435456;
+pub const XCP_LEVEL_M_BITS: u8 = 48;
+pub const XCP_LEVEL_M_MIN: u32 = 65536;
+pub const XCP_LEVEL_RATE_BITS: u8 = 16;
+pub const XCP_LEVEL_PART_BITS: u8 = 40;
+pub const XCP_LEVEL_X2_BITS: u8 = 20;
+pub const XCP_LEVEL_X_BITS: u8 = 12;
+pub const XCP_LEVEL_KAPPA_MAX: u16 = 13107;
+pub const XCP_LEVEL_KAPPA_X: u32 = 6709248;
+pub const XCP_LEVEL_EPS_BITS: u8 = 4;
+pub const XCP_LEVEL_RHO: u16 = 4096;
+pub const XCP_LEVEL_FAR_MAX: u32 = 65536;
+pub const XCP_LEVEL_LIMITED_PARTS: u8 = 50;
+pub const XCP_LEVEL_CUT_MAX: u8 = 4;
+pub const XCP_LEVEL_CUT_TOP: u8 = 32;
+pub const XCP_LEVEL_NOISE: u8 = 16;
 pub const XCP_SHARE_ONE: u32 = 65536;
 pub const XCP_SHARE_MIN: u16 = 3276;
 pub const XCP_SHARE_MAX: u16 = 62260;
@@ -246,6 +263,90 @@ pub const XCP_RETURN_CHANGE: xcp_return_version = 1;
 pub const XCP_RETURN_TOTAL: xcp_return_version = 2;
 /// The meaning of the feedback in a return header.
 pub type xcp_return_version = ::core::ffi::c_uint;
+pub const XCP_LEVEL_OFF: xcp_level_mode = 0;
+/// not settled: packets are only counted
+pub const XCP_LEVEL_COUNTS: xcp_level_mode = 1;
+pub const XCP_LEVEL_SETTLED: xcp_level_mode = 2;
+pub type xcp_level_mode = ::core::ffi::c_uint;
+/// Sums over a class of packets.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level_class {
+    pub size_B: u64,
+    /// ticks
+    pub x: u64,
+    /// sum of s / m, 2^-16 B/s
+    pub rate: u64,
+    /// sum of X / m, 2^-40
+    pub part: u64,
+}
+/// Sums of departures since start. One per CPU; they only grow.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level_sums {
+    /// sum of X^2, 2^20 ticks^2
+    pub x2: u64,
+    /// B
+    pub less_Bps: i64,
+    /// packets of A that got g
+    pub limited: xcp_level_class,
+    /// packets of A with less
+    pub less: xcp_level_class,
+    pub far: xcp_level_class,
+}
+/// A rate as a factor of X: X m >> shift is in 2^-8 B.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level_rate {
+    /// below 2^31
+    pub m: i64,
+    pub shift: u32,
+    pub unused: u32,
+}
+/// The result of an interval; constant during the next.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level_law {
+    /// L; 0 if A was empty
+    pub l: xcp_level_rate,
+    /// Lg
+    pub lg: xcp_level_rate,
+    /// d, at least XCP_LEVEL_M_MIN, ticks
+    pub m_min: u64,
+    /// enum xcp_level_mode
+    pub mode: u32,
+    /// 2^-16
+    pub kappa: u32,
+    /// 2^-16
+    pub far_max: u32,
+    pub unused: u32,
+}
+/// The interval that ends.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level {
+    pub sums: xcp_level_sums,
+    pub input_traffic_B: u64,
+    /// ticks
+    pub sum_x: u64,
+    /// ticks
+    pub elapsed: u64,
+    /// 2^-12
+    pub x: u64,
+}
+/// A packet as the level law sees it.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct xcp_level_packet {
+    /// s, 2^-8 B
+    pub size: i64,
+    /// L X, 2^-8 B
+    pub lx: i64,
+    /// 1 / m, 2^-48 per tick
+    pub per_m: u64,
+    pub far: bool,
+    pub __bindgen_padding_0: [u8; 7usize],
+}
 /// Estimates the number of flows of other traffic from sampled bytes.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -299,7 +400,10 @@ pub const XCP_LAW_EXPECT: xcp_law_term = 8;
 pub const XCP_LAW_PASS_ON: xcp_law_term = 16;
 /// gamma depends on changes of flows; else 0.1
 pub const XCP_LAW_SHUFFLE: xcp_law_term = 32;
-/// Additions to the published law; each can be switched off.
+/// the level law while settled: core/xcp_level.h
+pub const XCP_LAW_LEVEL: xcp_law_term = 64;
+/** Additions to the published law. Each can be switched off, except
+ XCP_LAW_LEVEL, which can be switched on.*/
 pub type xcp_law_term = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -313,6 +417,9 @@ pub struct xcp_router_params {
     /** upper bound of RTTs, ticks;
 0: XCP_MAX_RTT_TICKS*/
     pub max_rtt: u32,
+    /// XCP_LAW_LEVEL or 0
+    pub with: u32,
+    pub unused: u32,
 }
 /// Sums of arrivals since start. One per CPU; they only grow.
 #[repr(C)]
@@ -327,6 +434,7 @@ pub struct xcp_router_sums {
     pub sum_rtt_x_hi: u64,
     /// sum of the granted deltas
     pub granted_Bps: i64,
+    pub level: xcp_level_sums,
 }
 /// Sums of all CPUs at the start of an average of RTTs.
 #[repr(C)]
@@ -354,6 +462,7 @@ pub struct xcp_router_law {
     pub shift: u32,
     /// most to carry to later packets, 0 in a cut
     pub carry_max: u64,
+    pub level: xcp_level_law,
 }
 /// What remains to hand out. One per CPU.
 #[repr(C)]
@@ -391,6 +500,7 @@ pub struct xcp_router_state {
     pub capacity: xcp_capacity,
     pub sharing: xcp_sharing,
     pub flows: xcp_flows,
+    pub level: xcp_level,
     /// C, the capacity handed out
     pub capacity_Bps: u64,
     /// e of a cloud; 0: use e of a link
@@ -644,7 +754,7 @@ pub struct xcp_router_cpu {
     /// this CPU's pool for an epoch: [epoch & 1]
     pub next_pos: [u64; 2usize],
     pub next_neg: [u64; 2usize],
-    pub __bindgen_padding_0: __BindgenOpaqueArray<[u8; 40usize]>,
+    pub __bindgen_padding_0: __BindgenOpaqueArray<[u8; 56usize]>,
 }
 impl Default for xcp_router_cpu {
     fn default() -> Self {
@@ -1081,6 +1191,12 @@ unsafe impl crate::Record for xcp_link_mark {}
 unsafe impl crate::Record for xcp_capacity {}
 unsafe impl crate::Record for xcp_cubic {}
 unsafe impl crate::Record for xcp_flows {}
+unsafe impl crate::Record for xcp_level_class {}
+unsafe impl crate::Record for xcp_level_sums {}
+unsafe impl crate::Record for xcp_level_rate {}
+unsafe impl crate::Record for xcp_level_law {}
+unsafe impl crate::Record for xcp_level {}
+unsafe impl crate::Record for xcp_level_packet {}
 unsafe impl crate::Record for xcp_sampler {}
 unsafe impl crate::Record for xcp_sharing_interval {}
 unsafe impl crate::Record for xcp_sharing {}

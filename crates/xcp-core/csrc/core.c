@@ -16,7 +16,6 @@ void xcp_bench_packets(const struct xcp_router_law *law,
 		if (c.rtt)
 			xcp_router_arrival_xcp(sums, p->n, &c);
 		p->granted =
-			xcp_router_departure(law, pool, p->n, &c, p->delta);
-		xcp_router_granted(law, sums, p->n, &c, p->granted);
+			xcp_router_grant(law, pool, sums, p->n, &c, p->delta);
 	}
 }

@@ -179,8 +179,10 @@ unsafe extern "C" {
     pub safe fn xcp_cubic_window(c: &xcp_cubic, wire_B: u64, rtt_us: u64) -> u64;
 }
 unsafe extern "C" {
-    /// Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
-    pub safe fn xcp_flows_end(f: &mut xcp_flows, sum_x: u64, elapsed_ns: u64);
+    /** Ends an interval of `elapsed_ns` in which X added up to `sum_x` ticks.
+ `noise`: flows have come or gone only if (N - mean)^2 / mean is at least
+ this, in units of 2^-8; 0 in the law without XCP_LAW_LEVEL.*/
+    pub safe fn xcp_flows_end(f: &mut xcp_flows, sum_x: u64, elapsed_ns: u64, noise: u64);
 }
 unsafe extern "C" {
     /// gamma for the next interval.
@@ -259,6 +261,64 @@ unsafe extern "C" {
     pub safe fn xcp_sum_at(sum: u32, offset: u32) -> u32;
 }
 unsafe extern "C" {
+    pub safe fn xcp_level_times(rate: &xcp_level_rate, x: u64) -> i64;
+}
+unsafe extern "C" {
+    pub safe fn xcp_level_packet_of(
+        law: &xcp_level_law,
+        size_B: u64,
+        x: u64,
+        rtt: u64,
+    ) -> xcp_level_packet;
+}
+unsafe extern "C" {
+    /// Returns g, B/s.
+    pub safe fn xcp_level_grant(
+        law: &xcp_level_law,
+        p: &xcp_level_packet,
+        x: u64,
+    ) -> i64;
+}
+unsafe extern "C" {
+    /// Counts n departing packets in a class.
+    pub safe fn xcp_level_count(
+        s: &mut xcp_level_sums,
+        kind: &mut xcp_level_class,
+        n: u32,
+        p: &xcp_level_packet,
+        size_B: u64,
+        x: u64,
+    );
+}
+unsafe extern "C" {
+    pub safe fn xcp_level_class_since(
+        c: &mut xcp_level_class,
+        now: &xcp_level_class,
+        before: &xcp_level_class,
+    );
+}
+unsafe extern "C" {
+    /// Takes the sums of an interval that ends, all CPUs, and computes x.
+    pub safe fn xcp_level_collect(
+        l: &mut xcp_level,
+        now: &xcp_level_sums,
+        before: &xcp_level_sums,
+    );
+}
+unsafe extern "C" {
+    /** Returns the least (N - mean)^2 / mean that is not noise, in the unit of
+ core/xcp_flows.h.*/
+    pub safe fn xcp_level_noise(l: &xcp_level) -> u64;
+}
+unsafe extern "C" {
+    /// Returns kappa, 2^-16.
+    pub safe fn xcp_level_kappa(l: &xcp_level) -> u32;
+}
+unsafe extern "C" {
+    /// A rate in 2^-unit B/s, below 2^48.
+    pub safe fn xcp_level_rate_of(rate: u64, negative: bool, unit: u32) -> xcp_level_rate;
+}
+unsafe extern "C" {
     /** Counts a packet of other traffic on one CPU; the next sample is due after
  `left_B` more bytes. Returns true if this packet's flow is to be sampled.*/
     pub safe fn xcp_sampler_due(left_B: &mut u64, bytes: u64, every_B: u64) -> bool;
@@ -298,6 +358,9 @@ pub struct xcp_claim {
 }
 unsafe extern "C" {
     pub safe fn xcp_router_max_rtt(params: &xcp_router_params) -> u32;
+}
+unsafe extern "C" {
+    pub safe fn xcp_router_has_level(params: &xcp_router_params) -> bool;
 }
 unsafe extern "C" {
     pub safe fn xcp_router_init(
@@ -398,6 +461,29 @@ unsafe extern "C" {
     ) -> i32;
 }
 unsafe extern "C" {
+    /** The part of a departure that the level law adds: counts the packet, and while
+ settled replaces xcp_router_departure and xcp_router_granted.*/
+    pub safe fn xcp_router_level(
+        law: &xcp_router_law,
+        s: &mut xcp_router_sums,
+        n: u32,
+        c: &xcp_claim,
+        delta: i32,
+    ) -> i32;
+}
+unsafe extern "C" {
+    /** Grants and counts the delta of a forward XCP packet, for each of n. Returns
+ the delta to write.*/
+    pub safe fn xcp_router_grant(
+        law: &xcp_router_law,
+        pool: &mut xcp_router_pool,
+        s: &mut xcp_router_sums,
+        n: u32,
+        c: &xcp_claim,
+        delta: i32,
+    ) -> i32;
+}
+unsafe extern "C" {
     /** Limits by how much L exceeds the dequeue rate while it is searched. This runs
  before the law, which would otherwise count as granted what a downstream
  router does not grant, and take it back.*/
@@ -441,6 +527,25 @@ unsafe extern "C" {
         now_ns: u64,
         law: &mut xcp_router_law,
     ) -> bool;
+}
+unsafe extern "C" {
+    /// Returns F' of the level law in the law's unit, at most `max`.
+    pub safe fn xcp_router_level_change(
+        s: &xcp_router_state,
+        without: u32,
+        f: u64,
+        grow: bool,
+        max: u64,
+    ) -> u64;
+}
+unsafe extern "C" {
+    /** Completes the law of an interval's end for which xcp_router_interval_end has
+ returned true: the level law, or that it is off.*/
+    pub safe fn xcp_router_level_end(
+        s: &xcp_router_state,
+        params: &xcp_router_params,
+        law: &mut xcp_router_law,
+    );
 }
 unsafe extern "C" {
     /** Fills a CPU's pool for a new law. The fraction of a B/s left by rounding is

@@ -27,6 +27,9 @@ pub struct Params {
     pub doubts: bool,
     /// Terms of core/'s law that are off, `enum xcp_law_term`; ns-2 has none of them.
     pub without: u32,
+    /// The level law, core/xcp_level.h. Whether flows have come or gone is an input, like
+    /// gamma: [`Model::changed`].
+    pub level: bool,
 }
 
 impl Params {
@@ -44,6 +47,7 @@ impl Params {
             max_rtt_s: f64::from(xcp_abi::XCP_MAX_RTT_TICKS) / crate::TICKS_PER_SEC as f64,
             doubts: true,
             without: PUBLISHED,
+            level: false,
         }
     }
 
@@ -84,6 +88,17 @@ const PASS_ON: u32 = 16;
 
 /// The largest part of the pool that may be carried over.
 const PASSED_ON: f64 = 1.0 / 16.0;
+/// Of the level law.
+const KAPPA_MAX: f64 = 0.2;
+const KAPPA_X: f64 = 0.025;
+const EPS: f64 = 1.0 / 16.0;
+const RHO: f64 = 1.0 / 16.0;
+const SETTLED: f64 = 0.3;
+const LIMITED_PARTS: f64 = 50.0;
+const CUT_MAX: f64 = 4.0;
+const CUT_TOP: f64 = 32.0;
+const M_MIN_S: f64 = 65536.0 / crate::TICKS_PER_SEC as f64;
+const LX_MAX_B: f64 = 1048576.0;
 /// The smallest full packet.
 const FULL_PACKET_B: f64 = 512.0;
 
@@ -109,6 +124,44 @@ pub struct Grant {
     pub delta_Bps: f64,
     /// Whether this router has changed the packet's delta.
     pub rewritten: bool,
+}
+
+/// Sums over a class of packets of the level law.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LevelClass {
+    /// Sum of s, B.
+    pub size_B: f64,
+    /// Sum of X, s.
+    pub x_s: f64,
+    /// Sum of s / m, B/s.
+    pub rate_Bps: f64,
+    /// Sum of X / m.
+    pub part: f64,
+}
+
+/// The state of the level law.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level {
+    /// Sum of X^2, s^2.
+    pub x2: f64,
+    /// B, B/s.
+    pub less_Bps: f64,
+    /// Packets of A that got g.
+    pub limited: LevelClass,
+    /// Packets of A that got less.
+    pub less: LevelClass,
+    /// Packets far from the level.
+    pub far: LevelClass,
+    /// Whether the level law grants.
+    pub settled: bool,
+    /// L, B/s; 0 if A was empty.
+    pub l_Bps: f64,
+    /// Lg, B/s.
+    pub lg_Bps: f64,
+    /// kappa.
+    pub kappa: f64,
+    /// The most that a far packet gets, relative to L X / m.
+    pub far_max: f64,
 }
 
 /// The router of one output link.
@@ -151,6 +204,10 @@ pub struct Model {
     granted_before_Bps: f64,
     /// Upper bound of `spare_Bps`; 0 in a cut.
     pub carry_max_Bps: f64,
+    /// The level law.
+    pub level: Level,
+    /// Whether flows have come or gone within the last intervals.
+    pub changed: bool,
     interval_start_s: f64,
 }
 
@@ -183,6 +240,8 @@ impl Model {
             spare_Bps: 0.0,
             granted_before_Bps: 0.0,
             carry_max_Bps: 0.0,
+            level: Level::default(),
+            changed: false,
             interval_start_s: now_s,
         }
     }
@@ -236,6 +295,12 @@ impl Model {
                 rewritten: delta > 0.0,
             };
         }
+        if self.params.level {
+            if self.level.settled {
+                return self.level_departure(packet);
+            }
+            self.level_count(packet, false);
+        }
         let (pos, neg) = (self.pos_Bps / packet.n, self.neg_Bps / packet.n);
         let mut p = (self.cp * self.believed(packet).0).min(pos);
         let mut n = (self.cn * packet.size_B).min(neg);
@@ -280,6 +345,109 @@ impl Model {
         }
     }
 
+    /// m of the level law, s.
+    fn m_s(&self, p: &Packet) -> f64 {
+        self.believed(p).1.max(self.d_s).max(M_MIN_S)
+    }
+
+    /// Whether a packet is far from the level.
+    #[must_use]
+    pub fn far(&self, p: &Packet) -> bool {
+        let (x_s, _) = self.believed(p);
+        p.size_B < (1.0 - EPS) * (self.level.l_Bps * x_s).min(LX_MAX_B)
+    }
+
+    fn level_count(&mut self, p: &Packet, less: bool) {
+        let ((x_s, _), m_s) = (self.believed(p), self.m_s(p));
+        let class = match (self.far(p), less) {
+            (true, _) => &mut self.level.far,
+            (false, true) => &mut self.level.less,
+            (false, false) => &mut self.level.limited,
+        };
+        class.size_B += p.n * p.size_B;
+        class.x_s += p.n * x_s;
+        class.rate_Bps += p.n * p.size_B / m_s;
+        class.part += p.n * x_s / m_s;
+        self.level.x2 += p.n * x_s * x_s;
+    }
+
+    /// g of the level law, B/s.
+    #[must_use]
+    pub fn level_grant_Bps(&self, p: &Packet) -> f64 {
+        let (x_s, _) = self.believed(p);
+        let Level {
+            l_Bps,
+            lg_Bps,
+            kappa,
+            far_max,
+            ..
+        } = self.level;
+        if self.far(p) {
+            let lx = (l_Bps * x_s).min(LX_MAX_B);
+            return (kappa * (lx - p.size_B)).min(far_max * lx) / self.m_s(p);
+        }
+        let lx = (lg_Bps * x_s).clamp(-LX_MAX_B, LX_MAX_B);
+        kappa * (lx - p.size_B) / self.m_s(p)
+    }
+
+    /// The departure of a packet with a known RTT, while settled.
+    fn level_departure(&mut self, p: &Packet) -> Grant {
+        let g = self.level_grant_Bps(p);
+        let rewritten = p.delta_Bps > g;
+        let delta_Bps = if rewritten { g } else { p.delta_Bps };
+        if !self.far(p) {
+            let credible = p.n * self.credible(p, delta_Bps);
+            self.granted_Bps += credible;
+            if !rewritten {
+                self.level.less_Bps += credible;
+            }
+        }
+        self.level_count(p, !rewritten);
+        Grant {
+            delta_Bps,
+            rewritten,
+        }
+    }
+
+    /// Completes the end of an interval of `elapsed_s`.
+    fn level_end(&mut self, elapsed_s: f64, traffic_B: f64, sum_x: f64) {
+        let sums = self.level;
+        let capacity = self.params.capacity_Bps;
+        let all = |of: fn(&LevelClass) -> f64| of(&sums.limited) + of(&sums.less) + of(&sums.far);
+        let (t1, t2) = (all(|c| c.rate_Bps), all(|c| c.part));
+        let a_x = sums.limited.x_s + sums.less.x_s;
+        let a_B = sums.limited.size_B + sums.less.size_B;
+        let top = capacity.max(self.y_Bps);
+        let l_Bps = match a_x > 0.0 {
+            true => a_B / a_x,
+            false => traffic_B / sum_x,
+        }
+        .min(top);
+        let kappa = KAPPA_MAX.min(KAPPA_X * elapsed_s * sum_x / sums.x2);
+        let (mut s1, mut s2) = (sums.limited.rate_Bps, sums.limited.part);
+        let mut b = sums.less_Bps;
+        if s2 < t2 / LIMITED_PARTS {
+            (s1, s2, b) = (t1, t2, 0.0);
+        }
+        let mut change = self.f_Bps * elapsed_s / self.d_s;
+        if self.f_Bps < 0.0 && self.params.without & EXPECT == 0 {
+            change *= (capacity / self.y_Bps).min(1.0);
+        }
+        let flows = sum_x / elapsed_s;
+        let most = 2.0 * (capacity / flows).min(top).max(l_Bps);
+        let least = -(CUT_MAX * l_Bps / kappa).min(CUT_TOP * top);
+        let sum = change.clamp(-top, top) - b.clamp(-top, top) + kappa * s1.min(top);
+        let lg_Bps = sum / (kappa * s2);
+        self.level = Level {
+            settled: !self.changed && self.f_Bps.abs() <= SETTLED * capacity,
+            l_Bps: if a_x > 0.0 { l_Bps } else { 0.0 },
+            lg_Bps: lg_Bps.min(most).max(least),
+            kappa,
+            far_max: (self.f_Bps / (flows * l_Bps)).clamp(RHO, 1.0),
+            ..Level::default()
+        };
+    }
+
     /// Ends the control interval at `now_s`. Returns false if it had no XCP packet:
     /// then d and the rest of the pools are kept.
     pub fn interval_end(&mut self, now_s: f64) -> bool {
@@ -292,7 +460,8 @@ impl Model {
             without,
             ..
         } = self.params;
-        self.y_Bps = self.input_traffic_B / (now_s - self.interval_start_s).max(1e-9);
+        let elapsed_s = (now_s - self.interval_start_s).max(1e-9);
+        self.y_Bps = self.input_traffic_B / elapsed_s;
         self.interval_start_s = now_s;
         let (traffic_B, sum_x, sum_rtt_x) = (self.input_traffic_B, self.sum_x, self.sum_rtt_x);
         (self.input_traffic_B, self.sum_x, self.sum_rtt_x) = (0.0, 0.0, 0.0);
@@ -307,6 +476,15 @@ impl Model {
         }
         (self.granted_before_Bps, self.granted_Bps) = (self.granted_Bps, 0.0);
         if sum_x == 0.0 {
+            let law = self.level;
+            self.level = Level {
+                settled: law.settled,
+                l_Bps: law.l_Bps,
+                lg_Bps: law.lg_Bps,
+                kappa: law.kappa,
+                far_max: law.far_max,
+                ..Level::default()
+            };
             return false;
         }
         self.d_s = (sum_rtt_x / sum_x).max(min_interval_s);
@@ -314,6 +492,10 @@ impl Model {
         let drain_Bps = self.queue_B / self.d_s;
         let coming_Bps = (self.y_Bps + ahead_Bps).max(0.0);
         self.f_Bps = alpha * (capacity_Bps - coming_Bps) - beta * drain_Bps;
+        let gamma = match self.params.level && !self.changed {
+            true => 0.0,
+            false => gamma,
+        };
         let shuffle = (gamma * self.y_Bps - self.f_Bps.abs()).max(0.0);
         self.pos_Bps = self.f_Bps.max(0.0) + shuffle;
         self.neg_Bps = (-self.f_Bps).max(0.0) + shuffle;
@@ -324,6 +506,9 @@ impl Model {
             self.carry_max_Bps = self.pos_Bps * PASSED_ON;
         } else if self.f_Bps < 0.0 && has(EXPECT) {
             self.cn *= (self.y_Bps / capacity_Bps).max(1.0);
+        }
+        if self.params.level {
+            self.level_end(elapsed_s, traffic_B, sum_x);
         }
         true
     }

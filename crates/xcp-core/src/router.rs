@@ -17,6 +17,12 @@ pub fn pool_Bps(amount: u64, shift: u32) -> f64 {
     amount as f64 * (-f64::from(shift)).exp2()
 }
 
+/// The rate of a factor of X, B/s.
+fn rate_Bps(rate: &xcp_level_rate) -> f64 {
+    let per_tick = rate.m as f64 * (-f64::from(rate.shift + u32::from(XCP_LEVEL_BYTE_BITS))).exp2();
+    per_tick * crate::TICKS_PER_SEC as f64
+}
+
 fn value(n: xcp_num) -> f64 {
     n.m as f64 * f64::from(n.e).exp2()
 }
@@ -63,9 +69,8 @@ impl Router {
     /// least 1, `size_B` the size of one wire packet, `x` and `rtt` are in ticks.
     pub fn departure(&mut self, n: u32, size_B: u64, x: u64, rtt: u64, delta: i32) -> i32 {
         let (n, claim) = (n.max(1), xcp_router_claim(&self.law, size_B, x, rtt));
-        let delta = xcp_router_departure(&self.law, &mut self.pool, n, &claim, delta);
-        xcp_router_granted(&self.law, &mut self.sums, n, &claim, delta);
-        delta
+        let (law, pool, sums) = (&self.law, &mut self.pool, &mut self.sums);
+        xcp_router_grant(law, pool, sums, n, &claim, delta)
     }
 
     /// Handles arrival and departure of each packet, in one call.
@@ -147,6 +152,7 @@ impl Router {
         xcp_router_capacity(state, params, sums, now_ns, seen, other);
         let renewed = xcp_router_interval_end(state, params, sums, now_ns, &mut self.law);
         if renewed {
+            xcp_router_level_end(state, params, &mut self.law);
             self.refill();
         }
         renewed
@@ -228,6 +234,30 @@ impl Router {
         let published = self.params.without & XCP_LAW_SHUFFLE != 0;
         let q32 = xcp_flows_gamma(&self.state.flows, published);
         f64::from(q32) / 32f64.exp2()
+    }
+
+    /// Whether the level law grants in the present interval.
+    #[must_use]
+    pub fn settled(&self) -> bool {
+        self.law.level.mode == XCP_LEVEL_SETTLED
+    }
+
+    /// Whether N has changed within the last intervals: flows have come or gone.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.state.flows.changed > 0
+    }
+
+    /// L, the level, B/s; 0 if no flow was at it.
+    #[must_use]
+    pub fn level_Bps(&self) -> f64 {
+        rate_Bps(&self.law.level.l)
+    }
+
+    /// Lg, the rate towards which the flows at the level are steered, B/s.
+    #[must_use]
+    pub fn level_grant_Bps(&self) -> f64 {
+        rate_Bps(&self.law.level.lg)
     }
 
     /// XCP's share of the link, 0 to 1.

@@ -185,9 +185,8 @@ static void packet(unsigned int cpu, unsigned int *seed, bool xcp)
 					 1000 + rand_r(seed) % 100000,
 					 200000 + rand_r(seed) % 60000);
 		xcp_router_arrival_xcp(&c->sums, 1, &claim);
-		delta = xcp_router_departure(law, &c->pool, 1, &claim,
-					     INT32_MAX);
-		xcp_router_granted(law, &c->sums, 1, &claim, delta);
+		delta = xcp_router_grant(law, &c->pool, &c->sums, 1, &claim,
+					 INT32_MAX);
 		u->granted_Bps += delta;
 	}
 	xcp_router_arrival(&c->sums, bytes);

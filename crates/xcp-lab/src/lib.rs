@@ -23,6 +23,8 @@ mod link_trace;
 mod machine;
 mod machines;
 mod native;
+#[cfg(test)]
+mod networks;
 mod newest;
 mod options;
 pub mod report;

@@ -282,6 +282,9 @@ pub struct Variant {
     /// for.
     #[serde(default)]
     pub law_without: Vec<LawTerm>,
+    /// The router's control law has the level law.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub law_level: bool,
     /// The router limits RTTs in headers to this, seconds.
     #[serde(default = "max_rtt_s")]
     pub max_rtt_s: f64,

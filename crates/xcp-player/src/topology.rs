@@ -358,6 +358,7 @@ fn router_options(number: usize, link: &Link, variant: &Variant) -> router::Opti
             true => router::LawTerms::from(&variant.law_without[..]),
             false => router::LawTerms::all(),
         },
+        level: variant.law_level,
         max_rtt: Duration::from_secs_f64(variant.max_rtt_s),
         xcp_share_percent: variant.xcp_share,
         framing: Framing {

@@ -461,6 +461,7 @@ min = 0.45
             "capacity_mbit = \"auto\"",
             "measure = false",
             "anticipate = false",
+            "law_level = true",
             "overhead_bytes = -14\nmpu_bytes = 64",
             "xcp_share = 50\nmax_rtt_s = 2",
             "quick = true\nkernels = [\"6.12\"]\nip = 6",

@@ -11,6 +11,7 @@ mod forged;
 mod formats;
 mod golden;
 mod headers;
+mod level;
 mod loss;
 mod properties;
 mod queues;

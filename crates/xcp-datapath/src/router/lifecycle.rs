@@ -164,6 +164,7 @@ pub fn options(dev: &str) -> Result<Option<Options>> {
         capacity_bytes_per_s: params.capacity_Bps,
         measure: config.measure != 0,
         without: LawTerms::of_bits(params.without),
+        level: params.with != 0,
         max_rtt: duration(params.max_rtt),
         xcp_share_percent: percent(config.share),
         framing,

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use xcp_abi::{
-    xcp_router_config, xcp_router_params, XCP_MAX_RTT_TICKS, XCP_SHARE_ONE, XCP_TICKS_PER_SEC,
+    xcp_router_config, xcp_router_params, XCP_LAW_LEVEL, XCP_MAX_RTT_TICKS, XCP_SHARE_ONE,
+    XCP_TICKS_PER_SEC,
 };
 
 use super::framing::{Framing, Limits};
@@ -43,6 +44,8 @@ pub struct Options {
     pub measure: bool,
     /// The terms to leave out of the control law.
     pub without: LawTerms,
+    /// For the lab: the level law (core/xcp_level.h).
+    pub level: bool,
     /// The limit of RTTs in headers, within [`MAX_RTT_RANGE`]; longer ones count as this.
     pub max_rtt: Duration,
     /// XCP's percentage of the link when other traffic competes for it; if not set, the shares
@@ -111,6 +114,7 @@ impl Default for Options {
             capacity_bytes_per_s: 0,
             measure: true,
             without: LawTerms::default(),
+            level: false,
             max_rtt: Duration::from_secs_f64(f64::from(XCP_MAX_RTT_TICKS) / TICKS_PER_SEC),
             xcp_share_percent: None,
             framing: Framing::default(),
@@ -204,6 +208,11 @@ impl Options {
                 min_interval_ns: MIN_INTERVAL_NS,
                 without: self.without.0,
                 max_rtt: (self.max_rtt.as_secs_f64() * TICKS_PER_SEC) as u32,
+                with: match self.level {
+                    true => XCP_LAW_LEVEL,
+                    false => 0,
+                },
+                unused: 0,
             },
             frame: self.framing.record(),
             measure: self.measure.into(),
