@@ -2,9 +2,10 @@
 //! Compiles bpf/*.bpf.c with clang >= 16 into OUT_DIR. xcp-testbed needs some of the
 //! objects, so it gets the path of that folder.
 
+use std::env;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 const OLDEST_CLANG: u32 = 16;
 const TARGET: [&str; 4] = ["-target", "bpf", "-mcpu=v3", "-ffreestanding"];
@@ -28,12 +29,11 @@ fn main() {
         let Some(name) = name.and_then(|name| name.strip_suffix(".bpf.c")) else {
             continue;
         };
-        let text = format!("{name}.i");
-        let object = format!("{name}.bpf.o");
+        let text = out.join(format!("{name}.i"));
+        let object = out.join(format!("{name}.bpf.o"));
         let clang = || {
             let mut command = Command::new(prefix[0]);
             command.args(&prefix[1..]).arg(&clang).args(TARGET);
-            command.current_dir(&out);
             command
         };
         let from_source = || {
@@ -47,10 +47,15 @@ fn main() {
         run(from_source().args(WARNINGS).arg("-fsyntax-only"));
         // BTF contains paths and line numbers. Compiling the preprocessed text without
         // line markers makes the object change only when the code changes.
-        run(from_source().args(["-E", "-P", "-o", &text]));
+        run(from_source().args(["-E", "-P", "-o"]).arg(&text));
+        // nothing about this folder or the environment, whose length moves clang's objects
         run(clang()
-            .args(["-g", "-O2", "-w", "-fdebug-compilation-dir=/"])
-            .args(["-x", "cpp-output", "-c", &text, "-o", &object]));
+            .env_clear()
+            .envs(env::var_os("PATH").map(|path| ("PATH", path)))
+            .current_dir("/")
+            .args(["-g", "-O2", "-w", "-x", "cpp-output", "-c", "-", "-o", "-"])
+            .stdin(File::open(&text).expect("clang wrote it"))
+            .stdout(File::create(&object).expect("OUT_DIR is writable")));
     }
 }
 
