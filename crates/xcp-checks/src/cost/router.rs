@@ -33,6 +33,13 @@ const PACKETS: [(&str, &str); 8] = golden![
     "forward-vlan",
 ];
 
+/// The packet that is also counted with the level law: before flows have settled, and then.
+const LEVEL: (&str, &str) = PACKETS[0];
+/// Flows that use most of this settle: a packet takes about a microsecond.
+const LEVEL_CAPACITY_BYTES_PER_S: u64 = 2_500_000_000;
+/// Several control intervals.
+const SETTLING: u32 = 2_000_000;
+
 pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
     let mut costs = Vec::new();
     let yardstick = Bench::empty()?;
@@ -42,18 +49,31 @@ pub fn count(progress: &mut dyn FnMut(f64)) -> Result<Vec<Cost>> {
             capacity_bytes_per_s: CAPACITY_BYTES_PER_S,
             ..Default::default()
         })?;
-        let run = |bench: &Bench| {
-            let mean = bench.time(&frame, REPEATS)?;
-            Ok::<_, Error>(mean.as_nanos() as f64)
-        };
-        let (empty, router) = (run(&yardstick)?, run(&bench)?);
+        let (empty, router) = (run(&yardstick, &frame)?, run(&bench, &frame)?);
         if i == 0 {
             costs.push(Cost::new("empty", empty, empty));
         }
         costs.push(Cost::new(*name, router, empty));
-        progress((i + 1) as f64 / PACKETS.len() as f64);
+        progress((i + 1) as f64 / (PACKETS.len() + 1) as f64);
     }
+    let frame = bytes(LEVEL.1)?;
+    let bench = Bench::new(Options {
+        capacity_bytes_per_s: LEVEL_CAPACITY_BYTES_PER_S,
+        level: true,
+        ..Default::default()
+    })?;
+    let (empty, before) = (run(&yardstick, &frame)?, run(&bench, &frame)?);
+    bench.time(&frame, SETTLING)?;
+    let settled = run(&bench, &frame)?;
+    costs.push(Cost::new("level law", before, empty));
+    costs.push(Cost::new("level law, settled", settled, empty));
+    progress(1.0);
     Ok(costs)
+}
+
+/// Instructions of a run.
+fn run(bench: &Bench, frame: &[u8]) -> Result<f64> {
+    Ok(bench.time(frame, REPEATS)?.as_nanos() as f64)
 }
 
 /// Parses the file of a golden packet: hex digits, and lines of comments that begin with `#`.
