@@ -147,7 +147,8 @@ fn headers_of_unknown_segments_are_conserved() -> bool {
     transfer(&mut a, &mut b, &pattern(16 * BYTES));
     for (place, neighbour) in ["router", "server"].iter().zip(&forgets) {
         let forgotten = neighbour.account().unwrap().forgotten;
-        assert!(forgotten > 10, "{place}: {forgotten}");
+        // how many GSO packets there are depends on timing
+        assert!(forgotten > 0, "{place}: {forgotten}");
     }
     let all_came = eventually(|| {
         let hosts = host::counters().unwrap();
