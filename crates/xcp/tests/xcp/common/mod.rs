@@ -234,7 +234,8 @@ impl Drop for Net {
 
 /// XCP is on until this is dropped: for this host, or for this process and its children.
 pub struct HostOn {
-    own: Option<OwnGroup>,
+    // after the programs, which are attached to it
+    _group: Option<Group>,
 }
 
 impl HostOn {
@@ -248,7 +249,7 @@ impl HostOn {
             without: features.to_vec(),
             ..host::Options::default()
         });
-        Self { own: None }
+        Self { _group: None }
     }
 
     /// Turns XCP on as the default: all new sockets that do not choose a congestion control
@@ -258,19 +259,21 @@ impl HostOn {
             make_default: true,
             ..host::Options::default()
         });
-        Self { own: None }
+        Self { _group: None }
     }
 
     /// The same for this process and its children only: other programs on this host, whose
     /// peers do not use XCP, do not change the counters.
     pub fn by_default_in_own_group() -> Self {
-        let own = OwnGroup::enter();
+        let group = Group::enter("host");
         host_on(&host::Options {
             make_default: true,
-            cgroup: Some(own.path.clone()),
+            cgroup: Some(group.path.clone()),
             ..host::Options::default()
         });
-        Self { own: Some(own) }
+        Self {
+            _group: Some(group),
+        }
     }
 }
 
@@ -282,36 +285,38 @@ fn host_on(options: &host::Options) {
 impl Drop for HostOn {
     fn drop(&mut self) {
         let _ = host::off();
-        self.own.take();
     }
 }
 
-/// A control group of this process.
-struct OwnGroup {
-    path: PathBuf,
-    was_in: PathBuf,
+/// A control group that contains this process, with all its threads, until dropped.
+pub struct Group {
+    pub path: PathBuf,
+    pub home: PathBuf,
 }
 
-impl OwnGroup {
-    fn enter() -> Self {
+impl Group {
+    pub fn enter(name: &str) -> Self {
         let root = xcp_datapath::cgroup_mount_point().unwrap();
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-        let was_in = root.join(own.unwrap_or_default());
-        let path = root.join(format!("xcp-test-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("cgroup.procs"), "0").unwrap();
-        Self { path, was_in }
+        let text = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let below = text.lines().find_map(|l| l.strip_prefix("0::/")).unwrap();
+        let group = Self {
+            path: root.join(format!("xcp-test-{name}-{}", std::process::id())),
+            home: root.join(below),
+        };
+        fs::create_dir(&group.path).unwrap();
+        Self::move_to(&group.path);
+        group
+    }
+
+    pub fn move_to(group: &Path) {
+        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
     }
 }
 
-impl Drop for OwnGroup {
+impl Drop for Group {
     fn drop(&mut self) {
-        let move_to = |group: &Path| fs::write(group.join("cgroup.procs"), "0");
-        // its former group may be out of sight, in a container
-        let _ = move_to(&self.was_in).or_else(|_| move_to(self.path.parent().unwrap()));
-        // children that still exit keep it busy: it stays, empty, for the next test
-        let _ = fs::remove_dir(&self.path);
+        Self::move_to(&self.home);
+        fs::remove_dir(&self.path).unwrap();
     }
 }
 

@@ -129,12 +129,15 @@ fn gso_packets_without_a_segment_count_conserve_deltas() {
     if !can_run("GSO packets without a segment count") {
         return;
     }
-    // on a busy machine a packet may be lost, and its header with it
-    let all_came = (0..3).any(|_| headers_of_unknown_segments_are_conserved());
-    assert!(all_came, "headers were lost in three runs");
+    // on a busy machine few packets are merged, and one may be lost, and its header with it
+    let complete = (0..3).any(|_| headers_of_unknown_segments_are_conserved());
+    assert!(
+        complete,
+        "in three runs, headers were lost or GSO packets were few"
+    );
 }
 
-/// False if a header was lost on the path.
+/// False if a header was lost on the path, or there were few GSO packets.
 fn headers_of_unknown_segments_are_conserved() -> bool {
     let net = Net::new("g");
     net.add_routers(LINK_BYTES_PER_S);
@@ -147,8 +150,10 @@ fn headers_of_unknown_segments_are_conserved() -> bool {
     transfer(&mut a, &mut b, &pattern(16 * BYTES));
     for (place, neighbour) in ["router", "server"].iter().zip(&forgets) {
         let forgotten = neighbour.account().unwrap().forgotten;
-        // how many GSO packets there are depends on timing
-        assert!(forgotten > 0, "{place}: {forgotten}");
+        if forgotten <= 10 {
+            println!("{place}: {forgotten} GSO packets");
+            return false;
+        }
     }
     let all_came = eventually(|| {
         let hosts = host::counters().unwrap();

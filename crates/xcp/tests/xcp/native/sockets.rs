@@ -2,22 +2,21 @@
 //! The ways for an application to use XCP, with the examples in docs/examples: each
 //! fetches some bytes over an XCP path, in C and in Python.
 
-use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
 use crate::command::{xcp, SystemState, XCP};
 use crate::common::{
-    control, default_control, pattern, run, set_control, test_lock, Net, CLIENT, LINK_BYTES_PER_S,
+    control, default_control, pattern, run, set_control, test_lock, Group, Net, CLIENT,
+    LINK_BYTES_PER_S,
 };
 use tempfile::TempDir;
 
 use super::run_in_own_process;
-use xcp_datapath::{cgroup_mount_point, host};
+use xcp_datapath::host;
 use xcp_testbed::{can_run, skipped};
 
 const BYTES: usize = 1_000_000;
@@ -242,38 +241,6 @@ fn a_route_selects_xcp() {
         );
     }
     xcp("host off").ok();
-}
-
-/// A control group that contains this process, with all its threads, until dropped.
-struct Group {
-    path: PathBuf,
-    home: PathBuf,
-}
-
-impl Group {
-    fn enter(name: &str) -> Self {
-        let root = cgroup_mount_point().unwrap();
-        let text = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let below = text.lines().find_map(|l| l.strip_prefix("0::/")).unwrap();
-        let group = Self {
-            path: root.join(format!("xcp-test-{name}-{}", std::process::id())),
-            home: root.join(below),
-        };
-        fs::create_dir(&group.path).unwrap();
-        Self::move_to(&group.path);
-        group
-    }
-
-    fn move_to(group: &Path) {
-        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        Self::move_to(&self.home);
-        fs::remove_dir(&self.path).unwrap();
-    }
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn data_that_arrived_before_a_reset_is_delivered() {
     let mut client = gateways.net.within("c", connect);
     let (mut server, _) = listener.accept().unwrap();
     // the client does not read: most of it is in the gateway's send buffer
-    let answer = pattern(20_000);
+    let answer = pattern(40_000);
     server.write_all(&answer).unwrap();
     wait_until("the gateway to have all", || {
         near.count("bytes") == answer.len() as u64
