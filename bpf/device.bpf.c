@@ -44,7 +44,7 @@ XCP_MAP(handshake_cache);
 #define TCP_FLAGS 13 /* offset in the TCP header, like the next two */
 #define TCP_SEQ 4
 #define TCP_ACK 8
-/* at least so many bytes before rcv_nxt are accepted, as retransmitted */
+/* retransmitted packets may begin at least this far before rcv_nxt */
 #define WINDOW_LEAST 65535
 
 const volatile struct xcp_device_options options = {};

@@ -8,6 +8,7 @@
 #include "sock_ops.h"
 #include "ttl.h"
 
+/* the option space of a TCP header */
 #define OPTION_MAX 40
 
 /* The length of an option of this kind. */

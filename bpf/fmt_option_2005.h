@@ -21,7 +21,7 @@
 
 #define GRANTED_ROUNDS_MAX 6
 #define ZEROES_MAX 16
-/* so many 32nds of a round's requests count as all: rounds are not exact */
+/* 31/32 of a round's requests count as all, because rounds are not exact */
 #define GRANTED_PARTS 31
 
 static __always_inline struct xcp_2005

@@ -180,7 +180,7 @@ static __always_inline void deliver_error(struct __sk_buff *skb,
 	if (protocol != IPPROTO_TCP || read_addresses(skb, inner, p) ||
 	    bpf_skb_load_bytes(skb, l4, tcp, sizeof(tcp)))
 		return;
-	/* this end sent the packet that the error is about */
+	/* this host sent the packet that the error is about */
 	sender = p->c.remote;
 	p->c.remote = p->c.local;
 	p->c.local = sender;
@@ -252,7 +252,7 @@ static __always_inline __u32 filter_address(struct xcp_address *address)
 	return filter ? *filter : XCP_GATEWAY_UNSPECIFIED;
 }
 
-/* Does the configuration include a connection with these ends? */
+/* Does the configuration include this connection? */
 static __always_inline bool is_included(struct packet *p)
 {
 	__u32 remote = filter_address(&p->c.remote);
@@ -365,7 +365,8 @@ static __always_inline void open_connection(struct __sk_buff *skb,
 
 /*
  * Handles a packet without a socket that is no SYN: it may complete a handshake
- * of which the kernel kept a SYN cookie only.
+ * of which the kernel kept a SYN cookie only. Cookies are valid for every
+ * listener, so a packet to a service of this machine is not the proxy's.
  */
 static __always_inline void check_cookie(struct __sk_buff *skb,
 					 struct packet *p, __u8 *tcp)
@@ -373,7 +374,7 @@ static __always_inline void check_cookie(struct __sk_buff *skb,
 	__u32 index = listener_of(p);
 	__u8 ip[IPV6_LEN] = {};
 	struct bpf_sock *listener;
-	bool ours;
+	bool ours, local;
 
 	if (bpf_skb_load_bytes(skb, p->at.ip, ip,
 			       p->is_ipv6 ? IPV6_LEN : IPV4_LEN))
@@ -383,6 +384,7 @@ static __always_inline void check_cookie(struct __sk_buff *skb,
 		return;
 	ours = !bpf_tcp_check_syncookie(listener, ip, sizeof(ip), (void *)tcp,
 					XCP_TCP_HEADER_LEN) &&
+	       is_on_side(route(skb, p, false, 0, &local), !p->device.side) &&
 	       !bpf_sk_assign(skb, listener, 0);
 	bpf_sk_release(listener);
 	if (ours)

@@ -34,7 +34,7 @@ static __always_inline void set_ip_word(struct __sk_buff *skb, __u32 l3,
 		bpf_l3_csum_replace(skb, l3 + IPV4_CHECK, before, after, 2);
 }
 
-/* Changes the length in an IP header by so many bytes. */
+/* Adds `by`, which may be negative, to the length in an IP header. */
 static __always_inline void set_ip_length(struct __sk_buff *skb, __u32 l3,
 					  bool v4, __s32 by)
 {

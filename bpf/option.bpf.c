@@ -45,7 +45,7 @@ XCP_MAP(handshake_cache);
 XCP_MAP(chosen);
 XCP_MAP(callbacks);
 
-/* after so many timeouts, a segment is sent without a header */
+/* timeouts of one segment after which the connection sends no headers */
 #define SILENT_TIMEOUTS 2
 
 /* The number of wire packets in a packet that TCP is about to send. */

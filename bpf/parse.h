@@ -48,6 +48,10 @@ static __always_inline bool is_ours(__u8 protocol, __u32 ip_proto)
 	return protocol == IPPROTO_TCP || protocol == ip_proto;
 }
 
+/*
+ * Reads an IPv4 header. If routers read the protocol behind it, returns
+ * XCP_FORWARD and sets where that is; else XCP_NONE or XCP_MALFORMED.
+ */
 static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 					       __u32 ip_proto, struct found *f)
 {
@@ -74,6 +78,7 @@ static __always_inline enum xcp_kind find_ipv4(struct __sk_buff *skb, __u32 at,
 	return XCP_FORWARD;
 }
 
+/* The same for IPv6. */
 static __always_inline enum xcp_kind find_ipv6(struct __sk_buff *skb, __u32 at,
 					       __u32 ip_proto, struct found *f)
 {

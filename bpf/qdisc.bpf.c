@@ -225,17 +225,17 @@ static __always_inline bool may_send(struct Qdisc *sch, struct discipline *d,
 				     const struct xcp_queue_config *c,
 				     __u64 now)
 {
-	__u64 next_sample_ns;
+	__u64 until_ns;
 
 	if (!d->shaper.has_slot)
 		take_slot(d, c, now, false);
-	next_sample_ns = d->shaper.slot_ns;
-	if (next_sample_ns <= now)
+	until_ns = d->shaper.slot_ns;
+	if (until_ns <= now)
 		return true;
 	if (!c->medium)
-		next_sample_ns = xcp_shaper_next_check(&d->shaper, &d->free_ns,
-						       now, c->rate_Bps);
-	bpf_qdisc_watchdog_schedule(sch, next_sample_ns, 0);
+		until_ns = xcp_shaper_next_check(&d->shaper, &d->free_ns, now,
+						 c->rate_Bps);
+	bpf_qdisc_watchdog_schedule(sch, until_ns, 0);
 	return false;
 }
 
@@ -306,7 +306,7 @@ int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		goto count_drop;
 	p->bytes = bytes;
 	skb = bpf_kptr_xchg(&p->skb, skb);
-	if (skb) /* cannot happen */
+	if (skb) /* never: p is new; the verifier requires it */
 		bpf_qdisc_skb_drop(skb, to_free);
 	push(d, class, p);
 	count_queued(d, class, bytes, 1);

@@ -6,7 +6,7 @@
  * III-C, IV-B and V).
  *
  *   sent     bytes dequeued in the last control interval, of all traffic
- *   left     sent / elapsed, the dequeue rate                    B/s
+ *   rate     sent / elapsed, the dequeue rate                    B/s
  *   L        what the link carries                               B/s
  *   P        the peak of L, which decays by 1/512 per interval   B/s
  *   M        the highest possible L, if it is known              B/s
@@ -15,22 +15,22 @@
  *   e        min(L / 64, 3 KB / d)                               B/s
  *
  * Busy: every packet of the interval found a backlog, so the link always had
- * something to send: L = left. e keeps a short queue, so the link stays busy.
+ * something to send: L = rate. e keeps a short queue, so the link stays busy.
  *
- * Free: some packet found no backlog. If left is about L, L grows. A link that
+ * Free: some packet found no backlog. If rate is about L, L grows. A link that
  * was only idle between two packets is busy again before the second step.
  *
- *              left >= L - L/64            left >= tried + 3/4 s
+ *              rate >= L - L/64            rate >= tried + 3/4 s
  *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
- *    ^ ^     L += s                |     L = 2 left, up to P n left   ^  |   |
- *    | +------- busy: L = left ----+--------------------------------- | -+   |
+ *    ^ ^     L += s                |  L = max(2 rate, min(n rate, P)) ^  |   |
+ *    | +------- busy: L = rate ----+--------------------------------- | -+   |
  *    +--------------- L reaches P ------------------------------------+------+
- *   s = min(L / 8, 20 KB / d)                 again if left has grown by half
- *   n = 1 + 1 s / d, 2 at first: the link sends the excess within a second
+ *   s = min(L / 8, 20 KB / d)                 again if rate has grown by half
+ *   n = 1 + (1 second) / d, 2 at first: the link sends the excess in a second
  * Intervals with less than 12 KB are merged, for up to a second. In the state
  * GROWING, as after an outage of the link, two packets are enough.
  *
- * A device that never queues is never busy; there M bounds L and left.
+ * A device that never queues is never busy; there M bounds L and rate.
  *
  * A control interval ends early if samples of at least a quarter of it prove
  * that L is wrong. If the rate has fallen, L becomes the measured rate; if it
@@ -44,7 +44,9 @@
 
 #include "xcp_link_sample.h"
 
+/* s in bytes per control interval: 13 full packets */
 #define XCP_CAPACITY_STEP_B 20000
+/* e in bytes per RTT; 1.5 times that, 3 full packets, stay in the queue */
 #define XCP_CAPACITY_OVER_B 3000
 /* one interval raises L to at most 65 times the dequeue rate */
 #define XCP_CAPACITY_MOST_TIMES 64

@@ -10,8 +10,8 @@
  *   fallen   busy, and (bytes + 2 packets) / time < 3/4 L
  *   risen    (bytes - 2 packets) / time > 5/4 L
  */
-#ifndef XCP_LINK_SEEN_H
-#define XCP_LINK_SEEN_H
+#ifndef XCP_LINK_SAMPLE_H
+#define XCP_LINK_SAMPLE_H
 
 #include "xcp_fixed.h"
 

@@ -102,7 +102,7 @@ struct xcp_loss {
 #define XCP_LOSS_LIFT_NS 1000000
 /* 1/4096 per round: a path that is 1/4 longer is known after 900 rounds */
 #define XCP_LOSS_BASE_PARTS 4096
-/* 2 / beta of the published law = 8.85; a router that anticipates takes more */
+/* 2 / beta of the published law = 8.85; the default beta of 0.4 takes more */
 #define XCP_LOSS_EXPLAINED 9
 /*
  * A trusted path may lose 2.5 % to corruption and keeps its rate (zh-loss). The

@@ -105,7 +105,7 @@ struct xcp_sender {
 #define XCP_RTT_BASE_PARTS 4096
 /* the initial window (RFC 6928) */
 #define XCP_INITIAL_PACKETS 10
-/* a window of half of this, half of which may wait at a bottleneck */
+/* windows sent in RTT / 2 have up to half of these; half of that may queue */
 #define XCP_START_PACKETS 200
 /* part of used_B forgotten per RTT: pauses between bursts are short */
 #define XCP_USED_DECAY_DIVISOR 4

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
-//! For the tests of the dissectors, which include it by its path: packets as
-//! tshark shows them.
+//! Runs tshark on packets, for the tests of the dissectors, which include this
+//! file by its path.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A packet as a capture has it.
+/// A packet of a capture.
 pub struct Captured {
     pub bytes: Vec<u8>,
     /// Its length before the capture cut it.
@@ -21,7 +21,7 @@ impl Captured {
     }
 }
 
-/// Whether it is there; if not, says that the test of dissectors is skipped.
+/// Whether tshark is installed; if not, reports that the test is skipped.
 pub fn installed() -> bool {
     let found = Command::new("tshark")
         .arg("--version")
@@ -30,7 +30,7 @@ pub fn installed() -> bool {
         .status()
         .is_ok();
     if !found {
-        // not through the test runner, which keeps it to itself
+        // not with eprintln!, whose output the test runner captures
         let why = "SKIPPED dissector: tshark is not installed";
         let _ = writeln!(std::io::stderr(), "{why}");
     }
@@ -53,8 +53,8 @@ fn pcap(packets: &[Captured]) -> Vec<u8> {
     file
 }
 
-/// What tshark, with a script of this folder and these preferences, says of
-/// these fields of each packet. No error of Lua is among it.
+/// Returns these fields of each packet as tshark prints them, with a script of
+/// this folder and these preferences. Fails on an error in the Lua script.
 pub fn dissect(
     script: &str,
     packets: &[Captured],
@@ -87,7 +87,7 @@ pub fn dissect(
     assert!(!text.contains("Lua"), "{text}");
     let lines = text.lines().map(|line| {
         let cells = line.split('\t').map(String::from);
-        cells.skip(1).collect() // the message
+        cells.skip(1).collect() // without _ws.expert.message
     });
     let seen: Vec<Vec<String>> = lines.collect();
     assert_eq!(seen.len(), packets.len());

@@ -48,7 +48,7 @@ fn main() {
         // BTF contains paths and line numbers. Compiling the preprocessed text without
         // line markers makes the object change only when the code changes.
         run(from_source().args(["-E", "-P", "-o"]).arg(&text));
-        // nothing about this folder or the environment, whose length moves clang's objects
+        // a fixed folder and environment: their lengths change the addresses of clang's objects
         run(clang()
             .env_clear()
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))

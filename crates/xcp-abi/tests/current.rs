@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use bindgen::{Builder, EnumVariation, Formatter};
 
-// by its path: xcp-testbed depends on this crate
+// by its path: xcp-testbed depends on this crate, so a dependency on it would be a cycle
 #[path = "../../xcp-testbed/src/generated.rs"]
 mod generated;
 

@@ -79,7 +79,7 @@ impl Params {
 }
 
 const PUBLISHED: u32 = crate::PUBLISHED;
-/// These are from `enum xcp_law_term`.
+/// The terms of `enum xcp_law_term`, with its values.
 const GAINS: u32 = 1;
 const GRANTED: u32 = 2;
 const BEFORE: u32 = 4;
@@ -88,7 +88,7 @@ const PASS_ON: u32 = 16;
 
 /// The largest part of the pool that may be carried over.
 const PASSED_ON: f64 = 1.0 / 16.0;
-/// Of the level law.
+/// The constants of core/xcp_level.h, from here to LX_MAX_B.
 const KAPPA_MAX: f64 = 0.2;
 const KAPPA_X: f64 = 0.025;
 const EPS: f64 = 1.0 / 16.0;
@@ -189,9 +189,9 @@ pub struct Model {
     pub pos_Bps: f64,
     /// Decreases that remain, B/s.
     pub neg_Bps: f64,
-    /// Cp, B/s per s of X.
+    /// Cp of the draft: the increase per X, B/s per s.
     pub cp: f64,
-    /// Cn, B/s per B.
+    /// Cn of the draft: the decrease per byte, B/s per B.
     pub cn: f64,
     /// y of the last interval, B/s.
     pub y_Bps: f64,

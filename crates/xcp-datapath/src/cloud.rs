@@ -20,6 +20,7 @@ pub use crate::wire::router_id as id;
 use crate::{bpf_link, bpffs, clock, folders, layout, netns, object, trace, wire, Error, Result};
 use xcp_abi::{
     xcp_cloud, xcp_cloud_backoff, xcp_router_config, xcp_router_link, xcp_router_options,
+    XCP_CLOUD_NO_DELTA_LIMIT, XCP_CLOUD_PATIENCE_NS,
 };
 
 /// A folder that marks a virtual router as completely installed. A folder in it names the
@@ -42,10 +43,6 @@ const RECORDS: [&str; 4] = ["cpus", "link", "cloud", "backoff"];
 /// The shortest control interval. Some probes must arrive in each interval, and they are sent
 /// every 16 ms if little is granted.
 const MIN_INTERVAL_NS: u64 = 40_000_000;
-/// `enum xcp_cloud_flag` of core/xcp_cloud.h.
-const NOT_HELD_BACK: u32 = 1;
-/// XCP_CLOUD_PATIENCE_NS of core/xcp_cloud.h.
-const PATIENCE_NS: u64 = 50_000_000;
 
 /// The state of a cloud, as measured by probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +122,7 @@ impl Virtual {
             base_received_ns: reading.base_probe.1,
             routers: reading.routers.into(),
             flags: if reading.no_delta_limit {
-                NOT_HELD_BACK
+                XCP_CLOUD_NO_DELTA_LIMIT
             } else {
                 0
             },
@@ -365,7 +362,7 @@ fn status(dir: &Path) -> Result<Status> {
     let age_ns = now_ns.saturating_sub(cloud.last_probe_ns);
     let free_age_ns = now_ns.saturating_sub(cloud.free_ns);
     let d_ticks = link.state.d.m as f64 * f64::from(link.state.d.e).exp2();
-    let patience_ns = (2 * link.state.interval_ns).max(PATIENCE_NS);
+    let patience_ns = (2 * link.state.interval_ns).max(u64::from(XCP_CLOUD_PATIENCE_NS));
     let known = cloud.last_probe_ns > 0;
     Ok(Status {
         device: rtnl::name_of(index).unwrap_or_default(),
@@ -387,16 +384,4 @@ fn status(dir: &Path) -> Result<Status> {
         feedback_bps: link.state.f_Bps * 8,
         xcp_packets: total.xcp_packets,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_equal_those_of_the_core() {
-        let core = include_str!("../../../core/xcp_cloud.h");
-        assert!(core.contains(&format!("XCP_CLOUD_PATIENCE_NS {PATIENCE_NS}ULL\n")));
-        assert!(core.contains(&format!("XCP_CLOUD_NO_DELTA_LIMIT = {NOT_HELD_BACK},")));
-    }
 }

@@ -160,7 +160,7 @@ impl Gateway {
             };
             (device.index.to_ne_bytes().to_vec(), record.bytes().to_vec())
         });
-        replace_entries(&self.map("devices")?, records.collect())?;
+        replace_entries(&self.map("devices")?, &records.collect())?;
         let is_kept = |index: u32| found.iter().any(|(device, _)| device.index == index);
         self.links.retain(|index, _| is_kept(*index));
         Ok(failures)
@@ -201,8 +201,8 @@ impl Gateway {
         let ports = entries(&filters.ports, &filters.exclude_ports, |port| {
             u32::from(*port).to_ne_bytes().to_vec()
         });
-        replace_entries(&self.map("prefixes")?, prefixes)?;
-        replace_entries(&self.map("ports")?, ports)?;
+        replace_entries(&self.map("prefixes")?, &prefixes)?;
+        replace_entries(&self.map("ports")?, &ports)?;
         let mut config = self.config()?;
         config.only_prefixes = u32::from(!filters.include.is_empty());
         config.only_ports = u32::from(!filters.ports.is_empty());
@@ -266,7 +266,7 @@ impl Gateway {
             (key.to_vec(), 1u32.to_ne_bytes().to_vec())
         };
         let sources = sources.iter().take(XCP_GATEWAY_FILTERS_MAX as usize);
-        replace_entries(&self.map("full_sources")?, sources.map(entry).collect())
+        replace_entries(&self.map("full_sources")?, &sources.map(entry).collect())
     }
 
     /// The counters.
@@ -347,8 +347,16 @@ fn fast_open_note() -> Result<String> {
 /// Makes the WAN device a router, and notes that it is one only for the gateway.
 ///
 /// # Errors
-/// See [`router::add`].
+/// It is a router already, and not only for the gateway; or see [`router::add`].
 pub fn add_router(wan: &str, options: router::Options) -> Result<Change> {
+    let is_router = router::devices()?.iter().any(|device| device == wan);
+    if is_router && !is_our_router(wan) {
+        return Err(Error::new(
+            wan,
+            "is a router already",
+            format!("leave out the capacity of the gateway, or run: xcp router del {wan}"),
+        ));
+    }
     let change = router::add(wan, options)?;
     if change == Change::Added {
         bpffs::mark(&note(wan)?)?;
@@ -411,10 +419,12 @@ pub fn check(lan: &[String], wan: &str, filters: &Filters) -> Result<()> {
     Ok(())
 }
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// The keys and values of a map of filters.
-fn entries<T>(include: &[T], exclude: &[T], key: impl Fn(&T) -> Vec<u8>) -> Entries {
+fn entries<T>(
+    include: &[T],
+    exclude: &[T],
+    key: impl Fn(&T) -> Vec<u8>,
+) -> HashMap<Vec<u8>, Vec<u8>> {
     let include = include.iter().map(|one| (one, XCP_GATEWAY_INCLUDE));
     let exclude = exclude.iter().map(|one| (one, XCP_GATEWAY_EXCLUDE));
     include
@@ -423,16 +433,18 @@ fn entries<T>(include: &[T], exclude: &[T], key: impl Fn(&T) -> Vec<u8>) -> Entr
         .collect()
 }
 
-/// Writes entries, and deletes all others.
-fn replace_entries(map: &impl MapCore, entries: Entries) -> Result<()> {
+/// Writes entries, after deleting all others: the map may have room for no more.
+fn replace_entries(map: &impl MapCore, entries: &HashMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let failure = |e| object::failure("filters", &e);
-    for (key, value) in &entries {
-        map.update(key, value, MapFlags::ANY).map_err(failure)?;
-    }
     let old: Vec<_> = map
         .keys()
-        .filter(|old| !entries.iter().any(|(key, _)| key == old))
+        .filter(|key| !entries.contains_key(key))
         .collect();
-    old.iter()
-        .try_for_each(|key| map.delete(key).map_err(failure))
+    for key in &old {
+        map.delete(key).map_err(failure)?;
+    }
+    for (key, value) in entries {
+        map.update(key, value, MapFlags::ANY).map_err(failure)?;
+    }
+    Ok(())
 }

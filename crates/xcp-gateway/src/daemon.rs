@@ -116,6 +116,16 @@ pub struct Daemon {
     /// Runs the connections, until this is dropped.
     runtime: Option<Runtime>,
     router: WanRouter,
+    _undo: Undo,
+}
+
+/// Dropping this undoes what a gateway changes in the network namespace.
+struct Undo;
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let _ = gateway::undo();
+    }
 }
 
 impl Daemon {
@@ -128,6 +138,7 @@ impl Daemon {
             .map_err(|e| Error::new(DEFAULT_CONTROL, e.to_string(), "mount /proc"))?;
         let mut router = WanRouter::default();
         router.set(&options.wan, options.router)?;
+        let undo = Undo;
         let attached = Gateway::attach(&options.lan, &options.wan, &options.filters)?;
         let shared = Arc::new(Shared::new(
             attached,
@@ -160,6 +171,7 @@ impl Daemon {
             rule_repairs: 0,
             runtime: Some(runtime),
             router,
+            _undo: undo,
         })
     }
 
@@ -167,7 +179,7 @@ impl Daemon {
     /// because a device does not exist now, is tried again every second.
     ///
     /// # Errors
-    /// The options are not valid; then nothing changes.
+    /// The options are not valid; then nothing changes. Or the filters cannot be written.
     pub fn change(&mut self, options: Options) -> Result<()> {
         let Options {
             lan,
@@ -177,9 +189,13 @@ impl Daemon {
             limits,
         } = &options;
         gateway::check(lan, wan, filters)?;
+        self.shared.gateway().set_filters(filters)?;
+        // before the gateway's program on the same device, as when the gateway starts
         let added = self.router.set(wan, *router);
-        self.failures = self.shared.configure(lan, wan, filters, *limits)?;
+        let devices = self.shared.gateway().set_devices(lan, wan);
+        self.failures = devices.unwrap_or_else(|e| vec![e]);
         self.add_failure(added);
+        self.add_failure(self.shared.set_limits(*limits));
         self.options = options;
         Ok(())
     }
@@ -237,6 +253,5 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // while a connection has its socket, its packets need the rule
         drop(self.runtime.take());
-        let _ = gateway::undo();
     }
 }

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the first data of a source before a SYN without data is sent: in some
-/// protocols, such as ssh and SMTP, the server speaks first. It is short against the round
-/// trips that this is for.
+/// protocols, such as ssh and SMTP, the server speaks first. It is short compared with the round
+/// trips that Fast Open saves.
 pub(crate) const FIRST_DATA: Duration = Duration::from_millis(20);
 /// How long a destination stays known without another connection.
 const KNOWN: Duration = Duration::from_secs(3600);

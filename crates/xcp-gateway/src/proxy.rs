@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nix::libc;
 use tokio::net::{TcpListener, TcpStream};
-use xcp_datapath::gateway::{Filters, Gateway, Side};
+use xcp_datapath::gateway::{Gateway, Side};
 
 use crate::connection::handle;
 use crate::fast_open::KnownPeers;
@@ -25,16 +26,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most connections.
+    /// The configured maximum of connections.
     pub connections: u32,
-    /// For so many connections, the system's limit of open files suffices.
+    /// The maximum that the system's limit of open files permits.
     pub possible: u32,
     /// The most connections of one source address.
     pub per_source: u32,
 }
 
 impl Limits {
-    /// The most connections, considering open files.
+    /// The maximum of connections that is in force.
     pub(crate) fn most(self) -> u32 {
         self.connections.min(self.possible)
     }
@@ -51,8 +52,8 @@ pub(crate) struct Counts {
     pub bytes: AtomicU64,
 }
 
-/// The limits and the present connections. It stays locked until the gateway's maps have what
-/// follows from it: an older state, written later, would stop the gateway for good.
+/// The limits and the present connections. Its lock is held until the gateway's maps are updated:
+/// an older state, written after a newer one, could keep the gateway full.
 struct Present {
     limits: Limits,
     all: u32,
@@ -116,23 +117,10 @@ impl Shared {
         lock(&self.present).all
     }
 
-    /// Replaces devices, filters and limits; connections stay. Returns what fails now: see
-    /// [`Gateway::set_devices`].
-    pub fn configure(
-        &self,
-        lan: &[String],
-        wan: &str,
-        filters: &Filters,
-        limits: Limits,
-    ) -> xcp_datapath::Result<Vec<xcp_datapath::Error>> {
-        let mut failures = {
-            let mut gateway = self.gateway();
-            gateway.set_filters(filters)?;
-            gateway.set_devices(lan, wan)?
-        };
+    /// Replaces the limits; connections stay.
+    pub fn set_limits(&self, limits: Limits) -> xcp_datapath::Result<()> {
         lock(&self.present).limits = limits;
-        failures.extend(self.write_limits().err());
-        Ok(failures)
+        self.write_limits()
     }
 
     /// Writes which limits are reached. This is needed only if they have changed, a write has
@@ -200,7 +188,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
         for ipv6 in [false, true] {
             let listener = match sockets::listener(ipv6, side, shared.control(side)) {
                 Ok(listener) => listener,
-                // IPv6 is switched off
+                // IPv6 is switched off by a setting, or the kernel has none
                 Err(e) if ipv6 && is_without_ipv6(&e) => continue,
                 Err(e) => return Err(e),
             };
@@ -213,7 +201,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn is_without_ipv6(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::AddrNotAvailable || e.kind() == io::ErrorKind::Unsupported
+    e.kind() == io::ErrorKind::AddrNotAvailable || e.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 async fn serve(listener: TcpListener, side: Side, shared: Arc<Shared>) {

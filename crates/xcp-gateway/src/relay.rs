@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::pipe::{fcntl_setpipe_size, pipe_with, splice, PipeFlags, SpliceFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::unconstrained;
 use tokio::time::{sleep, timeout};
 
 use crate::sockets;
@@ -101,9 +102,9 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// Moves bytes until this direction is done. With `no_more`, it is also done when there is
-    /// nothing to read.
-    fn poll(&mut self, cx: &mut Context<'_>, no_more: bool) -> Poll<io::Result<()>> {
+    /// Moves bytes until this direction is done. If a direction has `failed`, this one is also
+    /// done when there is nothing to read.
+    fn poll(&mut self, cx: &mut Context<'_>, failed: bool) -> Poll<io::Result<()>> {
         while !self.done {
             if self.held > 0 {
                 ready!(self.to.poll_write_ready(cx))?;
@@ -114,13 +115,19 @@ impl<'a> Direction<'a> {
             } else {
                 let readable = self.from.poll_read_ready(cx)?;
                 if readable.is_pending() {
-                    if no_more {
+                    if failed {
                         break;
                     }
                     self.release();
                     return Poll::Pending;
                 }
-                self.read()?;
+                let at_end = self.read()?;
+                // A failure of the other direction hides the reset of a socket that both use:
+                // what looks like the end of the data may be a part of it.
+                if at_end && failed {
+                    break;
+                }
+                self.ended = at_end;
             }
         }
         self.done = true;
@@ -128,7 +135,8 @@ impl<'a> Direction<'a> {
         Poll::Ready(Ok(()))
     }
 
-    fn read(&mut self) -> io::Result<()> {
+    /// Fills the pipe. Returns whether the sender has closed its side.
+    fn read(&mut self) -> io::Result<bool> {
         let pipe = match self.pipe.take() {
             Some(pipe) => pipe,
             None => self.pipes.take()?,
@@ -148,12 +156,13 @@ impl<'a> Direction<'a> {
             }
         });
         match read {
-            Ok(0) => self.ended = true,
-            Ok(bytes) => self.held = bytes,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
+            Ok(bytes) => {
+                self.held = bytes;
+                Ok(bytes == 0)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
         }
-        Ok(())
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -200,8 +209,9 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
+    /// Gives the pipe to other connections if it is empty; otherwise closes it.
     fn release(&mut self) {
-        if let Some(pipe) = self.pipe.take() {
+        if let Some(pipe) = self.pipe.take().filter(|_| self.held == 0) {
             self.pipes.put_back(pipe);
         }
     }
@@ -214,27 +224,30 @@ struct Both<'a> {
 }
 
 impl Both<'_> {
+    /// Moves bytes until both directions are done, or the first one fails.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let failed = self.failure.is_some();
-            let mut pending = false;
-            for direction in &mut self.directions {
-                match direction.poll(cx, failed) {
-                    Poll::Pending => pending = true,
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(e)) => {
-                        direction.done = true;
-                        self.failure.get_or_insert(e);
+        let mut pending = false;
+        for direction in &mut self.directions {
+            match direction.poll(cx, self.failure.is_some()) {
+                Poll::Pending => pending = true,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(e)) => {
+                    direction.done = true;
+                    if self.failure.is_none() {
+                        self.failure = Some(e);
+                        return Poll::Ready(());
                     }
                 }
             }
-            if !pending {
-                return Poll::Ready(());
-            }
-            if failed == self.failure.is_some() {
-                return Poll::Pending;
-            }
         }
+        if pending {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.directions.iter().all(|one| one.done)
     }
 
     fn moved(&self) -> u64 {
@@ -265,12 +278,12 @@ pub(crate) async fn relay(
         _ = a.ready(Interest::ERROR) => {}
         _ = b.ready(Interest::ERROR) => {}
     }
-    loop {
+    while !both.is_done() {
         let before = both.moved();
-        match timeout(STALLED, poll_fn(|cx| both.poll(cx))).await {
-            Ok(()) => break,
-            Err(_) if both.moved() > before => {}
-            Err(_) => return Err(io::ErrorKind::ConnectionReset.into()),
+        // tokio's budget would make a socket that has data look empty
+        let rest = unconstrained(poll_fn(|cx| both.poll(cx)));
+        if timeout(STALLED, rest).await.is_err() && both.moved() == before {
+            return Err(io::ErrorKind::ConnectionReset.into());
         }
     }
     let Some(e) = both.failure else {

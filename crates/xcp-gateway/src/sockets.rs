@@ -58,8 +58,8 @@ const WMEM_QUEUED: usize = 5;
 const TCP_SYN_SENT: u8 = 2;
 const TCP_SYN_RECV: u8 = 3;
 
-/// A listener for connections to any address and port. Nobody can connect to it by its own
-/// address, which is in the loopback network: only the gateway's programs deliver connections.
+/// A listener for the connections to any address and port that the gateway's programs deliver.
+/// Its own address is in the loopback network; connections to that address are closed at once.
 pub(crate) fn listener(ipv6: bool, side: Side, control: &OsStr) -> io::Result<TcpListener> {
     let loopback: SocketAddr = match ipv6 {
         false => (Ipv4Addr::LOCALHOST, 0).into(),
@@ -81,8 +81,8 @@ pub(crate) fn listener(ipv6: bool, side: Side, control: &OsStr) -> io::Result<Tc
 
 /// Connects from a source that is the address of another host. If its port is in use, because a
 /// connection with the same ports ended less than a minute ago, another port is used. With
-/// `fast_open`, if the kernel permits it, nothing is sent before the first data: [`send_syn`]
-/// sends a SYN without data. Returns also whether that is so.
+/// `fast_open`, if the kernel permits it, the SYN waits for the first data, or for [`send_syn`],
+/// which sends it without data. Also returns whether the SYN waits.
 pub(crate) async fn connect(
     source: SocketAddr,
     destination: SocketAddr,
@@ -167,9 +167,9 @@ pub(crate) fn is_connecting(stream: &TcpStream) -> io::Result<bool> {
     Ok(getsockopt(stream, State)? == TCP_SYN_SENT)
 }
 
-/// Sends the last, small segment of what was written, if the handshake is not complete: of a
-/// connection with Fast Open, the kernel keeps it until the handshake is, to make it larger
-/// (tcp_autocorking). Returns whether the handshake goes on.
+/// Sends the last, small segment of the written data during the handshake of a connection with
+/// Fast Open. Otherwise the kernel would hold it back until the handshake is complete, so that it
+/// can add more data (tcp_autocorking). Returns whether the handshake is incomplete.
 pub(crate) fn send_in_handshake(stream: &TcpStream) -> io::Result<bool> {
     let state = getsockopt(stream, State)?;
     if state == TCP_SYN_RECV {

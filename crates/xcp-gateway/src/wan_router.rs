@@ -5,7 +5,11 @@ use xcp_datapath::{gateway, router, Result};
 
 /// The router, if the gateway has one. Dropping this removes it.
 #[derive(Default)]
-pub(crate) struct WanRouter(Option<(String, router::Options)>);
+pub(crate) struct WanRouter {
+    wanted: Option<(String, router::Options)>,
+    /// The router has the wanted options.
+    is_set: bool,
+}
 
 impl WanRouter {
     /// Adds, changes or removes the router.
@@ -15,41 +19,44 @@ impl WanRouter {
     pub fn set(&mut self, device: &str, options: Option<router::Options>) -> Result<()> {
         let wanted = options.map(|options| (device.to_owned(), options));
         let moved = |(before, _): &(String, _)| options.is_none() || before != device;
-        let removed = match self.0.as_ref().is_some_and(moved) {
+        let removed = match self.wanted.as_ref().is_some_and(moved) {
             true => gateway::remove_routers().map(drop),
             false => Ok(()),
         };
-        self.0 = wanted;
+        self.wanted = wanted;
         removed.and(self.add())
     }
 
-    /// Adds the router again if the device has been replaced by another one of the same name.
+    /// Adds or changes the router if that has failed before, or if the device has been replaced
+    /// by another one of the same name.
     ///
     /// # Errors
     /// See [`Self::set`].
-    pub fn repair(&self) -> Result<()> {
-        match &self.0 {
-            Some((device, _)) if !router::devices()?.contains(device) => self.add(),
+    pub fn repair(&mut self) -> Result<()> {
+        match &self.wanted {
+            Some((device, _)) if !self.is_set || !router::devices()?.contains(device) => self.add(),
             _ => Ok(()),
         }
     }
 
-    fn add(&self) -> Result<()> {
-        let Some((device, options)) = &self.0 else {
+    fn add(&mut self) -> Result<()> {
+        let Some((device, options)) = &self.wanted else {
             return Ok(());
         };
-        gateway::add_router(device, *options).map(drop)
+        let added = gateway::add_router(device, *options);
+        self.is_set = added.is_ok();
+        added.map(drop)
     }
 
     /// The options of the router.
     pub fn options(&self) -> Option<&router::Options> {
-        self.0.as_ref().map(|(_, options)| options)
+        self.wanted.as_ref().map(|(_, options)| options)
     }
 }
 
 impl Drop for WanRouter {
     fn drop(&mut self) {
-        if self.0.is_some() {
+        if self.wanted.is_some() {
             // `xcp gateway off` tries again
             let _ = gateway::remove_routers();
         }

@@ -155,7 +155,7 @@ mod tests {
         for variant in ["a", "b", "c"] {
             assert!((250..400).contains(&often(variant)), "{variant}");
         }
-        // one in 61: 1/400 of 3/20 + 1/400
+        // expected: one in 61, its rate 1/400 divided by the sum of all rates, 3/20 + 1/400
         assert!((5..40).contains(&often("d")), "{}", often("d"));
     }
 }

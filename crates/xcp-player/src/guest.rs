@@ -36,7 +36,7 @@ const PROGRESS_STEP: f64 = 0.02;
 /// A request to the machine to play one variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The experiment with only this variant, after [`Experiment::bare`].
+    /// The experiment with only this variant, [`Experiment::without_descriptions`].
     pub experiment: Experiment,
     pub seed: u64,
     /// Where to capture packets.

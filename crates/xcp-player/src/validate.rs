@@ -23,7 +23,7 @@ const MTUS: RangeInclusive<u32> = 576..=65_535;
 /// The payloads that fit into a packet of 1500 bytes, also over IPv6.
 const PAYLOADS: RangeInclusive<usize> = 1..=1452;
 
-/// So many that pages need at most 1000 connections at once.
+/// Users and objects are limited so that pages have at most 1000 connections at once.
 const USERS_MAX: usize = 100;
 const OBJECTS_MAX: usize = 10;
 /// The largest number of transfers, because each has its own port.

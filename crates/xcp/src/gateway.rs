@@ -35,11 +35,11 @@ const WAN_CONTROL: &str = "xcp";
 const DESCRIPTORS: u64 = 6;
 /// File descriptors of everything else.
 const OTHER_DESCRIPTORS: u64 = 256;
-/// So many SYNs may be of connections whose handshake is not complete, or have been sent again.
+/// How many intercepted SYNs may have no accepted connection: in a handshake, or sent again.
 const IN_HANDSHAKE: u64 = 100;
 /// How long `xcp gateway off` waits for a gateway to end.
 const PATIENCE_MS: u16 = 10_000;
-/// How long `xcp apply` waits until a gateway has other settings.
+/// How long `xcp apply` waits until a gateway has the new settings.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(5);
 const RELOAD_CHECK: Duration = Duration::from_millis(100);
 

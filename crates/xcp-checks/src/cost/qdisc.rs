@@ -20,7 +20,7 @@ use xcp_player::topology::tool;
 const PACKETS: u32 = 200;
 const ROUNDS: usize = 60;
 const LENGTH: usize = 100;
-/// So high that no packet is queued.
+/// High enough that no packet is queued.
 const RATE: &str = "100gbit";
 const RATE_BYTES_PER_S: u64 = 12_500_000_000;
 const TBF: &str = "tbf rate 100gbit burst 10mb limit 100mb";

@@ -11,7 +11,7 @@ use xcp_testbed::Bench;
 use super::figure::Cost;
 use crate::{Error, Result};
 
-/// So many that interrupts do not matter.
+/// Enough runs that interrupts hardly change the mean.
 const REPEATS: u32 = 100_000;
 const CAPACITY_BYTES_PER_S: u64 = 12_500_000_000; // 100 Gb/s
 
@@ -33,7 +33,7 @@ const PACKETS: [(&str, &str); 8] = golden![
     "forward-vlan",
 ];
 
-/// The packet that is also counted with the level law: before flows have settled, and then.
+/// The packet that is also counted with the level law, before and after flows have settled.
 const LEVEL: (&str, &str) = PACKETS[0];
 /// Flows that use most of this settle: a packet takes about a microsecond.
 const LEVEL_CAPACITY_BYTES_PER_S: u64 = 2_500_000_000;

@@ -107,7 +107,7 @@ fn capacity_of_a_busy_link_is_what_was_dequeued() {
         link.interval(125_000, 250_000, 3_000, 0) as f64,
         1_250_000.0,
     );
-    // few bytes limit the estimate: they plus two packets
+    // few bytes only give an upper bound: their rate with two packets more
     link.interval(6_000, 6_000, 3_000, 0);
     assert_near(link.router.link_Bps() as f64, 90_000.0);
 }
@@ -151,7 +151,7 @@ fn cloud_capacity_is_found_in_steps_of_the_free_rate() {
 fn link_capacity_is_found_in_steps() {
     let mut link = Link::new(0);
     link.interval(45_000, 25_000, 1_500, 0);
-    // less than L was dequeued: nothing is learned
+    // less than L was dequeued: L stays
     link.interval(21_000, 21_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 250_000.0);
     // all of L was dequeued without a queue: L grows by an eighth at once
@@ -160,12 +160,12 @@ fn link_capacity_is_found_in_steps() {
     // hardly more than before: a gap between two packets
     link.interval(25_500, 25_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 281_250.0);
-    // the link carried 3/4 of the step: L = 2 left
+    // the link carried 3/4 of the step: L becomes twice the dequeue rate
     link.interval(28_500, 28_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 560_000.0);
     link.interval(39_000, 39_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 560_000.0);
-    // left has grown by half: L = 2 left
+    // the dequeue rate has grown by half: L becomes twice that rate
     link.interval(45_000, 43_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 860_000.0);
     // the link is full
@@ -544,7 +544,7 @@ fn steady(configured_Mbps: f64, measure: bool) -> Outcome {
 #[test]
 fn too_high_capacity_builds_a_queue_unless_measured() {
     let (plain, measured) = (steady(11.0, false), steady(11.0, true));
-    // x = alpha / beta e, x = q / (0.5 s + q); e is a tenth of the link
+    // in balance alpha e = beta x, where x = q / (0.5 s + q) and e is a tenth of the link
     let x = 0.15;
     let want_s = 0.5 * x / (1.0 - x);
     assert!(

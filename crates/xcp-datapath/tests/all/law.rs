@@ -17,7 +17,7 @@ use xcp_abi::{xcp_router_law, xcp_router_link};
 use xcp_datapath::router::{LawTerms, Options};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
-/// alpha, and gamma while flows start or end and otherwise, of the published law and of ours.
+/// alpha, and gamma while flows start or end and otherwise: of the published and the default law.
 const PUBLISHED: (f64, [f64; 2]) = (0.4, [0.1, 0.1]);
 const ANTICIPATING: (f64, [f64; 2]) = (0.6, [0.4, 0.03]);
 /// The largest part of the pool that can be kept for later packets.

@@ -10,8 +10,7 @@
 //! ```
 
 use super::common::{
-    Counters, Ignored, Received, Window, IDLE_NS, LIFETIME_NS, REFRESH_NS, TRIES,
-    XCP_REQ_TIMEOUT_NS,
+    Counters, Ignored, Received, Window, LIFETIME_NS, REFRESH_NS, TRIES, XCP_REQ_TIMEOUT_NS,
 };
 use crate::message::{
     Acknowledgement, Ask, Body, Cookie, Error, Grant, Key, Message, Path, Request, Role, Status,
@@ -71,7 +70,6 @@ pub struct Asker {
     /// The values in the last request.
     asked: Ask,
     state: State,
-    packet_seen_ns: u64,
     counters: Counters,
 }
 
@@ -81,7 +79,7 @@ impl Asker {
     ///
     /// # Errors
     /// `ask` has invalid values.
-    pub fn new(key: Key, seed: Key, path: Path, ask: Ask, now_ns: u64) -> Result<Self, Error> {
+    pub fn new(key: Key, seed: Key, path: Path, ask: Ask) -> Result<Self, Error> {
         ask.check()?;
         let mut asker = Asker {
             key,
@@ -96,7 +94,6 @@ impl Asker {
             ask,
             asked: ask,
             state: START,
-            packet_seen_ns: now_ns,
             counters: Counters::default(),
         };
         asker.begin_stream();
@@ -121,18 +118,11 @@ impl Asker {
         }
     }
 
-    /// Called when a packet of any flow arrives from the answerer.
-    pub fn packet_seen(&mut self, now_ns: u64) {
-        self.packet_seen_ns = now_ns;
+    /// Begins a new stream if the path counts as broken.
+    pub fn retry(&mut self, now_ns: u64) {
         if matches!(self.state, State::Broken { until_ns } if now_ns >= until_ns) {
             self.begin_stream();
         }
-    }
-
-    /// Whether this asker can be removed because no packet arrived for [`IDLE_NS`].
-    #[must_use]
-    pub fn is_idle(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.packet_seen_ns) >= IDLE_NS
     }
 
     /// Whether the path to the answerer counts as broken.
@@ -170,7 +160,7 @@ impl Asker {
 
     /// The request to send now, if any.
     pub fn poll(&mut self, now_ns: u64) -> Option<Vec<u8>> {
-        if self.is_idle(now_ns) || self.next_ns().is_none_or(|next_ns| now_ns < next_ns) {
+        if self.next_ns().is_none_or(|next_ns| now_ns < next_ns) {
             return None;
         }
         let (refreshed, tries) = match self.state {
@@ -193,8 +183,7 @@ impl Asker {
         Some(self.request())
     }
 
-    /// Ends the stream. Returns the bye to send. A new stream begins when a packet
-    /// arrives from the answerer.
+    /// Ends the stream. Returns the bye to send. [`Asker::retry`] begins a new one.
     pub fn bye(&mut self, now_ns: u64) -> Vec<u8> {
         self.state = State::Broken { until_ns: now_ns };
         self.message(Body::Bye(Role::Asker))

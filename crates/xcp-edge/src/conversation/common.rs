@@ -17,8 +17,6 @@ pub const LIFETIME_NS: u64 = 30 * SECOND_NS;
 /// How long after a grant the asker refreshes it: all tries, 7 s, end before the grant
 /// expires. After a refusal the asker waits for the same time.
 pub const REFRESH_NS: u64 = LIFETIME_NS / 3;
-/// An asker is removed after this time without a packet from the answerer.
-pub const IDLE_NS: u64 = 2 * LIFETIME_NS;
 
 /// Probes may use 1 / `PROBING_SHARE` of the estimated rate, 2 %: half for single
 /// probes, half for trains.

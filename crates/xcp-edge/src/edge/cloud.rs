@@ -70,7 +70,7 @@ pub struct Cloud {
     /// Whether the next request asks for a train.
     asks_train: bool,
     interval_ns: u64,
-    seen_ns: u64,
+    retry_ns: u64,
 }
 
 impl Cloud {
@@ -85,7 +85,7 @@ impl Cloud {
         let ask = ask_for(estimate.next_train(now_ns), 0);
         Ok(Cloud {
             local,
-            asker: Asker::new(key, seed, Path::new(local, upstream), ask, now_ns)?,
+            asker: Asker::new(key, seed, Path::new(local, upstream), ask)?,
             delay: Delay::default(),
             estimate,
             ttl: None,
@@ -97,7 +97,7 @@ impl Cloud {
             train_ns: 0,
             asks_train: true,
             interval_ns: now_ns + INTERVAL_NS,
-            seen_ns: now_ns,
+            retry_ns: now_ns,
         })
     }
 
@@ -178,16 +178,15 @@ impl Cloud {
     pub(super) fn next_ns(&self) -> u64 {
         let asker_ns = self.asker.next_ns().unwrap_or(u64::MAX);
         let train_ns = self.arriving.as_ref().map_or(u64::MAX, |a| a.until_ns);
-        let own_ns = self.interval_ns.min(self.seen_ns);
+        let own_ns = self.interval_ns.min(self.retry_ns);
         asker_ns.min(train_ns).min(own_ns)
     }
 
     /// The request to send now, if any.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<Vec<u8>> {
-        if now_ns >= self.seen_ns {
-            // the data path does not report yet whether packets arrive from the upstream edge
-            self.seen_ns = now_ns + REFRESH_NS;
-            self.asker.packet_seen(now_ns);
+        if now_ns >= self.retry_ns {
+            self.retry_ns = now_ns + REFRESH_NS;
+            self.asker.retry(now_ns);
         }
         if self.arriving.as_ref().is_some_and(|a| now_ns >= a.until_ns) {
             self.end_train(now_ns);

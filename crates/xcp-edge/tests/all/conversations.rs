@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use xcp_edge::conversation::{
-    Answerer, Asker, Ignored, Received, IDLE_NS, LIFETIME_NS, MAX_PEERS, REFRESH_NS,
+    Answerer, Asker, Ignored, Received, LIFETIME_NS, MAX_PEERS, REFRESH_NS,
 };
 use xcp_edge::message::{
     Acknowledgement, Ask, Body, Grant, Key, Message, Path, Probe, Request, Role, Status, Train,
@@ -42,8 +42,8 @@ fn seed(number: u16) -> Key {
     Key::new(&seed).unwrap()
 }
 
-fn asker(start: u16, now_ns: u64) -> Asker {
-    Asker::new(key(), seed(start), path(0), ask(), now_ns).unwrap()
+fn asker(start: u16) -> Asker {
+    Asker::new(key(), seed(start), path(0), ask()).unwrap()
 }
 
 fn answerer(secret: u8) -> Answerer {
@@ -103,7 +103,7 @@ fn talk(asker: &mut Asker, answerer: &mut Answerer, now_ns: u64) -> Vec<Vec<u8>>
 
 #[test]
 fn conversation_needs_a_cookie_and_is_refreshed() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     assert_eq!(talk(&mut k, &mut up, 0).len(), 2);
     let granted = Grant {
         interval_us: 1_000_000,
@@ -114,7 +114,6 @@ fn conversation_needs_a_cookie_and_is_refreshed() {
     assert_eq!(streams, [(address(0), ask(), granted)]);
     for second in 1..=100 {
         let now_ns = second * SECOND;
-        k.packet_seen(now_ns);
         let refreshes = usize::from(second % 10 == 0);
         assert_eq!(talk(&mut k, &mut up, now_ns).len(), refreshes, "{second}");
         let probe = probe(&mut up, now_ns).unwrap();
@@ -126,8 +125,8 @@ fn conversation_needs_a_cookie_and_is_refreshed() {
 }
 
 #[test]
-fn path_without_an_answer_is_broken_until_a_packet_arrives() {
-    let mut k = asker(0, 0);
+fn path_without_an_answer_is_broken_until_a_retry() {
+    let mut k = asker(0);
     let mut sent = Vec::new();
     while let Some(now_ns) = k.next_ns() {
         assert!(now_ns == 0 || k.poll(now_ns - 1).is_none());
@@ -138,24 +137,15 @@ fn path_without_an_answer_is_broken_until_a_packet_arrives() {
     assert_eq!(sent, [0, 1, 3]);
     assert!(k.is_broken());
     assert!(k.poll(8 * SECOND).is_none());
-    k.packet_seen(8 * SECOND);
+    k.retry(8 * SECOND);
     assert!(!k.is_broken());
     assert_eq!(talk(&mut k, &mut answerer(1), 8 * SECOND).len(), 2);
     assert!(k.grant(8 * SECOND).is_some());
 }
 
 #[test]
-fn asker_without_packets_becomes_idle_and_sends_nothing() {
-    let mut k = asker(0, 0);
-    k.packet_seen(SECOND);
-    assert!(!k.is_idle(IDLE_NS + SECOND - 1));
-    assert!(k.is_idle(IDLE_NS + SECOND));
-    assert!(k.poll(IDLE_NS + SECOND).is_none());
-}
-
-#[test]
 fn stream_ends_unless_it_is_refreshed() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     assert!(probe(&mut up, LIFETIME_NS - 1).is_some());
     assert!(probe(&mut up, LIFETIME_NS).is_none());
@@ -168,7 +158,7 @@ fn stream_ends_unless_it_is_refreshed() {
 
 #[test]
 fn lost_acknowledgement_costs_one_more_request() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     let lost = k.poll(REFRESH_NS).unwrap();
     assert!(up.receive(REFRESH_NS, address(0), UP, &lost).is_ok());
@@ -178,7 +168,7 @@ fn lost_acknowledgement_costs_one_more_request() {
 
 #[test]
 fn grant_may_answer_an_earlier_request() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     let request = k.poll(REFRESH_NS).unwrap();
     let reply = up.receive(REFRESH_NS, address(0), UP, &request).unwrap();
@@ -191,7 +181,7 @@ fn grant_may_answer_an_earlier_request() {
 
 #[test]
 fn asker_retries_only_once_with_a_new_cookie() {
-    let mut k = asker(0, 0);
+    let mut k = asker(0);
     let mut next = k.poll(0);
     let mut sent = 0;
     while let Some(request) = next.take() {
@@ -205,7 +195,7 @@ fn asker_retries_only_once_with_a_new_cookie() {
 
 #[test]
 fn next_refresh_detects_a_restarted_answerer() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     for _ in 0..100 {
         let probe = probe(&mut up, SECOND).unwrap();
@@ -220,8 +210,8 @@ fn next_refresh_detects_a_restarted_answerer() {
 #[test]
 fn restarted_asker_replaces_its_old_stream() {
     let mut up = answerer(1);
-    let old = talk(&mut asker(0, 0), &mut up, 0);
-    let mut k = asker(1, SECOND);
+    let old = talk(&mut asker(0), &mut up, 0);
+    let mut k = asker(1);
     talk(&mut k, &mut up, SECOND);
     assert!(k.grant(SECOND).is_some());
     assert_eq!(up.remembered(), 1);
@@ -234,7 +224,7 @@ fn restarted_asker_replaces_its_old_stream() {
 
 #[test]
 fn replayed_requests_open_no_stream() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     let mut sent = talk(&mut k, &mut up, 0);
     sent.extend(talk(&mut k, &mut up, REFRESH_NS));
     let bye = k.bye(REFRESH_NS);
@@ -294,13 +284,13 @@ fn cookie_is_bound_to_one_address_and_one_stream() {
 
 #[test]
 fn reflected_messages_are_ignored() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     let mut sent = talk(&mut k, &mut up, 0);
     let probe = probe(&mut up, 0).unwrap();
     let result = up.receive(0, address(0), UP, &probe);
     assert_eq!(result, Err(Ignored::Unexpected));
     let bye = k.bye(0);
-    let mut k = asker(0, 0);
+    let mut k = asker(0);
     sent.extend(talk(&mut k, &mut answerer(1), 0));
     for message in sent.iter().chain([&bye]) {
         assert_eq!(k.receive(0, message), Err(Ignored::Unexpected));
@@ -310,7 +300,7 @@ fn reflected_messages_are_ignored() {
 
 #[test]
 fn repeated_and_late_messages_are_ignored() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     let request = k.poll(0).unwrap();
     let cookie = up.receive(0, address(0), UP, &request).unwrap().unwrap();
     let request = k.receive(0, &cookie).unwrap().1.unwrap();
@@ -332,17 +322,17 @@ fn repeated_and_late_messages_are_ignored() {
 
 #[test]
 fn asker_pauses_after_a_bye() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     let byes = up.stop();
     assert_eq!((byes.len(), byes[0].0), (1, address(0)));
     assert_eq!(k.receive(0, &byes[0].1).unwrap(), (Received::Bye, None));
     assert!(k.is_broken());
-    k.packet_seen(REFRESH_NS - 1);
+    k.retry(REFRESH_NS - 1);
     assert!(k.is_broken());
-    k.packet_seen(REFRESH_NS);
+    k.retry(REFRESH_NS);
     assert_eq!(talk(&mut k, &mut up, REFRESH_NS).len(), 1); // the answerer refuses
-    k.packet_seen(REFRESH_NS + 1);
+    k.retry(REFRESH_NS + 1);
     assert!(k.is_broken());
 }
 
@@ -350,7 +340,7 @@ fn asker_pauses_after_a_bye() {
 fn requests_without_the_key_are_counted_and_ignored() {
     let mut up = answerer(1);
     let other = Key::new(&[3; 16]).unwrap();
-    let mut stranger = Asker::new(other, seed(5), path(5), ask(), 0).unwrap();
+    let mut stranger = Asker::new(other, seed(5), path(5), ask()).unwrap();
     let request = stranger.poll(0).unwrap();
     for count in 1..=1_000 {
         let result = up.receive(0, address(5), UP, &request);
@@ -358,14 +348,14 @@ fn requests_without_the_key_are_counted_and_ignored() {
         assert_eq!(up.counters().of(Ignored::BadTag), count);
     }
     // other askers are not affected
-    let mut k = asker(0, 0);
+    let mut k = asker(0);
     talk(&mut k, &mut up, 0);
     assert!(k.grant(0).is_some());
 }
 
 #[test]
 fn cookie_requests_are_rate_limited_but_refreshes_are_not() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     talk(&mut k, &mut up, 0);
     let mut answered = 0;
     for stream in 0..1_000 {
@@ -472,7 +462,7 @@ fn probing_stays_within_its_budget() {
 fn requests_accept_any_estimate_and_time() {
     for estimate_Bps in [0, 1, 1 << 40, u64::MAX] {
         for now_ns in [0, u64::MAX - 1] {
-            let (mut k, mut up) = (asker(0, now_ns), answerer(1));
+            let (mut k, mut up) = (asker(0), answerer(1));
             let big = Ask {
                 estimate_Bps,
                 ..ask()
@@ -482,7 +472,7 @@ fn requests_accept_any_estimate_and_time() {
             assert!(k.grant(now_ns).is_some());
         }
     }
-    let mut k = asker(0, 0);
+    let mut k = asker(0);
     let small = Ask { size_B: 1, ..ask() };
     assert!(k.set_ask(small).is_err());
 }
@@ -490,7 +480,7 @@ fn requests_accept_any_estimate_and_time() {
 #[test]
 fn grant_above_the_request_is_ignored() {
     for (interval_us, train_packets) in [(999_999, 20), (1_000_000, 21)] {
-        let mut k = asker(0, 0);
+        let mut k = asker(0);
         let request = Message::parse(&k.poll(0).unwrap(), &key()).unwrap();
         let answer = Message {
             body: Body::Acknowledgement(Acknowledgement {
@@ -537,7 +527,7 @@ fn replayed_request_of_a_replaced_asker_opens_no_stream() {
 
 #[test]
 fn probes_before_the_acknowledgement_are_ignored() {
-    let (mut k, mut up) = (asker(0, 0), answerer(1));
+    let (mut k, mut up) = (asker(0), answerer(1));
     let request = k.poll(0).unwrap();
     let cookie = up.receive(0, address(0), UP, &request).unwrap().unwrap();
     let request = k.receive(0, &cookie).unwrap().1.unwrap();

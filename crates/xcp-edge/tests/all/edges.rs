@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use xcp_edge::conversation::{Ignored, IDLE_NS};
+use xcp_edge::conversation::{Ignored, LIFETIME_NS};
 use xcp_edge::edge::{Arrived, Cloud, Datagram, Edge, State, Time};
 use xcp_edge::estimate::Source;
 use xcp_edge::message::{overhead_B, Key, Message, PORT};
@@ -446,12 +446,12 @@ fn estimate_ends_if_the_answerer_does_not_answer() {
 }
 
 #[test]
-fn idle_asker_is_removed() {
+fn a_forgotten_asker_is_removed() {
     let mut net = Net::new(path(0.0));
     net.run(10);
     assert_eq!(net.up.askers(net.now_ns).count(), 1);
     assert!(net.down.forget(net.now_ns, UP).is_some());
-    net.run(IDLE_NS / SECOND);
+    net.run(2 * LIFETIME_NS / SECOND);
     assert_eq!(net.up.askers(net.now_ns).count(), 0);
     assert_eq!(net.up.next_ns(), None);
     assert_eq!(net.down.next_ns(), None);

@@ -63,7 +63,7 @@ impl Ends {
             estimate_Bps: 0,
         };
         Ends {
-            asker: Asker::new(key(), secret(), path, ask, 0).unwrap(),
+            asker: Asker::new(key(), secret(), path, ask).unwrap(),
             answerer: Answerer::new(key(), secret()),
             estimate,
             ask,
@@ -104,7 +104,7 @@ impl Ends {
     }
 
     fn request(&mut self, now_ns: u64) {
-        self.asker.packet_seen(now_ns);
+        self.asker.retry(now_ns);
         self.asker.refresh_at(now_ns);
         let mut request = self.asker.poll(now_ns);
         while let Some(bytes) = request.take() {

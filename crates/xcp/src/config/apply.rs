@@ -55,7 +55,7 @@ enum Operation {
         fresh: bool,
     },
     Remove,
-    /// Makes the running gateway read its file, if its settings are others.
+    /// Makes the running gateway read its file, if its settings differ.
     Reload(Gateway),
 }
 

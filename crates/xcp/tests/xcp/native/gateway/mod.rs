@@ -21,12 +21,12 @@ use xcp_gateway::status;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan, TestLock, PATIENCE};
 
 use super::cases::option_space::sign_md5;
-use crate::command::SystemState;
+use crate::command::{Ran, SystemState, XCP};
 use crate::common::{
     pattern, raw_address, set_option, set_sysctl, test_lock, transfer, wait_until, HostOn,
     SocketSetup, CLIENT, CLIENT6,
 };
-use network::{Gateways, FAR, HOST, HOST6, NEAR};
+use network::{Gateways, FAR, HOST, HOST6, NEAR, NEAR_ADDRESS};
 
 const CAPACITY: &str = "--capacity 100mbit";
 
@@ -344,6 +344,35 @@ fn half_close_reset_and_refusal_pass_through() {
 }
 
 #[test]
+fn a_reset_passes_through_while_both_sides_send() {
+    let Some(gateways) = Gateways::new("a_reset_passes_through_while_both_sides_send") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    for server_resets in [true, false] {
+        let (client, server) = gateways.pair(HOST);
+        let (mut stays, mut resets) = match server_resets {
+            true => (client, server),
+            false => (server, client),
+        };
+        resets.write_all(b"part").unwrap();
+        // until the gateway cannot write either
+        stays
+            .set_write_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        let sent = stays.write_all(&pattern(50_000_000)).unwrap_err();
+        assert_eq!(sent.kind(), ErrorKind::WouldBlock);
+        drop(resets); // it has not read anything
+        let mut received = Vec::new();
+        stays.set_read_timeout(Some(PATIENCE)).unwrap();
+        let end = stays.read_to_end(&mut received).unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(received, b"part");
+    }
+    wait_until("two resets", || near.count("reset") == 2);
+}
+
+#[test]
 fn connections_work_without_a_gateway_at_the_other_end() {
     let Some(gateways) = Gateways::new("connections_work_without_a_gateway_at_the_other_end")
     else {
@@ -512,6 +541,74 @@ fn reading_the_configuration_again_keeps_connections() {
 }
 
 #[test]
+fn all_filters_can_be_replaced() {
+    let Some(gateways) = Gateways::new("all_filters_can_be_replaced") else {
+        return;
+    };
+    let file = gateways.path("xcp.toml");
+    let write = |net: u8| {
+        let prefixes: Vec<_> = (0..4096)
+            .map(|i| format!("\"10.{net}.{}.{}/32\"", i / 256, i % 256))
+            .collect();
+        let exclude = prefixes.join(",");
+        let text = format!("[gateway]\nlan = [\"c\"]\nwan = \"s\"\nexclude = [{exclude}]\n");
+        fs::write(&file, text).unwrap();
+    };
+    write(200);
+    let near = gateways.start_with("r", &format!("--config {file}"));
+    write(201);
+    near.signal(libc::SIGHUP);
+    wait_until("the new filters", || {
+        near.status()["filters"]["exclude"][0] == "10.201.0.0/32"
+    });
+}
+
+#[test]
+fn a_router_of_the_wan_device_is_not_changed() {
+    let Some(gateways) = Gateways::new("a_router_of_the_wan_device_is_not_changed") else {
+        return;
+    };
+    gateways
+        .xcp("r", "router add s --capacity 50mbit --max-rtt 2s")
+        .ok();
+    let socket = gateways.path("r");
+    let run = format!("gateway run --lan c --wan s --max-connections 10 --socket {socket}");
+    gateways.xcp("r", &format!("{run} {CAPACITY}")).failed(
+        1,
+        "xcp: s: is a router already\n  help: leave out the capacity of the gateway, or run: xcp \
+         router del s\n",
+    );
+    assert_eq!(capacity_mbps(&gateways), Some(50));
+    drop(gateways.start(NEAR, ""));
+    assert_eq!(capacity_mbps(&gateways), Some(50));
+    gateways.xcp("r", "router del s").ok();
+}
+
+#[test]
+fn a_gateway_that_does_not_start_leaves_nothing_behind() {
+    let test = "a_gateway_that_does_not_start_leaves_nothing_behind";
+    let Some((before, gateways)) = capture_and_build(test) else {
+        return;
+    };
+    // the last step before the proxy starts
+    let setting = gateways.path("tcp_fastopen");
+    fs::write(&setting, "x").unwrap();
+    let mount = format!("mount --bind {setting} /proc/sys/net/ipv4/tcp_fastopen");
+    let run = format!("gateway run --lan c --wan s --max-connections 10 {CAPACITY}");
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net=/run/netns/{}", gateways.net.space("r")))
+        .args(["timeout", "20", "unshare", "--mount", "sh", "-c"])
+        .arg(format!("{mount} && exec {XCP} {run}"));
+    Ran::of(&mut command).failed(
+        1,
+        "xcp: /proc/sys/net/ipv4/tcp_fastopen: not a number\n  help: report this\n",
+    );
+    assert!(!gateways.rules("r").contains("0x5843"));
+    before.assert_nothing_left(gateways);
+}
+
+#[test]
 fn headers_on_the_wan_side_are_refused() {
     let Some(gateways) = Gateways::new("headers_on_the_wan_side_are_refused") else {
         return;
@@ -583,7 +680,7 @@ fn devices_that_return_are_used_again() {
             .tool("r", "ip link add gone type veth peer name gone-peer");
         let near = gateways.start(NEAR, &format!("--lan gone {CAPACITY}"));
         assert_eq!(capacity_mbps(&gateways), Some(100));
-        // a device that stays away does not keep the others from being used again
+        // a device that does not return does not prevent the use of the others
         gateways.net.tool("r", "ip link del gone");
         gateways.replace_wan();
         assert_eq!(capacity_mbps(&gateways), None);
@@ -621,7 +718,7 @@ fn reading_the_configuration_again_changes_router_and_limits() {
     for (lan, lines, mbps) in [
         (r#"["c"]"#, "capacity = \"50mbit\"", Some(50)),
         (r#"["c"]"#, "", None),
-        // a missing device does not keep the rest from being applied
+        // the other settings are applied even if a device is missing
         (r#"["c", "gone"]"#, "capacity = \"20mbit\"", Some(20)),
     ] {
         write(lan, &format!("{lines}\nmax_connections = 20"));
@@ -820,6 +917,13 @@ fn syn_cookies_work() {
         let (mut client, mut server) = gateways.pair(address);
         transfer(&mut client, &mut server, &pattern(100_000));
     }
+    // cookies of a service of the gateway itself
+    let own = gateways
+        .net
+        .within("r", || TcpListener::bind((NEAR_ADDRESS, 0)).unwrap());
+    own.set_nonblocking(true).unwrap();
+    let _client = gateways.connect(own.local_addr().unwrap());
+    wait_until("the connection", || own.accept().is_ok());
     assert_eq!(near.count("accepted"), 2);
 }
 

@@ -16,6 +16,8 @@ pub const HOST: &str = "10.77.3.2";
 pub const HOST6: &str = "fd77:3::2";
 /// The gateway on the client's side: its node, LAN and WAN device.
 pub const NEAR: [&str; 3] = ["r", "c", "s"];
+/// Its address on the LAN.
+pub const NEAR_ADDRESS: &str = "10.77.1.2";
 /// The gateway on the server's side.
 pub const FAR: [&str; 3] = ["s", "h", "r"];
 
