@@ -52,7 +52,19 @@ install_all() {
 	say "installed $prefix/bin/xcp and xcp-lab, man pages, completions and systemd units"
 }
 
+# Ends what the installed units and command do on this system.
+turn_off() {
+	unit=$(systemctl show -P FragmentPath xcp.service 2>/dev/null || true)
+	[ "$unit" = "$prefix/$units/xcp.service" ] || return 0
+	into_prefix systemctl --quiet disable --now xcp-metrics xcp-gateway xcp-edged xcp
+	for command in "gateway off" "apply /dev/null" "host off"; do
+		# shellcheck disable=SC2086 # two words
+		into_prefix "$prefix/bin/xcp" $command >/dev/null 2>&1 || true
+	done
+}
+
 uninstall_all() {
+	turn_off
 	into_prefix rm -rf "$prefix/libexec/xcp"
 	into_prefix rm -f "$prefix/bin/xcp" "$prefix/bin/xcp-lab" "$prefix/$rules" \
 		"$prefix/$units/xcp.service" "$prefix/$units"/xcp-*.service \

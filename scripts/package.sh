@@ -15,7 +15,8 @@ debs() {
 	shift
 	stage=target/stage
 	xcp=${CARGO_TARGET_DIR:-target}/release/xcp
-	rm -rf "$stage" "$folder"
+	rm -rf "$stage"
+	rm -f "$folder"/xcp_*.deb "$folder"/xcp-lab_*.deb
 	mkdir -p "$stage/man/xcp-lab" "$stage/completions" "$stage/units" "$stage/rules" "$folder"
 	"$xcp" man --out "$stage/man/xcp" >/dev/null
 	mv "$stage"/man/xcp/xcp-lab*.1 "$stage/man/xcp-lab"
@@ -71,6 +72,7 @@ package() {
 	export SOURCE_DATE_EPOCH
 	build
 	packages=target/package
+	rm -rf "$packages"
 	debs "$packages"
 	rpm_package
 	bills_of_materials

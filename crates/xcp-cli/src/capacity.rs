@@ -76,8 +76,8 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
         let text = text.trim();
-        let letters = text.rfind(|c: char| !c.is_ascii_alphabetic());
-        let (digits, unit) = text.split_at(letters.map_or(0, |last| last + 1));
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = &text[digits.len()..];
         let number: f64 = digits.trim_end().parse().map_err(|_| not_a_number())?;
         let factor = factor(digits, unit)?;
         if number < 0.0 {

@@ -506,6 +506,9 @@ pub enum GatewayAction {
         /// Socket of the gateway: its option --socket
         #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
         socket: PathBuf,
+        /// Only remove what a killed gateway has left: fail if a gateway is running
+        #[arg(long)]
+        only_left: bool,
     },
 }
 

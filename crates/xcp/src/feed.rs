@@ -196,6 +196,10 @@ mod tests {
             ("10mbit", Ok(Some(1_250_000))),
             ("", Ok(None)),
             ("# the modem has started", Ok(None)),
+            (
+                "10\u{fffd}",
+                Err("not a number with a unit: give the link's rate, e.g. 10mbit".into()),
+            ),
         ] {
             assert_eq!(rate(line), want, "{line}");
         }

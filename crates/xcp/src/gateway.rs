@@ -47,7 +47,7 @@ pub fn act(action: GatewayAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
         GatewayAction::Run(asked) => run(&asked)?,
         GatewayAction::Show { socket, watch } => return show(&socket, watch, out),
-        GatewayAction::Off { socket } => off(&socket, out)?,
+        GatewayAction::Off { socket, only_left } => off(&socket, only_left, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -177,9 +177,13 @@ fn warn_without_router(wan: &str) {
     }
 }
 
-fn off(socket: &Path, out: &Out) -> Result<(), Failure> {
+fn off(socket: &Path, only_left: bool, out: &Out) -> Result<(), Failure> {
     xcp_datapath::require_access("xcp gateway off")?;
     let was_running = match status_socket::process_of(socket) {
+        Some(process) if only_left => {
+            let remedy = "end it with: xcp gateway off";
+            return Err(Failure::new(thing(process), "is running", remedy));
+        }
         Some(process) => end(process, socket).map(|()| true)?,
         None => false,
     };

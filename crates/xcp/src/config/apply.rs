@@ -17,6 +17,10 @@ use super::running::{self, Running};
 use super::types::{Gateway, Host, Router};
 use crate::gateway;
 
+/// The exit code if a part could not be changed. The unit `xcp` is active then, so that it is
+/// applied again when a device appears.
+const PARTS_FAILED: u8 = 3;
+
 /// What a step changes.
 #[derive(Debug, PartialEq)]
 enum Subject {
@@ -171,7 +175,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     }
     out.print(&report, |style| describe(&report, asked.diff, style))?;
     Ok(match failed {
-        true => ExitCode::FAILURE,
+        true => ExitCode::from(PARTS_FAILED),
         false => ExitCode::SUCCESS,
     })
 }
@@ -205,7 +209,11 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
         let asked = asked
             .options()
             .map_err(|c| file.wrong(table, c.key, c.reason, c.remedy))?;
-        let options = router::normalized_options(&device, asked)?;
+        let options = match router::normalized_options(&device, asked) {
+            // the device has just been removed or renamed
+            Err(_) if ignore_missing && !is_here(&device)? => continue,
+            options => options?,
+        };
         let there = running.routers.get(&device);
         let before = there.copied().flatten();
         let of = |options: &router::Options| Router::of(device.clone(), options);
@@ -220,6 +228,10 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
         });
     }
     Ok(steps)
+}
+
+fn is_here(device: &str) -> Result<bool, Failure> {
+    Ok(links()?.iter().any(|link| link.name == device))
 }
 
 fn host_step(
@@ -249,6 +261,10 @@ fn host_step(
     let is_here = |device: &String| links.iter().any(|link| link.name == *device);
     if ignore_missing {
         asked.devices.retain(is_here);
+        if asked.wire.is_header() && asked.devices.is_empty() {
+            print_error("xcp: warning: host: none of its devices exists yet: nothing changed");
+            return Ok(None);
+        }
     } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d)) {
         let reason = format!("no such network device here: {missing}");
         return Err(wrong("devices", reason, "list the devices with `ip link`"));

@@ -12,13 +12,17 @@ use super::types::Router;
 const WILD: [char; 3] = ['*', '?', '['];
 const LOOPBACK: &str = "lo";
 
-/// Returns the devices that have a table, sorted by name.
+/// Returns the devices that have a table, sorted by name. Patterns do not select the WAN device
+/// of a gateway with a capacity, which adds the router itself.
 pub fn assign<'a>(
     file: &'a File,
     links: &[DeviceInfo],
     ignore_missing: bool,
 ) -> Result<Vec<(String, Table, &'a Router)>, Failure> {
     let mut assigned: Vec<(String, Table, &Router)> = Vec::new();
+    let gateway = file.config.gateway.as_ref();
+    let wan = gateway.filter(|g| g.capacity.is_some()).map(|g| &g.wan);
+    let is_wan = |link: &DeviceInfo| names(link).any(|n| wan.is_some_and(|wan| n == wan));
     for (i, router) in file.config.router.iter().enumerate() {
         let table = Table::Router(i);
         let name = router.device.as_str();
@@ -31,7 +35,7 @@ pub fn assign<'a>(
                 let reason = format!("not a pattern: {}", e.msg);
                 wrong(reason, "write one such as \"eth*\"")
             })?;
-            for link in links.iter().filter(|link| link.name != LOOPBACK) {
+            for link in links.iter().filter(|l| l.name != LOOPBACK && !is_wan(l)) {
                 if names(link).any(|n| pattern.matches(n)) && !known(&assigned, link) {
                     assigned.push((link.name.clone(), table, router));
                 }
@@ -42,6 +46,11 @@ pub fn assign<'a>(
             Some(link) if known(&assigned, link) => {
                 let reason = format!("{} already has a table above", link.name);
                 return Err(wrong(reason, "remove one of them"));
+            }
+            Some(link) if is_wan(link) => {
+                let reason = format!("{} is a router of the gateway", link.name);
+                let remedy = "remove capacity from the table [gateway], or this table";
+                return Err(wrong(reason, remedy));
             }
             Some(link) => assigned.push((link.name.clone(), table, router)),
             None if ignore_missing => {}
@@ -84,14 +93,17 @@ mod tests {
     }
 
     fn assigned(devices: &[&str], ignore_missing: bool) -> Result<Vec<String>, String> {
+        assigned_in(&file(devices), ignore_missing)
+    }
+
+    fn assigned_in(file: &File, ignore_missing: bool) -> Result<Vec<String>, String> {
         let links = [
             link("lo", &[]),
             link("eth0", &["uplink", "enp1s0"]),
             link("eth1", &[]),
             link("wlan0", &[]),
         ];
-        let file = file(devices);
-        let found = assign(&file, &links, ignore_missing).map_err(|e| e.to_string())?;
+        let found = assign(file, &links, ignore_missing).map_err(|e| e.to_string())?;
         let told = |(name, table, _): &(String, Table, &Router)| match table {
             Table::Router(i) => format!("{name} {i}"),
             Table::Host => unreachable!("a router"),
@@ -107,6 +119,21 @@ mod tests {
         assert_eq!(all(&["enp*"]), ["eth0 0"]);
         assert_eq!(all(&["eth[12]", "lo"]), ["eth1 0", "lo 1"]);
         assert!(all(&["ppp*"]).is_empty());
+    }
+
+    #[test]
+    fn the_wan_device_of_a_gateway_is_left_to_it() {
+        let with = |device: &str, lines: &str| {
+            let gateway = format!("[gateway]\nlan = [\"eth1\"]\nwan = \"uplink\"\n{lines}\n");
+            let router = format!("[[router]]\ndevice = \"{device}\"\ncapacity = \"1mbit\"\n");
+            let file = File::parse("f".into(), gateway + &router).expect("valid");
+            assigned_in(&file, false)
+        };
+        let capacity = "capacity = \"1mbit\"";
+        assert_eq!(with("eth*", capacity), Ok(vec!["eth1 0".into()]));
+        assert_eq!(with("eth*", ""), Ok(vec!["eth0 0".into(), "eth1 0".into()]));
+        let refused = with("eth0", capacity).expect_err("refused");
+        assert_eq!(refused, "f:6:10: eth0 is a router of the gateway");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! `xcp metrics`: exports counters and gauges in OpenMetrics format.
 
 mod families;
+mod http;
 mod journal;
 mod serve;
 

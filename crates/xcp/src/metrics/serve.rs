@@ -5,36 +5,35 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tiny_http::{Header, Method, Request, Response, Server};
 use xcp_cli::failure::{print_error, Failure};
 use xcp_datapath::interrupt;
 use xcp_datapath::meter::Meter;
 
 use super::families::Snapshot;
+use super::http::{Request, Response, Server};
 use super::journal::Journal;
 
 /// The longest time until an interrupt is noticed.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE_MS: u16 = 200;
 /// Time between two checks for changes to log.
 const LOOK: Duration = Duration::from_secs(5);
 const PATH: &str = "/metrics";
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers requests one by one until a signal arrives. Being ended by a signal is not a
+/// Answers requests until a signal arrives. Being ended by a signal is not a
 /// failure, since systemd sends one.
 pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure> {
     interrupt::watch();
-    let server = Server::http(address).map_err(|e| {
+    let failed = |e: std::io::Error| {
         Failure::new(
             format!("--listen {address}"),
             e.to_string(),
             "if another program uses it, give another address or port",
         )
-    })?;
-    print_error(&format!(
-        "xcp: http://{}{PATH}; Ctrl-C ends it",
-        server.server_addr()
-    ));
+    };
+    let mut server = Server::open(address).map_err(failed)?;
+    let address = server.address().map_err(failed)?;
+    print_error(&format!("xcp: http://{address}{PATH}; Ctrl-C ends it"));
     let (begun, mut journal, mut looked) = (Instant::now(), Journal::default(), None);
     while !interrupt::requested() {
         let now = begun.elapsed();
@@ -48,32 +47,27 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
                 print_error(&format!("xcp: {line}"));
             }
         }
-        let next = server.recv_timeout(PATIENCE);
-        // errors of clients are ignored
-        if let Ok(Some(request)) = next {
-            answer(request, meter);
-        }
+        server.serve(PATIENCE_MS, |request| respond(request, meter));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(request: Request, meter: &mut Meter) {
-    let path = request.url().split('?').next().unwrap_or_default();
-    let is_asked = matches!(request.method(), Method::Get | Method::Head);
-    let (status, text) = match path {
+fn respond(request: &Request, meter: &mut Meter) -> Response {
+    let is_asked = matches!(request.method, "GET" | "HEAD");
+    let (status, body) = match request.path {
         PATH if is_asked => match Snapshot::read(meter) {
-            Ok(snapshot) => (200, snapshot.text()),
-            Err(e) => (500, format!("{e}\n")),
+            Ok(snapshot) => ("200 OK", snapshot.text()),
+            Err(e) => ("500 Internal Server Error", format!("{e}\n")),
         },
-        _ => (404, format!("not found, see {PATH}\n")),
+        _ => ("404 Not Found", format!("not found, see {PATH}\n")),
     };
-    let format = match status {
-        200 => FORMAT,
+    let content_type = match status {
+        "200 OK" => FORMAT,
         _ => "text/plain; charset=utf-8",
     };
-    let mut response = Response::from_string(text).with_status_code(status);
-    if let Ok(header) = Header::from_bytes("Content-Type", format) {
-        response.add_header(header);
+    Response {
+        status,
+        content_type,
+        body,
     }
-    let _ = request.respond(response); // the client may have gone
 }

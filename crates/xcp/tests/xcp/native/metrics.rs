@@ -68,7 +68,7 @@ fn prometheus_reads_routers_and_hosts() {
     space.xcp("host on --netns").ok();
     let (mut exporter, address) = exporter(&space);
     let answer = get(&space, &address, "/metrics").unwrap();
-    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0"));
     for line in [
         "\nxcp_router_configured_capacity_bytes_per_second{device=\"v0\"} 1250000.0\n",
@@ -78,7 +78,7 @@ fn prometheus_reads_routers_and_hosts() {
     }
     assert!(get(&space, &address, "/")
         .unwrap()
-        .starts_with("HTTP/1.0 404 "));
+        .starts_with("HTTP/1.1 404 "));
     // routers that are added, removed and added again
     space.xcp("router add v1 --capacity 20mbit").ok();
     space.xcp("router del v0").ok();
@@ -104,6 +104,52 @@ fn prometheus_reads_routers_and_hosts() {
     space.xcp("router del v1").ok();
     space.xcp("host off").ok();
     traces.assert_nothing_left();
+}
+
+#[test]
+fn clients_cannot_stop_the_exporter() {
+    let _lock = test_lock();
+    if !can_run("clients_cannot_stop_the_exporter") {
+        return;
+    }
+    let space = NetNamespace::new("metrics");
+    space.device("set lo up");
+    let (mut exporter, address) = exporter(&space);
+    let connect = || space.within(|| TcpStream::connect(&address).unwrap());
+    let is_answered = || {
+        let answer = get(&space, &address, "/metrics?all").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    };
+    let bodies = ["18446744073709551615", "9223372036854775807", "2000"];
+    let _open: Vec<_> = bodies
+        .map(|length| {
+            let mut stream = connect();
+            write!(
+                stream,
+                "GET /metrics HTTP/1.1\r\nContent-Length: {length}\r\n\r\n"
+            )
+            .unwrap();
+            is_answered();
+            stream
+        })
+        .into();
+    let _idle: Vec<_> = (0..600).map(|_| connect()).collect();
+    is_answered();
+    // a head without end, and bytes that are no text
+    for bytes in [b"GET / HTTP/1.1\r\nA: ".repeat(10_000), vec![0xff; 100]] {
+        let mut stream = connect();
+        let _ = stream.write_all(&bytes); // the exporter may close it before
+        is_answered();
+    }
+    // a client that asks and does not read
+    let mut deaf = connect();
+    deaf.set_nonblocking(true).unwrap();
+    for _ in 0..10_000 {
+        let _ = deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
+    }
+    is_answered();
+    interrupt(&exporter.0);
+    assert_eq!(exporter.0.wait().unwrap().code(), Some(0));
 }
 
 /// Checks that Prometheus finds the exporter healthy and reads the capacities of routers.

@@ -466,6 +466,22 @@ fn off_ends_a_running_gateway() {
 }
 
 #[test]
+fn off_only_left_does_not_end_a_running_gateway() {
+    let Some(gateways) = Gateways::new("off_only_left_does_not_end_a_running_gateway") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    let off = format!("gateway off --only-left --socket {}", gateways.path("r"));
+    let refused = gateways.xcp("r", &off);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains(" is running\n"), "{}", refused.err);
+    assert!(gateways.rules("r").contains("0x5843"));
+    near.kill();
+    gateways.xcp("r", &off).ok();
+    assert!(!gateways.rules("r").contains("0x5843"));
+}
+
+#[test]
 fn other_protocols_and_signed_connections_are_forwarded_and_counted() {
     let Some(gateways) =
         Gateways::new("other_protocols_and_signed_connections_are_forwarded_and_counted")
@@ -785,7 +801,7 @@ fn apply_changes_a_running_gateway() {
     let other = gateways.path("other.toml");
     fs::write(&other, table).unwrap();
     let failed = gateways.xcp("r", &format!("apply --json {other}"));
-    assert_eq!(failed.code, Some(1));
+    assert_eq!(failed.code, Some(3));
     assert_eq!(failed.json()["gateway"]["change"], "failed");
     fs::write(&other, "").unwrap();
     let left = gateways.xcp("r", &format!("apply --json {other}")).ok();
