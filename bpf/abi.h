@@ -324,6 +324,7 @@ struct xcp_socket {
 	uint8_t starved; /* too little data to send in this round */
 	uint8_t window_granted; /* feedback has changed the window */
 	uint8_t answered; /* a return header has arrived */
+	uint8_t released; /* another congestion control sets the window */
 };
 
 #define XCP_HOPS_UNKNOWN 255

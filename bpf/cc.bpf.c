@@ -158,6 +158,9 @@ static __always_inline void start(struct sock *sk, struct xcp_socket *s)
 	s->delivered_ce = tp->delivered_ce;
 	s->acked_us = now_us;
 	s->silent_acks = 0;
+	/* what arrived before is not about this window */
+	__sync_lock_test_and_set(&s->feedback, 0);
+	s->released = 0;
 	s->started = 1;
 	limit(tcp_sk(sk), s);
 	apply(sk, s);
@@ -187,10 +190,11 @@ void BPF_PROG(xcp_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(xcp_release, struct sock *sk)
 {
-	struct xcp_socket *s = xcp_socket_of(sk);
+	struct xcp_socket *s = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 
 	if (!s)
 		return;
+	s->released = 1;
 	if (sk->__sk_common.skc_state == BPF_TCP_CLOSE)
 		COUNT_SUM(s, unreturned, s->receiver.pending);
 	if (s->paced) {
@@ -299,12 +303,11 @@ void BPF_PROG(xcp_cong_control, struct sock *sk)
 	__s64 feedback;
 	__u64 before_B;
 
-	if (!s)
-		return;
-	if (!s->uses_xcp) {
+	if (!s || !s->uses_xcp) {
 		/* without XCP headers, xcp cannot control the connection */
 		if (sk->__sk_common.skc_state != TCP_SYN_SENT)
-			fall_back(sk, sk, sk, XCP_FALLBACK_STOPPED);
+			fall_back(sk, sk, sk,
+				  s ? XCP_FALLBACK_STOPPED : XCP_FALLBACK_PEER);
 		return;
 	}
 	if (has_no_room(s)) {

@@ -270,7 +270,8 @@ __noinline int interval_end(__u64 now)
 		link.configured_Bps = config.params.capacity_Bps;
 		link.started = now;
 	}
-	if (!link.end_now && !xcp_router_interval_due(&link.state, now))
+	if (!xcp_router_interval_due(&link.state, now) &&
+	    !(link.end_now && xcp_router_interval_may_end(&link.state, now)))
 		goto out;
 	link.end_now = 0;
 	collect();

@@ -80,6 +80,20 @@ static __always_inline bool open_packet(struct __sk_buff *skb,
 	return true;
 }
 
+/*
+ * Does a packet with a header fit into the path MTU? TCP reserves room for it
+ * among its options, which other options may need: SACK blocks, or those of a
+ * SYN with data.
+ */
+static __always_inline bool fits_path(struct bpf_sock *sk, const struct sent *p,
+				      __u32 length)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return !tp || p->header_len + p->payload + length <=
+			      tp->mss_cache + tp->tcp_header_len;
+}
+
 static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 				   struct xcp_socket *s, const struct sent *p)
 {
@@ -99,6 +113,10 @@ static __always_inline void put_in(struct __sk_buff *skb, struct bpf_sock *sk,
 		return;
 	if (s->uses_xcp && p->payload)
 		length = fmt_header_len(s->wire, XCP_BOTH);
+	if (!fits_path(sk, p, length)) {
+		COUNT(header_omitted, 1);
+		return;
+	}
 	if (!open_packet(skb, p, length))
 		return;
 	s->ttl = p->ttl;
@@ -373,7 +391,8 @@ static __noinline bool deliver(struct __sk_buff *skb, struct arrived *a,
 			fmt_header_parse(s, a->header, a->head.version, a->kind,
 					 a->ttl);
 		ours = true;
-	} else if (is_peer(names)) {
+	} else if (is_peer(names) && (sk->state != BPF_TCP_LISTEN ||
+				      is_local(skb, names, a->v4))) {
 		fits = fits_handshake(sk, a);
 		if (fits)
 			cache_handshake(a, names);

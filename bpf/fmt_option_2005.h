@@ -29,7 +29,7 @@ fmt_2005_forward(struct xcp_socket *s, __u32 size_B, __u32 n, bool whole)
 {
 	struct xcp_2005 h = {};
 
-	if (s->fell_back || !s->sender.rtt) {
+	if (!is_controlled(s) || !s->sender.rtt) {
 		h.feedback = XCP_2005_PROBE;
 		return h;
 	}

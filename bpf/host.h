@@ -74,15 +74,24 @@ static __always_inline bool has_no_room(const struct xcp_socket *s)
 }
 
 /*
- * Does the next data segment have a forward header? After a fallback, only one
- * per RTT has, without a request, to find a router.
+ * Does xcp set the window? If not, the connection must make no claims, because
+ * it does not do what routers answer.
+ */
+static __always_inline bool is_controlled(const struct xcp_socket *s)
+{
+	return !s->fell_back && !s->released;
+}
+
+/*
+ * Does the next data segment have a forward header? Without xcp, only one per
+ * RTT has, without a request, to find a router.
  */
 static __always_inline bool needs_forward_header(struct xcp_socket *s,
 						 __u64 rtt_us)
 {
 	__u64 now_us;
 
-	if (!s->fell_back)
+	if (is_controlled(s))
 		return true;
 	now_us = bpf_ktime_get_ns() / 1000;
 	if (now_us - s->probed_us < rtt_us)
@@ -97,7 +106,7 @@ static __always_inline struct xcp_forward forward_of(struct xcp_socket *s)
 	struct xcp_forward f = {};
 
 	f.xcp_ttl = s->ttl;
-	if (!s->fell_back) {
+	if (is_controlled(s)) {
 		f.rtt = xcp_saturate32(xcp_sender_header_rtt(&s->sender));
 		f.x = xcp_saturate32(xcp_sender_next_x(&s->sender));
 		f.delta = s->sender.request_Bps;

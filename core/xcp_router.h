@@ -239,6 +239,16 @@ XCP_INLINE bool xcp_router_interval_due(const struct xcp_router_state *s,
 	return xcp_excess(now_ns, s->interval_start_ns) >= s->interval_ns;
 }
 
+/*
+ * Whether an interval may end early. In less than a quarter of it, a few
+ * packets that arrive together look like a rate of many times C.
+ */
+XCP_INLINE bool xcp_router_interval_may_end(const struct xcp_router_state *s,
+					    uint64_t now_ns)
+{
+	return xcp_excess(now_ns, s->interval_start_ns) >= s->interval_ns / 4;
+}
+
 /* Whether it is time to check if the interval is too long. */
 XCP_INLINE bool xcp_router_check_due(const struct xcp_router_state *s,
 				     uint64_t now_ns)

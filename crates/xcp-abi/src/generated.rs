@@ -1112,7 +1112,9 @@ yet sent*/
     pub window_granted: u8,
     /// a return header has arrived
     pub answered: u8,
-    pub __bindgen_padding_0: [u8; 2usize],
+    /// another congestion control sets the window
+    pub released: u8,
+    pub __bindgen_padding_0: u8,
 }
 pub const XCP_GATEWAY_LAN: xcp_gateway_side = 0;
 pub const XCP_GATEWAY_WAN: xcp_gateway_side = 1;

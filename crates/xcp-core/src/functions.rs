@@ -376,6 +376,11 @@ unsafe extern "C" {
     pub safe fn xcp_router_interval_due(s: &xcp_router_state, now_ns: u64) -> bool;
 }
 unsafe extern "C" {
+    /** Whether an interval may end early. In less than a quarter of it, a few
+ packets that arrive together look like a rate of many times C.*/
+    pub safe fn xcp_router_interval_may_end(s: &xcp_router_state, now_ns: u64) -> bool;
+}
+unsafe extern "C" {
     /// Whether it is time to check if the interval is too long.
     pub safe fn xcp_router_check_due(s: &xcp_router_state, now_ns: u64) -> bool;
 }

@@ -267,9 +267,14 @@ pub fn set_peer_policies(peer_policies: &PeerPolicies) -> Result<bool> {
 }
 
 /// Sets the default, the group and the protocol number; returns whether this changed anything.
-/// The number is first, because a kernel may refuse it.
+/// A group or a number that the kernel refuses changes nothing.
 fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool)> {
     let dir = bpffs::dir(PART);
+    // first, because it may be refused; dropping the link detaches it
+    let attached = match attached_group()? == Some(group.id()?) {
+        true => None,
+        false => Some(attach("option", group)?),
+    };
     let (sockets, mut changed) = socket::configure(&dir, group, options.socket_protocol)?;
     let wanted = xcp_host_config {
         make_default: u32::from(options.make_default),
@@ -289,12 +294,11 @@ fn configure(group: &Cgroup, options: &Options) -> Result<(socket::Outcome, bool
     }
     changed |= set_peer_policies(&options.peer_policies)?;
     let pin = dir.join("link");
-    if attached_group()? != Some(group.id()?) {
+    if let Some(attached) = attached {
         if object::exists(&pin) {
             bpf_link::detach(bpf_link::open(&pin)?.as_fd());
             fs::remove_file(&pin).map_err(|e| Error::io(pin.display().to_string(), &e))?;
         }
-        let attached = attach("option", group)?;
         bpf_link::pin(attached.as_fd(), &pin)?;
         changed = true;
     }

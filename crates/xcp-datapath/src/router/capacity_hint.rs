@@ -73,7 +73,7 @@ fn refuse_unmeasured(dev: &str, config: &xcp_router_config) -> Result<()> {
 /// Passes hints of the capacity to a router. The last hint is valid until it expires or this
 /// is dropped.
 pub struct Feed {
-    map: MapHandle,
+    device: String,
 }
 
 impl Feed {
@@ -82,10 +82,19 @@ impl Feed {
     pub fn open(dev: &str) -> Result<Self> {
         bpffs::require("xcp router feed", Access::Change)?;
         let _lock = CommandLock::take()?;
-        let dir = readable(&Device::find(dev)?)?;
+        let feed = Self {
+            device: dev.to_owned(),
+        };
+        feed.map()?;
+        Ok(feed)
+    }
+
+    /// The map of the router, which may have been added again meanwhile. The caller has the lock.
+    fn map(&self) -> Result<MapHandle> {
+        let dir = readable(&Device::find(&self.device)?)?;
         let map = object::pinned_map(&dir.join("config"))?;
-        refuse_unmeasured(dev, &object::read_record(&map, 0)?)?;
-        Ok(Self { map })
+        refuse_unmeasured(&self.device, &object::read_record(&map, 0)?)?;
+        Ok(map)
     }
 
     /// Sets the hint, bytes per second. It expires after the given time.
@@ -98,13 +107,14 @@ impl Feed {
 
     fn write(&self, hint_Bps: u64, hint_until_ns: u64) -> Result<()> {
         let _lock = CommandLock::take()?;
-        let config: xcp_router_config = object::read_record(&self.map, 0)?;
+        let map = self.map()?;
+        let config: xcp_router_config = object::read_record(&map, 0)?;
         let config = xcp_router_config {
             hint_Bps,
             hint_until_ns,
             ..config
         };
-        object::write_record(&self.map, &config)
+        object::write_record(&map, &config)
     }
 }
 

@@ -13,13 +13,14 @@ use std::time::Duration;
 use crate::support::{edit, pin, Router};
 use crate::wire::cases;
 use crate::wire::option::Forward;
-use xcp_abi::{xcp_router_law, xcp_router_link};
+use xcp_abi::{xcp_router_law, xcp_router_link, XCP_INITIAL_INTERVAL_NS};
 use xcp_datapath::router::{LawTerms, Options};
 
 const TICKS_PER_S: f64 = (1 << 28) as f64;
 /// alpha, and gamma while flows start or end and otherwise: of the published and the default law.
 const PUBLISHED: (f64, [f64; 2]) = (0.4, [0.1, 0.1]);
 const ANTICIPATING: (f64, [f64; 2]) = (0.6, [0.4, 0.03]);
+const CAPACITY_BPS: u64 = 1_250_000;
 /// The largest part of the pool that can be kept for later packets.
 const PASSED_ON: f64 = 1.0 / 16.0;
 /// The accuracy of core/ compared with a floating-point model.
@@ -269,4 +270,26 @@ fn fully_loaded_link_shuffles() {
         // about the rate that run() sends
         check(280_000, published);
     }
+}
+
+/// The input traffic of a very short interval is no rate: two packets may arrive together.
+#[test]
+fn changes_of_the_capacity_do_not_end_intervals_that_have_just_begun() {
+    let Some(router) = Router::new(CAPACITY_BPS) else {
+        return;
+    };
+    let frame = cases::data(cases::default_request(), 1448);
+    router.send(&frame);
+    let first = router.link().state;
+    for change in 1..=50 {
+        router.set_capacity(CAPACITY_BPS + change);
+        // the link is sampled every 100 us
+        sleep(Duration::from_micros(200));
+        router.send(&frame);
+    }
+    let now = router.link().state;
+    let shortest_ns = u64::from(XCP_INITIAL_INTERVAL_NS).min(now.interval_ns) / 4;
+    let most = (now.interval_start_ns - first.interval_start_ns) / shortest_ns;
+    let ended = now.intervals - first.intervals;
+    assert!(ended <= most, "{ended} intervals, at most {most}");
 }

@@ -89,6 +89,13 @@ impl Router {
         );
     }
 
+    /// Changes the capacity, as `xcp router set` does.
+    pub fn set_capacity(&self, capacity_Bps: u64) {
+        let mut config: xcp_router_config = self.record(".data.config", 0);
+        config.params.capacity_Bps = capacity_Bps;
+        self.write(".data.config", &config);
+    }
+
     fn write(&self, map: &str, record: &impl Record) {
         self.map(map)
             .update(&0u32.to_ne_bytes(), record.bytes(), MapFlags::ANY)

@@ -275,6 +275,19 @@ impl HostOn {
             _group: Some(group),
         }
     }
+
+    /// The same for a control group without processes.
+    pub fn in_another_group() -> Self {
+        let group = Group::enter("host");
+        Group::move_to(&group.home);
+        host_on(&host::Options {
+            cgroup: Some(group.path.clone()),
+            ..host::Options::default()
+        });
+        Self {
+            _group: Some(group),
+        }
+    }
 }
 
 fn host_on(options: &host::Options) {
@@ -442,6 +455,24 @@ impl<'a> SocketSetup<'a> {
 }
 
 /// Converts an address to the form that system calls take; also returns its length.
+/// How many packets a socket has sent again, its SYN included.
+pub fn retransmissions(socket: &TcpStream) -> u32 {
+    // SAFETY: plain integers, of which 0 is valid; the kernel writes no more than the length.
+    unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let rc = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &mut length,
+        );
+        assert_eq!(rc, 0);
+        info.tcpi_total_retrans
+    }
+}
+
 pub fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: plain bytes, of which 0 is valid; both addresses fit into it.
     unsafe {

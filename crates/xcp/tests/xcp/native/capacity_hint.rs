@@ -96,6 +96,17 @@ fn a_capacity_hint_ends_with_its_feed() {
     }
     drop((lines, more_lines));
     assert_eq!(shown(&space)["hint_bps"], none);
+    // the feed goes on with a router that replaces this one, as after an upgrade
+    let mut feed = space.start("router feed v0 --expires 60");
+    let mut lines = feed.stdin.take().unwrap();
+    lines.write_all(b"4mbit\n").unwrap();
+    wait_hint(&space, &json!(4_000_000));
+    space.xcp("router del v0").ok();
+    space.xcp("router add v0 --capacity 10mbit").ok();
+    lines.write_all(b"3mbit\n").unwrap();
+    wait_hint(&space, &json!(3_000_000));
+    drop(lines);
+    assert_eq!(feed.wait_with_output().unwrap().status.code(), Some(0));
     // the feed reads a Unix socket
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("modem");

@@ -2,11 +2,16 @@
 //! Connections always have a congestion control that works: with a peer without XCP, a
 //! middlebox that strips the option, or a path without XCP routers they fall back.
 
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
 use crate::common::{
     control, default_control, pattern, send_until_default, set_control, test_lock, transfer,
-    wait_for_control, HostOn, Net, LINK_BYTES_PER_S,
+    wait_for_control, wait_until, HostOn, Net, SocketSetup, LINK_BYTES_PER_S, SERVER,
 };
-use xcp_datapath::host;
+use xcp_datapath::{host, Wire};
 use xcp_testbed::can_run;
 use xcp_testbed::{FaultInjector, FaultPlan};
 
@@ -134,6 +139,70 @@ fn a_control_selected_after_the_fallback_is_kept() {
     transfer(&mut a, &mut b, &pattern(BYTES));
     transfer(&mut a, &mut b, &pattern(BYTES));
     assert_eq!(control(&a), "reno");
+    sends_few_headers(&mut a, &mut b);
+}
+
+/// Checks that a connection only looks for routers: one header in each RTT.
+fn sends_few_headers(a: &mut TcpStream, b: &mut TcpStream) {
+    let before = host::counters().unwrap().forward_sent;
+    transfer(a, b, &pattern(4 * BYTES));
+    let sent = host::counters().unwrap().forward_sent - before;
+    let packets = (4 * BYTES / 1500) as u64;
+    assert!(sent < packets / 2, "{sent} of {packets}");
+}
+
+#[test]
+fn a_connection_whose_program_selects_another_control_makes_no_claims() {
+    let _lock = test_lock();
+    if !can_run("selection during the connection") {
+        return;
+    }
+    let net = Net::new("n");
+    net.add_routers(LINK_BYTES_PER_S);
+    let _host = HostOn::new();
+    for wire in [Wire::Option, Wire::Header, Wire::Header2004] {
+        net.set_wire_format(wire);
+        let (mut a, mut b) = net.connect("xcp", "xcp");
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        assert_eq!(control(&a), "xcp");
+        set_control(&a, "reno");
+        sends_few_headers(&mut a, &mut b);
+        set_control(&a, "xcp");
+        let before = host::counters().unwrap().forward_sent;
+        transfer(&mut a, &mut b, &pattern(BYTES));
+        let sent = host::counters().unwrap().forward_sent - before;
+        assert!(sent >= (BYTES / 1500) as u64, "{wire}: {sent}");
+        assert_eq!(control(&a), "xcp");
+    }
+}
+
+/// No sock_ops program sees this socket, and the kernel has told xcp of it in SYN_SENT only.
+#[test]
+fn a_socket_outside_of_the_control_group_falls_back() {
+    let _lock = test_lock();
+    if !can_run("socket outside of the control group") {
+        return;
+    }
+    let net = Net::new("g");
+    let _host = HostOn::in_another_group();
+    let plan = FaultPlan {
+        drop_syn_acks: 1, // the next one comes after a second
+        ..Default::default()
+    };
+    let faults = Arc::new(net.within("r", || FaultInjector::start("c", plan).unwrap()));
+    let select = |socket: &OwnedFd| {
+        let (socket, faults) = (socket.try_clone().unwrap(), faults.clone());
+        thread::spawn(move || {
+            wait_until("the lost SYN-ACK", || {
+                faults.account().unwrap().dropped == 1
+            });
+            set_control(&socket, "xcp");
+        });
+    };
+    let client = SocketSetup::prepared(&select);
+    let (mut a, mut b) = net.connect_with(SERVER, &client, &SocketSetup::PLAIN);
+    transfer(&mut a, &mut b, &pattern(BYTES));
+    assert_eq!(control(&a), default_control());
 }
 
 #[test]

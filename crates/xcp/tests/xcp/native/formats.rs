@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use serde_json::Value;
+
 use crate::common::{
     self, pattern, test_lock, transfer, wait_for_acks, wait_for_control, wait_until, HostOn, Net,
     LINK_BYTES_PER_S, SERVER, SERVER6,
@@ -51,6 +53,40 @@ fn both_peers_use_every_wire_format() {
             assert_eq!(is.header_omitted, was.header_omitted);
             assert!(is.forward_received - was.forward_received > PACKETS);
             assert!(routed(&net) - seen > PACKETS);
+        }
+    }
+}
+
+/// SACK blocks take the room that TCP reserves for headers.
+#[test]
+fn no_packet_with_a_header_is_longer_than_the_mtu() {
+    let _lock = test_lock();
+    if !can_run("formats with SACK blocks") {
+        return;
+    }
+    let net = Net::new("t");
+    net.add_routers(LINK_BYTES_PER_S);
+    let _host = HostOn::new();
+    let plan = FaultPlan {
+        drop_every: 40,
+        ..Default::default()
+    };
+    let _faults =
+        ["c", "s"].map(|dev| net.within("r", || FaultInjector::start(dev, plan).unwrap()));
+    for wire in [Wire::Header, Wire::Header2004] {
+        net.set_wire_format(wire);
+        let (mut client, mut server) = net.connect_to(SERVER, "xcp", "xcp");
+        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| transfer(&mut from, &mut to, &pattern(BYTES)));
+            transfer(&mut client, &mut server, &pattern(BYTES));
+        });
+    }
+    for node in ["c", "r", "s"] {
+        // a virtual link drops packets that are too long
+        let links: Value = serde_json::from_str(&net.output(node, "ip -s -j link")).unwrap();
+        for link in links.as_array().unwrap() {
+            assert_eq!(link["stats64"]["rx"]["dropped"], 0, "{node}: {link}");
         }
     }
 }

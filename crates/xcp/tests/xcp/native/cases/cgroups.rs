@@ -138,6 +138,13 @@ fn a_sock_ops_program_that_excludes_others_is_named() {
         assert!(ran.err.starts_with(&told), "{ran:?}");
         assert!(ran.err.contains("bpftool cgroup detach"), "{ran:?}");
         assert_eq!(xcp("host show").code, Some(1));
+        // the same if XCP is on for all
+        drop(exclusive);
+        xcp("host on --default").ok();
+        let unchanged = xcp("host show").ok().out;
+        let exclusive = Exclusive::on(at, flags).unwrap();
+        assert_eq!(on(group).code, Some(1));
+        assert_eq!(xcp("host show").ok().out, unchanged);
         drop(exclusive);
         on(group).ok();
         xcp("host off").ok();

@@ -23,8 +23,8 @@ use xcp_testbed::{can_run, FaultInjector, FaultPlan, TestLock, PATIENCE};
 use super::cases::option_space::sign_md5;
 use crate::command::{Ran, SystemState, XCP};
 use crate::common::{
-    pattern, raw_address, set_option, set_sysctl, test_lock, transfer, wait_until, HostOn,
-    SocketSetup, CLIENT, CLIENT6,
+    pattern, raw_address, retransmissions, set_option, set_sysctl, test_lock, transfer, wait_until,
+    HostOn, SocketSetup, CLIENT, CLIENT6,
 };
 use network::{Gateways, FAR, HOST, HOST6, NEAR, NEAR_ADDRESS};
 
@@ -41,24 +41,6 @@ fn set_linger_zero(socket: &TcpStream) {
 fn read_fails(socket: &mut TcpStream) -> ErrorKind {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.read(&mut [0; 16]).unwrap_err().kind()
-}
-
-/// How many packets a socket has sent again, its SYN included.
-fn retransmissions(socket: &TcpStream) -> u32 {
-    // SAFETY: plain integers, of which 0 is valid; the kernel writes no more than the length.
-    unsafe {
-        let mut info: libc::tcp_info = std::mem::zeroed();
-        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-        let rc = libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &mut length,
-        );
-        assert_eq!(rc, 0);
-        info.tcpi_total_retrans
-    }
 }
 
 /// What a socket receives until the other side closes.
