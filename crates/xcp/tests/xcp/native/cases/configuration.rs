@@ -147,7 +147,7 @@ fn a_failed_device_keeps_its_router_and_others_are_changed() {
     // xcp does not replace a queue discipline that it did not set
     site.space.tc("qdisc add dev v0 root pfifo");
     let ran = site.apply(&file("20mbit", "shape = \"capacity\""), "");
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.err.starts_with("xcp: v0: "), "{ran:?}");
     assert!(
         ran.out
@@ -181,6 +181,18 @@ fn missing_devices_are_errors_or_ignored_with_ignore_missing() {
     assert_eq!(site.shown(), json!({}));
     site.apply(file, "--ignore-missing").ok();
     assert_eq!(site.shown()["router"].as_array().unwrap().len(), 1);
+    // a header format needs a device; the routers do not wait for it
+    let host = "[host]\nwire = \"header\"\ndevices = [\"eth7\"]\npeers = [\"10.0.0.0/8\"]\n\n";
+    let router = "[[router]]\ndevice = \"v0\"\ncapacity = \"20mbit\"\n";
+    let ran = site.apply(&format!("{host}{router}"), "--ignore-missing");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.err.contains("none of its devices exists yet"),
+        "{ran:?}"
+    );
+    let shown = site.shown();
+    assert_eq!(shown["host"], Value::Null);
+    assert_eq!(shown["router"][0]["capacity"], "20mbit");
     site.apply("", "").ok();
     traces.assert_nothing_left();
 }
