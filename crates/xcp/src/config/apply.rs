@@ -8,7 +8,7 @@ use xcp_cli::cli::Apply;
 use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
 use xcp_datapath::router::Change;
-use xcp_datapath::{host, links, lock_commands, router};
+use xcp_datapath::{host, links, lock_commands, router, DeviceInfo};
 
 use super::difference::{between, Difference};
 use super::file::{File, Table};
@@ -211,7 +211,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
             .map_err(|c| file.wrong(table, c.key, c.reason, c.remedy))?;
         let options = match router::normalized_options(&device, asked) {
             // the device has just been removed or renamed
-            Err(_) if ignore_missing && !is_here(&device)? => continue,
+            Err(_) if ignore_missing && !is_here(&device, &xcp_datapath::links()?) => continue,
             options => options?,
         };
         let there = running.routers.get(&device);
@@ -230,8 +230,8 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
     Ok(steps)
 }
 
-fn is_here(device: &str) -> Result<bool, Failure> {
-    Ok(links()?.iter().any(|link| link.name == device))
+fn is_here(device: &str, links: &[DeviceInfo]) -> bool {
+    links.iter().any(|link| link.name == device)
 }
 
 fn host_step(
@@ -258,14 +258,13 @@ fn host_step(
         |key: &str, reason: String, remedy: &str| file.wrong(Table::Host, key, reason, remedy);
     let mut asked = asked.clone();
     let links = links()?;
-    let is_here = |device: &String| links.iter().any(|link| link.name == *device);
     if ignore_missing {
-        asked.devices.retain(is_here);
+        asked.devices.retain(|device| is_here(device, &links));
         if asked.wire.is_header() && asked.devices.is_empty() {
             print_error("xcp: warning: host: none of its devices exists yet: nothing changed");
             return Ok(None);
         }
-    } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d)) {
+    } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d, &links)) {
         let reason = format!("no such network device here: {missing}");
         return Err(wrong("devices", reason, "list the devices with `ip link`"));
     }

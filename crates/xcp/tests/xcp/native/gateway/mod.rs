@@ -289,6 +289,15 @@ fn marks_may_be_valid_for_sources() {
     assert_eq!(near.count("accepted"), 1);
 }
 
+/// The socket that stays and the one that is to be reset.
+fn staying_and_resetting(gateways: &Gateways, server_resets: bool) -> (TcpStream, TcpStream) {
+    let (client, server) = gateways.pair(HOST);
+    match server_resets {
+        true => (client, server),
+        false => (server, client),
+    }
+}
+
 #[test]
 fn half_close_reset_and_refusal_pass_through() {
     let Some(gateways) = Gateways::new("half_close_reset_and_refusal_pass_through") else {
@@ -306,11 +315,7 @@ fn half_close_reset_and_refusal_pass_through() {
     assert_eq!(read_all(&mut client), b"answer");
 
     for server_resets in [true, false] {
-        let (client, server) = gateways.pair(HOST);
-        let (mut stays, mut resets) = match server_resets {
-            true => (client, server),
-            false => (server, client),
-        };
+        let (mut stays, mut resets) = staying_and_resetting(&gateways, server_resets);
         resets.write_all(b"part").unwrap();
         let mut part = [0; 4];
         stays.read_exact(&mut part).unwrap();
@@ -332,11 +337,7 @@ fn a_reset_passes_through_while_both_sides_send() {
     };
     let near = gateways.start(NEAR, CAPACITY);
     for server_resets in [true, false] {
-        let (client, server) = gateways.pair(HOST);
-        let (mut stays, mut resets) = match server_resets {
-            true => (client, server),
-            false => (server, client),
-        };
+        let (mut stays, mut resets) = staying_and_resetting(&gateways, server_resets);
         resets.write_all(b"part").unwrap();
         // until the gateway cannot write either
         stays
