@@ -2,11 +2,12 @@
 //! Changes a router's capacity while traffic flows, or passes it hints of the capacity that
 //! a modem knows. This only writes records; it loads no program.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use libbpf_rs::MapHandle;
 
-use super::folder::readable;
+use super::folder::{no_router, ours, readable};
 use super::lifecycle::refuse_noqueue;
 use super::options::CAPACITY_RANGE_BPS;
 use crate::bpffs::{self, Access};
@@ -74,6 +75,7 @@ fn refuse_unmeasured(dev: &str, config: &xcp_router_config) -> Result<()> {
 /// is dropped.
 pub struct Feed {
     device: String,
+    dir: PathBuf,
 }
 
 impl Feed {
@@ -84,15 +86,20 @@ impl Feed {
         let _lock = CommandLock::take()?;
         let feed = Self {
             device: dev.to_owned(),
+            dir: readable(&Device::find(dev)?)?,
         };
         feed.map()?;
         Ok(feed)
     }
 
-    /// The map of the router, which may have been added again meanwhile. The caller has the lock.
+    /// The map of the router, which may have been added again meanwhile. The caller has the lock,
+    /// and may be in another network namespace than the device.
     fn map(&self) -> Result<MapHandle> {
-        let dir = readable(&Device::find(&self.device)?)?;
-        let map = object::pinned_map(&dir.join("config"))?;
+        if !object::exists(&self.dir) {
+            return Err(no_router(&self.device));
+        }
+        ours(&self.dir, &self.device)?;
+        let map = object::pinned_map(&self.dir.join("config"))?;
         refuse_unmeasured(&self.device, &object::read_record(&map, 0)?)?;
         Ok(map)
     }
