@@ -121,8 +121,12 @@ enum xcp_class {
 	XCP_CLASSES,
 };
 
-/* The router writes this into tc_classid of packets of XCP_CLASS_XCP. */
+/*
+ * The router writes these into tc_classid of packets of XCP_CLASS_XCP: the
+ * second if the packet resolves an address, the first for all others.
+ */
 #define XCP_CLASSID 0x5843
+#define XCP_CLASSID_RESOLVES 0x5844
 
 #define XCP_QUEUES_MAX 1024
 

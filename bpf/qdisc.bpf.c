@@ -9,7 +9,10 @@
  *
  *   1. The router (tcx egress, just before) has marked packets that have an
  *      XCP header with XCP_CLASSID in tc_classid. A packet that does not fit
- *      into its queue is dropped.
+ *      into its queue is dropped. Address resolution goes to the head of XCP's
+ *      queue, even if that is full: a link that has almost stopped has a queue
+ *      of minutes, and the neighbour would count as unreachable. Only every
+ *      second packet may do so; others wait like all packets.
  *   2. core/xcp_shaper.h decides when the next packet may leave. If that is
  *      later, a timer (the watchdog) calls again.
  *   3. core/xcp_service.h decides which queue sends it.
@@ -81,6 +84,7 @@ struct discipline {
 	struct bpf_list_head xcp XCP_LIST_OF(packet, link);
 	struct bpf_list_head other XCP_LIST_OF(packet, link);
 	struct backlog backlog[XCP_CLASSES];
+	__u32 ahead; /* packets to send before another goes to the head */
 	__s64 deficit; /* of XCP: core/xcp_service.h */
 	struct xcp_shaper shaper;
 	uint64_t free_ns; /* its clock, if it has no shared medium */
@@ -126,22 +130,24 @@ static __always_inline __u32 pkt_len(const struct sk_buff *skb)
 	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
 }
 
-static __always_inline enum xcp_class class_of(const struct sk_buff *skb,
-					       const struct discipline *d)
+static __always_inline __u32 classid_of(const struct sk_buff *skb,
+					const struct discipline *d)
 {
-	return ((struct qdisc_skb_cb *)skb->cb)->tc_classid == XCP_CLASSID &&
-			       d->record != NO_RECORD
-		       ? XCP_CLASS_XCP
-		       : XCP_CLASS_OTHER;
+	return d->record == NO_RECORD
+		       ? 0
+		       : ((struct qdisc_skb_cb *)skb->cb)->tc_classid;
 }
 
+/* `first`: to the head of XCP's queue. */
 static __always_inline void push(struct discipline *d, enum xcp_class class,
-				 struct packet *p)
+				 bool first, struct packet *p)
 {
 	__u64 link = __builtin_offsetof(struct packet, link);
 
 	bpf_spin_lock(&d->lock);
-	if (class == XCP_CLASS_XCP)
+	if (first)
+		bpf_list_push_front_impl(&d->xcp, &p->link, NULL, link);
+	else if (class == XCP_CLASS_XCP)
 		bpf_list_push_back_impl(&d->xcp, &p->link, NULL, link);
 	else
 		bpf_list_push_back_impl(&d->other, &p->link, NULL, link);
@@ -286,20 +292,25 @@ int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	__u64 bytes, limit_packets;
 	struct backlog *backlog;
 	enum xcp_class class;
+	__u32 classid, len;
 	struct packet *p;
-	__u32 len;
+	bool first;
 
 	if (!d)
 		goto drop;
 	c = config_of(d);
-	class = class_of(skb, d);
+	classid = classid_of(skb, d);
+	first = classid == XCP_CLASSID_RESOLVES && !d->ahead;
+	class = classid == XCP_CLASSID || classid == XCP_CLASSID_RESOLVES
+			? XCP_CLASS_XCP
+			: XCP_CLASS_OTHER;
 	len = pkt_len(skb);
 	bytes = xcp_frame_bytes(&c->frame, len, segments_of(skb));
 	backlog = &d->backlog[class];
 	limit_packets =
 		c->limit_packets ? c->limit_packets : DEFAULT_LIMIT_PACKETS;
-	if (backlog->packets >= limit_packets ||
-	    (c->limit_B && backlog->bytes + bytes > c->limit_B))
+	if (!first && (backlog->packets >= limit_packets ||
+		       (c->limit_B && backlog->bytes + bytes > c->limit_B)))
 		goto count_drop;
 	p = xcp_new(struct packet);
 	if (!p)
@@ -308,7 +319,9 @@ int BPF_PROG(xcp_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	skb = bpf_kptr_xchg(&p->skb, skb);
 	if (skb) /* never: p is new; the verifier requires it */
 		bpf_qdisc_skb_drop(skb, to_free);
-	push(d, class, p);
+	push(d, class, first, p);
+	if (first)
+		d->ahead = 2; /* itself, and one that has waited */
 	count_queued(d, class, bytes, 1);
 	sch->q.qlen++;
 	sch->qstats.backlog += len;
@@ -354,6 +367,8 @@ struct sk_buff *BPF_PROG(xcp_dequeue, struct Qdisc *sch)
 	xcp_drop(p);
 	if (!skb)
 		return NULL;
+	if (class == XCP_CLASS_XCP && d->ahead)
+		d->ahead--;
 	count_queued(d, class, -(__s64)bytes, -1);
 	count_sent(d, class, bytes);
 	if (c->rate_Bps)

@@ -63,6 +63,9 @@ extern void bpf_obj_drop_impl(void *object, void *meta) __ksym;
 extern int bpf_list_push_back_impl(struct bpf_list_head *head,
 				   struct bpf_list_node *node, void *meta,
 				   __u64 off) __ksym;
+extern int bpf_list_push_front_impl(struct bpf_list_head *head,
+				    struct bpf_list_node *node, void *meta,
+				    __u64 off) __ksym;
 extern struct bpf_list_node *bpf_list_pop_front(struct bpf_list_head *head)
 	__ksym;
 extern struct bpf_list_node *bpf_list_front(struct bpf_list_head *head) __ksym;

@@ -95,8 +95,9 @@ __noinline int poll_link(struct __sk_buff *skb, __u64 now)
 }
 
 /*
- * Is it address resolution, in IPv4 or IPv6? It uses XCP's queue: behind some
- * seconds of other traffic it would be too late, and no packet could be sent.
+ * Is it address resolution, in IPv4 or IPv6? It goes to the head of XCP's
+ * queue: behind some seconds of traffic it would be too late, and no packet
+ * could be sent.
  */
 static __always_inline bool resolves(const struct __sk_buff *skb,
 				     const __u8 *ip, const __u8 *end)
@@ -341,7 +342,7 @@ int xcp_router(struct __sk_buff *skb)
 		}
 	}
 	if (resolves(skb, ip, end))
-		skb->tc_classid = XCP_CLASSID;
+		skb->tc_classid = XCP_CLASSID_RESOLVES;
 	if (f.l4) {
 		f.l4_len = skb->len - f.l4;
 		edit_header_at(skb, cpu, &s, &f);
@@ -349,7 +350,7 @@ int xcp_router(struct __sk_buff *skb)
 		edit_slow_path(skb, cpu, &s);
 	}
 arrived:
-	if (link.has_classes && skb->tc_classid != XCP_CLASSID)
+	if (link.has_classes && !skb->tc_classid)
 		arrive_other(skb, cpu, s.bytes);
 	else
 		xcp_router_arrival(&cpu->sums, s.bytes);

@@ -142,6 +142,7 @@ pub const XCP_OPT_BOTH_HOPS: u8 = 22;
 pub const XCP_OPT_BOTH_FLAGS: u8 = 23;
 pub const XCP_OPT_BOTH_FEEDBACK: u8 = 24;
 pub const XCP_CLASSID: u16 = 22595;
+pub const XCP_CLASSID_RESOLVES: u16 = 22596;
 pub const XCP_QUEUES_MAX: u16 = 1024;
 pub const XCP_WIRE_DISABLED: u8 = 255;
 pub const XCP_CROWDED_SEGMENTS_MAX: u8 = 3;

@@ -28,7 +28,7 @@ const OTHER: usize = 1;
 /// Runs all checks; `cycles` is how often the queue discipline changes under load.
 pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
     type Try = fn() -> Result<(bool, String)>;
-    const QUICK: [(&str, Try); 11] = [
+    const QUICK: [(&str, Try); 12] = [
         ("installed with tc", by_hand),
         ("counters", counters),
         ("classes", classes),
@@ -38,6 +38,7 @@ pub fn check(cycles: u32, progress: &mut dyn FnMut(f64)) -> Result<Vec<Check>> {
         ("weights", weights),
         ("delay within XCP's weight", delay),
         ("shared medium", one_medium),
+        ("address resolution first", resolution),
         ("replaced with tc", replaced),
         ("fast devices with several queues", several_queues),
     ];
@@ -398,6 +399,61 @@ fn delay() -> Result<(bool, String)> {
         format!(
             "longest delay: XCP {:.2} ms, other traffic {:.1} ms",
             longest[0], longest[1]
+        ),
+    ))
+}
+
+/// Checks that address resolution does not wait behind a full XCP queue, and that many such
+/// packets do not keep others waiting.
+fn resolution() -> Result<(bool, String)> {
+    const QUEUED: u32 = 50;
+    let pair = Pair::new("a")?;
+    let receiver = Port::receiver(&pair.far, 1 << 20)?;
+    let port = Port::sender(&pair.near)?;
+    port.allow(16 << 20)?;
+    let dev = &pair.near;
+    router::add(
+        dev,
+        router::Options {
+            capacity_bytes_per_s: RATE_BYTES_PER_S / 10,
+            queueing: Queueing::Auto(Limits {
+                packets: QUEUED,
+                ..Default::default()
+            }),
+            ..Default::default()
+        },
+    )?;
+    // more than the queue takes
+    for number in 0..2 * u64::from(QUEUED) {
+        port.send(&numbered(Class::Xcp, 1000, number));
+    }
+    let (_, hex) = golden!("none-arp");
+    let (request, mut buffer) = (bytes_of(hex), vec![0; 2048]);
+    let (mut data, mut requests) = (Vec::new(), Vec::new());
+    // ends, too, if nothing but requests arrives
+    for at in 0..1000 {
+        // two requests for each packet that is sent
+        if data.len() < 10 {
+            port.send(&request);
+            port.send(&request);
+        }
+        let Some((bytes, _)) = receiver.receive(&mut buffer) else {
+            break;
+        };
+        match frames::label(bytes) {
+            Some(label) => data.push(label.number),
+            None => requests.push(at),
+        }
+    }
+    router::del(dev)?;
+    let before = |limit: usize| requests.iter().filter(|at| **at < limit).count();
+    Ok((
+        // the first two packets may have been sent before the first request
+        (3..=5).contains(&before(10)) && data.is_sorted() && data.len() >= QUEUED as usize,
+        format!(
+            "{} of the first 10 packets sent; {} data packets in order",
+            before(10),
+            data.len()
         ),
     ))
 }

@@ -28,7 +28,7 @@ fn the_xcp_queue_discipline_passes_all_checks_and_leaves_nothing_behind() {
     let ran = lab(&["check", "qdisc", "--kernel", "6.18", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found = found(&ran);
-    assert_eq!(found.len(), 14, "{found:?}");
+    assert_eq!(found.len(), 15, "{found:?}");
     assert!(found.iter().all(|(_, ok, _)| *ok), "{found:?}");
     let order = found.iter().find(|c| c.0 == "order under change").unwrap();
     assert!(order.2.starts_with("1000 cycles"), "{order:?}");
