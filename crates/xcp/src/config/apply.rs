@@ -194,7 +194,7 @@ fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step
     let links = links()?;
     let assigned = assign(file, &links, ignore_missing)?;
     let mut steps = Vec::new();
-    steps.extend(host_step(file, running, ignore_missing)?);
+    steps.extend(host_step(file, running, &links, ignore_missing)?);
     for (device, options) in &running.routers {
         if !assigned.iter().any(|(name, ..)| name == device) {
             let before = options.map(|o| Router::of(device.clone(), &o));
@@ -237,6 +237,7 @@ fn is_here(device: &str, links: &[DeviceInfo]) -> bool {
 fn host_step(
     file: &File,
     running: &Running,
+    links: &[DeviceInfo],
     ignore_missing: bool,
 ) -> Result<Option<Step>, Failure> {
     let before = running.host.as_ref();
@@ -257,14 +258,13 @@ fn host_step(
     let wrong =
         |key: &str, reason: String, remedy: &str| file.wrong(Table::Host, key, reason, remedy);
     let mut asked = asked.clone();
-    let links = links()?;
     if ignore_missing {
-        asked.devices.retain(|device| is_here(device, &links));
+        asked.devices.retain(|device| is_here(device, links));
         if asked.wire.is_header() && asked.devices.is_empty() {
             print_error("xcp: warning: host: none of its devices exists yet: nothing changed");
             return Ok(None);
         }
-    } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d, &links)) {
+    } else if let Some(missing) = asked.devices.iter().find(|d| !is_here(d, links)) {
         let reason = format!("no such network device here: {missing}");
         return Err(wrong("devices", reason, "list the devices with `ip link`"));
     }
