@@ -70,6 +70,19 @@ fn limited(rate_bytes_per_s: u64, packets: u32, medium: u32) -> qdisc::Options {
     }
 }
 
+/// The options of a router whose queue discipline is `xcp`. Each queue takes `packets`, or the
+/// default number if that is 0.
+fn queueing(capacity_bytes_per_s: u64, packets: u32) -> router::Options {
+    router::Options {
+        capacity_bytes_per_s,
+        queueing: Queueing::Auto(Limits {
+            packets,
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
 fn record(device: &str) -> Result<xcp_queue> {
     qdisc::record(device)?.ok_or_else(|| Error::new(device, "has no record", "report this"))
 }
@@ -131,17 +144,7 @@ fn counters() -> Result<(bool, String)> {
     let port = Port::sender(&pair.near)?;
     port.allow(16 << 20)?;
     let dev = &pair.near;
-    router::add(
-        dev,
-        router::Options {
-            capacity_bytes_per_s: RATE_BYTES_PER_S / 10,
-            queueing: Queueing::Auto(Limits {
-                packets: 100,
-                ..Default::default()
-            }),
-            ..Default::default()
-        },
-    )?;
+    router::add(dev, queueing(RATE_BYTES_PER_S / 10, 100))?;
     for number in 0..180 {
         let class = if number % 6 == 0 {
             Class::Xcp
@@ -217,14 +220,7 @@ fn classes() -> Result<(bool, String)> {
     let pair = Pair::new("k")?;
     let port = Port::sender(&pair.near)?;
     let dev = &pair.near;
-    router::add(
-        dev,
-        router::Options {
-            capacity_bytes_per_s: RATE_BYTES_PER_S,
-            queueing: Queueing::Auto(Limits::default()),
-            ..Default::default()
-        },
-    )?;
+    router::add(dev, queueing(RATE_BYTES_PER_S, 0))?;
     let mut wrong = Vec::new();
     let all = XCPS.map(|p| (XCP, p)).into_iter();
     for (class, (name, hex)) in all.chain(OTHERS.map(|p| (OTHER, p))) {
@@ -259,11 +255,7 @@ fn what_was_there() -> Result<(bool, String)> {
     let dev = &pair.near;
     sleep(cycles::SETTLE);
     let before = xcp_testbed::loaded()?;
-    let options = router::Options {
-        capacity_bytes_per_s: RATE_BYTES_PER_S,
-        queueing: Queueing::Auto(Limits::default()),
-        ..Default::default()
-    };
+    let options = queueing(RATE_BYTES_PER_S, 0);
     tc(&format!("qdisc add dev {dev} root pfifo limit 7"))?;
     let refused = router::add(dev, options).err();
     let refused = refused.map_or_else(String::new, |e| format!("{e}; {}", e.remedy));
@@ -372,10 +364,8 @@ fn weights() -> Result<(bool, String)> {
 /// The options of a router that gives XCP this share of the link.
 fn weighted(percent: u8) -> router::Options {
     router::Options {
-        capacity_bytes_per_s: RATE_BYTES_PER_S,
         xcp_share_percent: Some(percent),
-        queueing: Queueing::Auto(Limits::default()),
-        ..Default::default()
+        ..queueing(RATE_BYTES_PER_S, 0)
     }
 }
 
@@ -412,17 +402,7 @@ fn resolution() -> Result<(bool, String)> {
     let port = Port::sender(&pair.near)?;
     port.allow(16 << 20)?;
     let dev = &pair.near;
-    router::add(
-        dev,
-        router::Options {
-            capacity_bytes_per_s: RATE_BYTES_PER_S / 10,
-            queueing: Queueing::Auto(Limits {
-                packets: QUEUED,
-                ..Default::default()
-            }),
-            ..Default::default()
-        },
-    )?;
+    router::add(dev, queueing(RATE_BYTES_PER_S / 10, QUEUED))?;
     // more than the queue takes
     for number in 0..2 * u64::from(QUEUED) {
         port.send(&numbered(Class::Xcp, 1000, number));

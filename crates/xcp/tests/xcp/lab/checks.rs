@@ -20,7 +20,8 @@ fn found(ran: &Ran) -> Vec<(String, bool, String)> {
         .collect()
 }
 
-/// Checks counters, classes, rate, weights, delay and one medium for two devices.
+/// Checks counters, classes, rate, weights, delay, one medium for two devices, and address
+/// resolution.
 /// Then the queue discipline is installed, changed, replaced and deleted 1,000 times
 /// under full load: no packet is reordered, and nothing is left behind.
 #[test]
