@@ -89,8 +89,38 @@ mod tests {
         assert_eq!(limits.of_program("xcp_router"), 0);
     }
 
+    /// The row of a program or a case in docs/reference/costs.md. The rows of a subject are
+    /// in the code block that begins with its name.
+    fn row_of<'a>(page: &'a str, subject: &str, name: &str) -> &'a str {
+        let start = format!("```\n{subject} ");
+        let at = page.find(&start).expect(subject);
+        let block = page[at + 4..].split("```").next().expect("a part");
+        let row = block
+            .lines()
+            .find(|l| l.strip_prefix(name).is_some_and(|l| l.starts_with("  ")));
+        row.expect(name)
+    }
+
     #[test]
-    fn limits_file_is_valid() {
-        Limits::load().expect("bpf/limits.toml");
+    fn costs_page_has_the_limits_of_the_file() {
+        let page = include_str!("../../../docs/reference/costs.md");
+        let limits = Limits::load().expect("bpf/limits.toml");
+        for (subject, rows) in &limits.instructions {
+            for (name, max) in rows {
+                let row = row_of(page, subject, name);
+                assert!(row.ends_with(&format!(" {max}")), "{row}");
+            }
+        }
+        for (subject, rows) in &limits.ratio {
+            for (name, max) in rows {
+                let row = row_of(page, subject, name);
+                assert!(row.ends_with(&format!(" {max:.2} times")), "{row}");
+            }
+        }
+        for (name, max) in &limits.verified {
+            let row = page.lines().find(|l| l.starts_with(&format!("| `{name}` |")));
+            let row = row.expect(name);
+            assert!(row.ends_with(&format!(" | {max} |")), "{row}");
+        }
     }
 }
