@@ -34,8 +34,8 @@ Examples:
   sudo xcp host on --default                   use XCP for all programs
 
 Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 bad usage;
-130 interrupted. `xcp run` and `xcp lab exec` exit as their command does, 127 if
-there is none.")]
+130 interrupted. `xcp run` and `xcp lab exec` exit with the status of their
+command: 127 if it is not found, 126 if it cannot be executed.")]
 pub struct Cli {
     #[command(flatten)]
     pub output: Output,
@@ -141,7 +141,7 @@ pub enum Action {
         #[arg(value_name = "HOST[:PORT]")]
         host: String,
     },
-    /// Show the state of host, routers and edges on one screen
+    /// Show the state of host, routers, edges and gateway on one screen
     Status,
     /// Check kernel support
     Doctor {
@@ -287,8 +287,8 @@ pub struct HostOn {
     /// header-2004; incoming ones use the peer's format
     #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option, value_parser = value::wire)]
     pub wire: Wire,
-    /// Device on which XCP headers are added and read, and on which SACK blocks make
-    /// room for feedback in full ACKs; may be given several times
+    /// Device on which XCP headers are added and read, and on which a SACK block is
+    /// removed from an ACK that has no room for feedback; may be given several times
     #[arg(long = "dev", value_name = "DEV")]
     pub devices: Vec<String>,
     /// Use XCP only with these addresses, such as 10.0.0.0/8; may be given several
@@ -409,8 +409,8 @@ pub struct RouterAdd {
     /// Do not measure the capacity: use the given one even if the link carries less
     #[arg(long)]
     pub no_measure: bool,
-    /// Use the published control law: do not count granted rates that have not arrived
-    /// yet as load, and always shuffle a tenth of the traffic
+    /// Use the published control law: do not count what was granted as load before its
+    /// traffic arrives, and always shuffle a tenth of the traffic
     #[arg(long)]
     pub no_anticipate: bool,
     /// Limit for RTTs in headers, so that a false one cannot slow the router down; set

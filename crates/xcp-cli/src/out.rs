@@ -65,10 +65,6 @@ impl Out {
     pub fn is_json(&self) -> bool {
         self.json
     }
-
-    pub fn style(&self) -> Style {
-        Style(self.colour)
-    }
 }
 
 /// Writes to standard output. Returns false if the reader has closed the pipe.

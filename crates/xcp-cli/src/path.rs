@@ -137,7 +137,10 @@ impl NetworkPath {
             allows,
             needs,
             ok: allows >= needs,
-            cost: format!("a connection stops at {}: {remedy}", units::rate(bps)),
+            cost: format!(
+                "a connection reaches at most {}: {remedy}",
+                units::rate(bps)
+            ),
         }
     }
 }
@@ -201,7 +204,7 @@ mod tests {
             costs,
             [(
                 "send buffers",
-                "a connection stops at 44.7 Mb/s: \
+                "a connection reaches at most 44.7 Mb/s: \
                  sysctl -w net.ipv4.tcp_wmem=\"4096 16384 6281250\""
                     .to_owned()
             )]

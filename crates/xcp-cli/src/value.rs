@@ -92,7 +92,7 @@ pub fn duration(text: &str) -> Result<Duration, BadValue> {
     let bad = |reason: &str| BadValue::new(reason, "give seconds, such as 10 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| bad("not a number"))?;
     if seconds <= 0.0 {
-        return Err(bad("not more than 0"));
+        return Err(bad("not a positive number"));
     }
     Duration::try_from_secs_f64(seconds)
         .ok()
@@ -159,7 +159,7 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
 
 /// A sender feature by its name.
 pub fn sender_feature(text: &str) -> Result<SenderFeature, BadValue> {
-    named(text, "no such behaviour", SenderFeature::names)
+    named(text, "no such sender feature", SenderFeature::names)
 }
 
 /// Parses a name; the remedy lists all names.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! Runs all built-in experiments. Each variant on each of its kernels is a case. Cases with
-//! a result from an earlier run are skipped, the longest run first, and a failing case does
-//! not stop the others.
+//! a result from an earlier run are skipped. The longest cases start first. A failing case
+//! does not stop the others.
 
 use std::collections::BTreeMap;
 use std::fs;

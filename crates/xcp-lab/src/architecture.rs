@@ -33,11 +33,11 @@ pub static X86_64: Architecture = Architecture {
     qemu: "qemu-system-x86_64",
     package: "qemu-system-x86",
     firmware: &["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin"],
-    // Without true random numbers. Without CMPXCHG16B: if a timer interrupt hit it,
-    // QEMU 7.2 left an address in the flags (seen: the direction flag set, memory
-    // cleared backwards, and a panic at boot for one archive in many). Without fast
-    // strings, with which kernels copy byte by byte, and QEMU counts an instruction
-    // for each byte.
+    // RDRAND and RDSEED are off because they return true random numbers. CMPXCHG16B is
+    // off because QEMU 7.2 left an address in the flags if a timer interrupt occurred
+    // during it (seen: the direction flag set, memory cleared backwards, and, with a few
+    // archives, a panic at boot). Fast strings are off because kernels use them to copy
+    // byte by byte, and QEMU counts an instruction for each byte.
     cpu: "max,rdrand=off,rdseed=off,cx16=off,erms=off,fsrm=off",
     voice: &["-device", "isa-debugcon,iobase=0xe9,chardev=voice"],
     // At boot, the kernel calibrates the APIC timer by reading the time for 0.1 s. QEMU

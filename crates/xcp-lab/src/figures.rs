@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     const RESULTS: &str = "\
-Of Linux, 6.12 is 6.12.117+deb13, 6.18 is 6.18.15+deb13.
+Kernel releases: 6.12 is 6.12.117+deb13, 6.18 is 6.18.15+deb13.
 
 | experiment | variant | Linux | utilisation | goodput per flow (Mb/s) | share of goodput | Jain | \
 queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks | key |

@@ -3,7 +3,7 @@
 //! kernel's modules, and the request. It is a cpio archive (newc) without compression, since
 //! decompression costs virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,12 +63,12 @@ const MODE_FILE: u32 = 0o100_644;
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
-    names: BTreeMap<String, ()>,
+    names: BTreeSet<String>,
 }
 
 impl Archive {
     fn add(&mut self, name: &str, mode: u32, content: &[u8]) {
-        if self.names.insert(name.to_owned(), ()).is_some() {
+        if !self.names.insert(name.to_owned()) {
             return;
         }
         self.entry(name, mode, content);

@@ -27,6 +27,7 @@ mod native;
 mod networks;
 mod newest;
 mod options;
+mod random;
 pub mod report;
 pub mod result;
 mod results;

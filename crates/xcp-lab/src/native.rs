@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, Link, Queue};
 use crate::machine::Played;
 use crate::options::Progress;
 use crate::play;
-use crate::{interrupt, Error, Result};
+use crate::{Error, Result};
 
 const QDISCS: &[(&str, &str)] = &[
     ("netem", "netem delay 1ms"),
@@ -55,8 +55,9 @@ pub fn play_all(
             "run it with sudo, or in the virtual machine (without --native)",
         ));
     }
+    let qdiscs = native_qdiscs();
     for name in wanted(experiment) {
-        if !native_qdiscs().contains(&(name, true)) {
+        if !qdiscs.contains(&(name, true)) {
             return Err(Error::new(
                 format!("sch_{name}"),
                 "this kernel does not have the queue discipline that the experiment needs",
@@ -81,7 +82,7 @@ pub fn play_all(
                     })
                 })
                 .join()
-                .unwrap_or_else(|_| Err(interrupt::error()))
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         played.push(Played {
             kernel: kernel.clone(),

@@ -4,22 +4,13 @@
 
 use std::fmt::Write;
 
+use crate::random::Random;
+
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 
-/// SplitMix64, a number from 0 to 1.
-struct Random(u64);
-
 impl Random {
-    fn uniform(&mut self, least: f64, most: f64) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        least + (most - least) * ((z ^ (z >> 31)) >> 11) as f64 / 53f64.exp2()
-    }
-
     fn whole(&mut self, least: usize, most: usize) -> usize {
-        self.uniform(least as f64, (most + 1) as f64) as usize
+        self.between(least as f64, (most + 1) as f64) as usize
     }
 }
 
@@ -38,8 +29,8 @@ fn network(seed: u64) -> String {
     let hops = random.whole(2, 8);
     let links: Vec<(f64, f64)> = (0..hops)
         .map(|_| {
-            let rate_mbit = random.uniform(5.0, 50.0).round();
-            (rate_mbit, random.uniform(1.0, 5.0).round())
+            let rate_mbit = random.between(5.0, 50.0).round();
+            (rate_mbit, random.between(1.0, 5.0).round())
         })
         .collect();
     let mut stretches = vec![(0, hops)];
@@ -51,7 +42,7 @@ fn network(seed: u64) -> String {
     let paths: Vec<Path> = stretches
         .into_iter()
         .map(|(from, to)| {
-            let rtt_ms = random.uniform(10f64.ln(), 300f64.ln()).exp();
+            let rtt_ms = random.between(10f64.ln(), 300f64.ln()).exp();
             let inside_ms: f64 = links[from..to].iter().map(|(_, delay_ms)| delay_ms).sum();
             Path {
                 from,
@@ -106,7 +97,7 @@ fn network(seed: u64) -> String {
     }
     for (i, p) in paths.iter().enumerate() {
         for flow in 0..p.flows {
-            let start_s = (random.uniform(0.0, 1.0) * 100.0).round() / 100.0;
+            let start_s = (random.between(0.0, 1.0) * 100.0).round() / 100.0;
             let _ = write!(
                 text,
                 "[[flow]]\nname = \"{i}-{flow}\"\nfrom = \"s{i}\"\nto = \"d{i}\"\nstart_s = {start_s}\n\n"

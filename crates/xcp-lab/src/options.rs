@@ -17,8 +17,8 @@ pub struct Options {
     pub wire: Option<Wire>,
     /// Internet protocol version; overrides that of the experiment.
     pub ip: Option<u8>,
-    /// `6.12`, `6.18`, `newest`, or the path of a kernel image (with its modules in the
-    /// same folder).
+    /// `6.12`, `6.18`, `newest`, or the path of a kernel image, or IMAGE:MODULES with the
+    /// folder of its modules.
     pub kernel: Option<String>,
     /// Run in namespaces of this host, in real time, instead of the virtual machine.
     pub native: bool,

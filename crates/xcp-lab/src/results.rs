@@ -12,14 +12,14 @@ use crate::result::{
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later -->
 # Results
-Every experiment of the lab, on each kernel that it is shown on, as `./x experiments` (`xcp lab all
---results docs/results.md`) wrote it. Its figures are those of `xcp lab run EXPERIMENT --variant
-VARIANT --kernel LINUX`; a variant without checks is there to compare with.
+`./x experiments` (`xcp lab all --results docs/results.md`) generates this table of all experiments,
+each on one or more kernels. `xcp lab run EXPERIMENT --variant VARIANT --kernel LINUX` prints the figures
+of one row. Variants without checks are for comparison.
 
-The key names all that can change a row: the programs, the kernel, QEMU, the experiment. The same
-key gives the same row, to the byte; `xcp lab verify` draws some rows and runs them again. Another
-compiler or kernel gives another key and may give other figures. A row that says *stale* is of an
-earlier build.
+The key is a hash of everything that can change a row: the programs, the kernel, QEMU and the experiment.
+The same key gives the same row, to the byte; `xcp lab verify` runs some rows again to check this. Another
+compiler or kernel gives another key and may give other figures. A row marked *stale* is from an earlier
+build.
 
 ";
 
@@ -53,7 +53,7 @@ pub(crate) const PER_FILE: &str = "seconds per file: ";
 /// Prefix of the cell [`GOODPUT`] for variants that load web pages.
 pub(crate) const PER_PAGE: &str = "seconds per page, mean and p95: ";
 /// Prefix of the line with the kernels' releases.
-const RELEASES: &str = "Of Linux, ";
+const RELEASES: &str = "Kernel releases: ";
 
 /// Suffix of the key of a row that was not updated.
 const STALE: &str = ", stale";
@@ -102,7 +102,7 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
                 lines.push(line(case, judged));
             }
             State::Failed { reason } => {
-                lines.push(without_descriptions(case, &format!("{FAILED}{reason}")))
+                lines.push(row_without_figures(case, &format!("{FAILED}{reason}")))
             }
             State::Written { release } => {
                 releases.insert(&case.kernel, release);
@@ -110,7 +110,7 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
             }
             State::Unchecked => lines.push(match before.get(case) {
                 Some(written) => stale(written),
-                None => without_descriptions(case, "not run"),
+                None => row_without_figures(case, "not run"),
             }),
         }
     }
@@ -195,7 +195,7 @@ pub(crate) fn short(key: &str) -> &str {
 }
 
 /// The row of a case without figures.
-fn without_descriptions(case: &Case, why: &str) -> String {
+fn row_without_figures(case: &Case, why: &str) -> String {
     let mut cells = [const { String::new() }; COLUMNS.len()];
     cells[0].clone_from(&case.experiment);
     cells[1].clone_from(&case.variant);
@@ -286,7 +286,10 @@ mod tests {
             ("c", failed),
         ]);
         let text = document(&all, "");
-        assert!(text.contains("\nOf Linux, 6.18 is 6.18.5.\n"), "{text}");
+        assert!(
+            text.contains("\nKernel releases: 6.18 is 6.18.5.\n"),
+            "{text}"
+        );
         let read = read(&text);
         let cases: Vec<&str> = read.keys().map(|case| case.variant.as_str()).collect();
         assert_eq!(cases, ["a", "b", "c"]);

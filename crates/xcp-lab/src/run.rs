@@ -152,7 +152,6 @@ fn write(
     out: &Path,
 ) -> Result<PathBuf> {
     let describe = |path: &Path, e: &std::io::Error| Error::io(path.display().to_string(), e);
-    fs::create_dir_all(out).map_err(|e| describe(out, &e))?;
     for (variant, samples) in experiment.variants.iter().zip(&series) {
         let (name, samples) = samples;
         let flows = experiment.of_variant(variant).flows;

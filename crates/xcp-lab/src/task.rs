@@ -13,11 +13,10 @@ use crate::guest::Message;
 use crate::initramfs::Guest;
 use crate::machine::{self, Setup};
 use crate::machines::temp_folder;
+use crate::options::Tell;
 use crate::test_machine::TestMachine;
 use crate::verifier_report::Report;
 use crate::{interrupt, Error, Progress, Result};
-
-type Tell<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// Options of a task.
 #[derive(Clone, Debug, Default)]

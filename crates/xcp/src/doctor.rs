@@ -120,7 +120,7 @@ fn verdict(report: &Report, style: &Style) -> String {
     let datapath = if report.ok {
         style.good("Hosts and routers work here.")
     } else if missing("root") {
-        style.bad("Run it with sudo: without root, hosts and routers do not work, and most cannot be probed.")
+        style.bad("Run it with sudo: without root, hosts and routers do not work, and most features cannot be probed.")
     } else {
         style.bad("Hosts and routers do not all work here: see what is MISSING.")
     };

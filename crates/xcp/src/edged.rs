@@ -124,9 +124,9 @@ fn describe(status: &Status, style: &Style) -> String {
         _ => " (packets contain the first)",
     };
     let rows = [
-        ("probes go to", askers.join(", ")),
-        ("known to askers as", names.join(", ") + several),
-        ("ignored from askers", status.ignored.sum().to_string()),
+        ("probes sent to", askers.join(", ")),
+        ("local addresses", names.join(", ") + several),
+        ("packets ignored", status.ignored.sum().to_string()),
         ("unexpected answers", status.unrequested.to_string()),
         ("messages not sent", status.unsent.to_string()),
     ];
@@ -136,7 +136,7 @@ fn describe(status: &Status, style: &Style) -> String {
 fn describe_cloud(cloud: &CloudStatus, style: &Style) -> String {
     let known = |text: Option<String>| text.unwrap_or_else(|| "not known yet".into());
     let rows = [
-        ("asked from", cloud.local.to_string()),
+        ("local address", cloud.local.to_string()),
         ("state", cloud.state.clone()),
         (
             "routers between",
@@ -199,12 +199,12 @@ mod tests {
         };
         let text = describe(&status, &Style(false));
         for line in [
-            "192.0.2.1\n  asked from       198.51.100.1\n  state            asking\n",
+            "192.0.2.1\n  local address    198.51.100.1\n  state            asking\n",
             "\n  routers between  not known yet\n  free             47.6 Mb/s\n",
             "\n  standard error   not known yet\n  age              2108.3 ms\n",
-            "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes go to\n",
-            "\n  known to askers as   192.0.2.2, 192.0.2.3 (packets contain the first)\n",
-            "\n  unexpected answers   3\n",
+            "\n  ignored          3\n2001:db8::1\n  no route to it\nnot in the data path\n  eth0: no such network device here\nthis edge\n  probes sent to\n",
+            "\n  local addresses     192.0.2.2, 192.0.2.3 (packets contain the first)\n",
+            "\n  unexpected answers  3\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -109,7 +109,7 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
     drop(feed);
     out.print(&seen, |_| {
         format!(
-            "{}: values used: {}, invalid lines: {}",
+            "{}: valid lines: {}, invalid lines: {}",
             seen.device, seen.values, seen.bad_lines
         )
     })?;

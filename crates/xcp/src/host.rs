@@ -206,10 +206,10 @@ fn describe(status: &Status, style: &Style) -> String {
         ("headers omitted", c.header_omitted.to_string()),
         ("malformed headers", c.malformed.to_string()),
         ("implausible headers", c.implausible.to_string()),
-        ("feedback received", sum(c.received_bytes_per_s)),
-        ("feedback returned", sum(c.returned_bytes_per_s)),
-        ("feedback never returned", sum(c.unreturned_bytes_per_s)),
-        ("feedback got back", sum(c.feedback_bytes_per_s)),
+        ("deltas received", sum(c.received_bytes_per_s)),
+        ("deltas returned", sum(c.returned_bytes_per_s)),
+        ("deltas not returned", sum(c.unreturned_bytes_per_s)),
+        ("feedback received", sum(c.feedback_bytes_per_s)),
         ("feedback applied", sum(c.applied_bytes_per_s)),
     ];
     let mut text = format!("{head}\n{}", table::pairs(&rows));
@@ -269,10 +269,10 @@ fn in_packets(sums: &Sums2005) -> [(&'static str, String); 5] {
         )
     };
     [
-        ("feedback received", packets(sums.received)),
-        ("feedback returned", packets(sums.returned)),
-        ("feedback never returned", packets(sums.unreturned)),
-        ("feedback got back", packets(sums.feedback)),
+        ("deltas received", packets(sums.received)),
+        ("deltas returned", packets(sums.returned)),
+        ("deltas not returned", packets(sums.unreturned)),
+        ("feedback received", packets(sums.feedback)),
         ("feedback applied", packets(sums.applied)),
     ]
 }

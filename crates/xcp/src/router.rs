@@ -405,7 +405,8 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
     format!("{head}\n{}", table::pairs(&rows))
 }
 
-fn upstream(cloud: &cloud::Status) -> String {
+/// The address of the upstream edge.
+pub fn upstream(cloud: &cloud::Status) -> String {
     cloud.upstream.map_or("?".into(), |ip| ip.to_string())
 }
 
@@ -420,7 +421,7 @@ fn state(cloud: &cloud::Status) -> &'static str {
 fn law(status: &Status) -> String {
     let names: Vec<&str> = status.without.iter().map(|term| term.name()).collect();
     match names.len() {
-        0 => "counts grants as load".into(),
+        0 => "with all extensions".into(),
         all if all == LawTerm::ALL.len() => "as published".into(),
         _ => format!("without {}", names.join(", ")),
     }

@@ -33,10 +33,10 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
     require_access("xcp status")?;
     let status = Status {
         host: host::is_on()
-            .then(|| told(host::status().map_err(Failure::from)))
+            .then(|| ok_or_print(host::status().map_err(Failure::from)))
             .flatten(),
-        routers: told(router::list().map_err(Failure::from)).unwrap_or_default(),
-        clouds: told(cloud::list().map_err(Failure::from)).unwrap_or_default(),
+        routers: ok_or_print(router::list().map_err(Failure::from)).unwrap_or_default(),
+        clouds: ok_or_print(cloud::list().map_err(Failure::from)).unwrap_or_default(),
         // fails if no daemon runs
         edge: edge::ask(Path::new(edge::SOCKET)).ok(),
         gateway: gateway::ask(Path::new(gateway::SOCKET)).ok(),
@@ -46,7 +46,7 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
 }
 
 /// Returns a part of the status, or prints why it cannot be read.
-fn told<T>(part: Result<T, Failure>) -> Option<T> {
+fn ok_or_print<T>(part: Result<T, Failure>) -> Option<T> {
     part.map_err(|failure| print_error(&format!("xcp: {failure}")))
         .ok()
 }

@@ -106,14 +106,14 @@ fn proved(verified: &Verified, style: &Style) -> String {
         }
     }
     for (cases, what) in [(&verified.stale, "stale"), (&verified.missing, "missing")] {
-        text += &told(cases, what);
+        text += &list_not_compared(cases, what);
     }
     let proofs = verified.proofs.len();
     text + &format!("{} run again\n", count(proofs, "row"))
 }
 
 /// Lists the rows that could not be compared.
-fn told(cases: &[Case], what: &str) -> String {
+fn list_not_compared(cases: &[Case], what: &str) -> String {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
     match &titles[..] {
         [] => String::new(),

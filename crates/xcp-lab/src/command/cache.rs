@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use xcp_lab::cache::{self, Entry, Listing};
 
+use super::count;
 use xcp_cli::cli::LabCache;
 use xcp_cli::failure::Failure;
 use xcp_cli::out::{Out, Style};
@@ -14,7 +15,10 @@ pub fn act(asked: &LabCache, out: &Out) -> Result<ExitCode, Failure> {
     if asked.clear {
         let cleared = cache::clear()?;
         out.print(&cleared, |_| {
-            let (count, bytes) = (results(cleared.entries), units::bytes(cleared.bytes));
+            let (count, bytes) = (
+                count(cleared.entries, "result"),
+                units::bytes(cleared.bytes),
+            );
             format!("removed {count}, {bytes}\n")
         })?;
     } else {
@@ -28,7 +32,7 @@ pub fn act(asked: &LabCache, out: &Out) -> Result<ExitCode, Failure> {
 fn describe(list: &Listing, style: &Style) -> String {
     let total = format!(
         "{} in {}, {} of {}\n",
-        results(list.entries.len()),
+        count(list.entries.len(), "result"),
         list.folder.display(),
         units::bytes(list.total_bytes),
         units::bytes(list.limit_bytes)
@@ -57,11 +61,6 @@ fn row(entry: &Entry) -> Vec<String> {
     let mut row = what.to_vec();
     row.extend([units::bytes(entry.bytes), ago(entry.age_s)]);
     row
-}
-
-fn results(count: usize) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} result{plural}")
 }
 
 /// Formats an age, such as `3 h ago`.

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use crate::random::Random;
+
 /// Duration of each rate.
 const STEP_MS: u32 = 100;
 const STEPS: u32 = 600;
@@ -29,23 +31,7 @@ pub fn all() -> Vec<SyntheticTrace> {
     ]
 }
 
-/// A random number generator (splitmix64).
-struct Draw(u64);
-
-impl Draw {
-    /// Returns a number between 0 and 1.
-    fn part(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * self.part()
-    }
-
+impl Random {
     /// A step of a random walk: multiplies or divides by up to 1 + `most`, and reflects at
     /// the bounds.
     fn walk(&mut self, value: f64, most: f64, bounds: [f64; 2]) -> f64 {
@@ -62,7 +48,7 @@ impl Draw {
 
 /// A low orbit: every 15 s a new satellite with another rate, after 100 ms at almost 0.
 fn leo() -> Vec<f64> {
-    let mut draw = Draw(1);
+    let mut draw = Random(1);
     let mut rate = 0.0;
     (0..STEPS)
         .map(|step| match step % 150 {
@@ -80,7 +66,7 @@ fn leo() -> Vec<f64> {
 
 /// The one-way delay of `leo`: a step with each satellite, and a little jitter.
 fn delays() -> String {
-    let mut draw = Draw(2);
+    let mut draw = Random(2);
     let mut base_ms = 0.0;
     (0..STEPS).fold(String::new(), |mut text, step| {
         if step % 150 == 0 {
@@ -94,7 +80,7 @@ fn delays() -> String {
 /// 5G in millimetre waves, scaled to 1/20 of its rate. Obstacles reduce it to LTE for one
 /// to a few seconds.
 fn mmwave() -> Vec<f64> {
-    let mut draw = Draw(3);
+    let mut draw = Random(3);
     let (mut high, mut low, mut blocked) = (35.0, 2.0, 0);
     (0..STEPS)
         .map(|_| {
@@ -114,7 +100,7 @@ fn mmwave() -> Vec<f64> {
 
 /// LTE in a car: the rate doubles or halves within some 100 ms.
 fn lte() -> Vec<f64> {
-    let mut draw = Draw(4);
+    let mut draw = Random(4);
     let mut rate = 8.0;
     (0..STEPS)
         .map(|_| {
@@ -126,7 +112,7 @@ fn lte() -> Vec<f64> {
 
 /// LTE on a train: a tunnel of 10 s and one of 3 s, in which few packets pass.
 fn tunnel() -> Vec<f64> {
-    let mut draw = Draw(5);
+    let mut draw = Random(5);
     let mut rate = 8.0;
     (0..STEPS)
         .map(|step| {
@@ -142,7 +128,7 @@ fn tunnel() -> Vec<f64> {
 
 /// UMTS: a good rate for some seconds, then almost stopped, with short bursts.
 fn umts() -> Vec<f64> {
-    let mut draw = Draw(6);
+    let mut draw = Random(6);
     let (mut rate, mut slow, mut burst) = (2.0, 0.06, 0);
     (0..STEPS)
         .map(|step| {

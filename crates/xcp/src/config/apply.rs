@@ -17,8 +17,8 @@ use super::running::{self, Running};
 use super::types::{Gateway, Host, Router};
 use crate::gateway;
 
-/// The exit code if a part could not be changed. The unit `xcp` is active then, so that it is
-/// applied again when a device appears.
+/// The exit code if a part could not be changed. For xcp.service this is a success: it stays
+/// active, so that udev reloads it when a device appears.
 const PARTS_FAILED: u8 = 3;
 
 /// What a step changes.
@@ -121,8 +121,8 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let running = running::read()?;
     let mut steps = plan(&file, &running, asked.ignore_missing)?;
     let outcome = |step: &Step| match asked.check {
-        true => (step.would(), None),
-        false => step.take(),
+        true => (step.planned(), None),
+        false => step.execute(),
     };
     let mut outcomes: Vec<(Done, Option<Failure>)> = steps.iter().map(outcome).collect();
     // the gateway changes its router itself, which needs the lock
@@ -294,7 +294,7 @@ fn gateway_step(file: &File, running: &Running) -> Option<Step> {
 
 impl Step {
     /// Returns the expected result.
-    fn would(&self) -> Done {
+    fn planned(&self) -> Done {
         match &self.work {
             Operation::TurnOff | Operation::Remove => Done::Removed,
             Operation::TurnOn { before: None, .. } | Operation::Add { fresh: true, .. } => {
@@ -306,7 +306,7 @@ impl Step {
     }
 
     /// Executes the step, completely or not at all.
-    fn take(&self) -> (Done, Option<Failure>) {
+    fn execute(&self) -> (Done, Option<Failure>) {
         let device = self.subject.device().unwrap_or_default();
         let done = match &self.work {
             Operation::Reload(_) if self.differences.is_empty() => Ok(Done::Unchanged),

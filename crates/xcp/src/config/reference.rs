@@ -135,13 +135,13 @@ fn kind(field: &Value, needed: bool) -> String {
     };
     if needed {
         kind += ", required";
-    } else if let Some(default) = field.get("default").filter(|d| is_told(d)) {
+    } else if let Some(default) = field.get("default").filter(|d| is_shown(d)) {
         kind += &format!(", default {default}");
     }
     kind
 }
 
-fn is_told(default: &Value) -> bool {
+fn is_shown(default: &Value) -> bool {
     !default.is_null() && default.as_array().is_none_or(|all| !all.is_empty())
 }
 

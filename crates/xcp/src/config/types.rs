@@ -24,8 +24,9 @@ pub struct Config {
     /// Lets sockets of this host use XCP. Without this table they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// Makes devices XCP routers, with one table for each name or pattern. If several
-    /// tables match a device, the first one is used.
+    /// Makes devices XCP routers, with one table for each name or pattern. A pattern
+    /// skips devices that a table above it has selected; a name that a table above has
+    /// selected is an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub router: Vec<Router>,
     /// Joins XCP routers across a network without XCP (XCP-i). The daemon reads this
@@ -130,8 +131,8 @@ pub struct Host {
     #[serde(skip_serializing_if = "is_default", deserialize_with = "prefixes")]
     #[schemars(with = "Vec<String>")]
     pub peers: Vec<Prefix>,
-    /// Devices on which XCP headers are added and read, and on which SACK blocks make
-    /// room for feedback in full ACKs.
+    /// Devices on which XCP headers are added and read, and on which a SACK block is
+    /// removed from an ACK that has no room for feedback.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<String>,
     /// The IP protocol of the wire formats header and header-2004.
@@ -168,8 +169,8 @@ pub struct Router {
     /// Measure the capacity, and use less than configured if the link carries less.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
-    /// Count granted rates that have not arrived yet as load; false: use the published
-    /// control law.
+    /// Count what the router has granted as load before its traffic arrives; false: use
+    /// the published control law.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub anticipate: bool,
     /// Limit for RTTs in headers, such as "500ms".
@@ -394,7 +395,7 @@ impl Host {
     pub fn conflict_with(&self, gateway: &Gateway) -> Option<Conflict> {
         (self.wire.is_header() && self.devices.contains(&gateway.wan)).then(|| {
             let reason = format!(
-                "must not be {} on the WAN device of the gateway, {}: it splits TCP that follows IP",
+                "must not be {} on the WAN device of the gateway, {}: it cannot split connections that have a header between IP and TCP",
                 self.wire, gateway.wan
             );
             Conflict::new("wire", &reason, "remove wire, or the device")

@@ -17,6 +17,8 @@ use xcp_datapath::meter::{Meter, Reading};
 use xcp_datapath::Fallback;
 use xcp_gateway::status as gateway;
 
+use crate::router::upstream;
+
 /// The values to export, read at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -307,11 +309,6 @@ impl Collector for Snapshot {
             self.gateway.iter().map(|g| (vec![], g)).collect();
         families(&mut encoder, GATEWAY, &gateway)
     }
-}
-
-/// The address of the upstream edge.
-pub fn upstream(cloud: &cloud::Status) -> String {
-    cloud.upstream.map_or("?".into(), |ip| ip.to_string())
 }
 
 /// Encodes all metrics of one kind of things; nothing if there are none.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use xcp_cli::units;
 use xcp_datapath::meter::Reading;
 
-use super::families::{upstream, Snapshot};
+use super::families::Snapshot;
+use crate::router::upstream;
 
 /// Minimum time between two log lines of the same kind for one device.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -37,7 +38,7 @@ struct Known {
 impl Journal {
     /// Returns a line for each change since the last check; `now` is the time since any
     /// fixed moment.
-    pub fn look(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<String> {
+    pub fn changes_to_log(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         self.routers
             .retain(|name, _| snapshot.routers.iter().any(|r| r.device == *name));
@@ -64,7 +65,7 @@ impl Journal {
 }
 
 /// Returns whether a line may be logged again now, and if so records the time.
-fn may_tell(told: &mut Option<Duration>, now: Duration) -> bool {
+fn may_log(told: &mut Option<Duration>, now: Duration) -> bool {
     let may = told.is_none_or(|then| now.saturating_sub(then) >= SELDOM);
     if may {
         *told = Some(now);
@@ -83,7 +84,7 @@ impl Known {
             return None;
         }
         self.usual_Bps = measured_Bps;
-        may_tell(&mut self.fall_told, now).then(|| {
+        may_log(&mut self.fall_told, now).then(|| {
             format!(
                 "{}: the link carries {}, less than half of the {} before",
                 router.device,
@@ -95,7 +96,7 @@ impl Known {
 
     fn replacement(&mut self, now: Duration, router: &Reading) -> Option<String> {
         let before = std::mem::replace(&mut self.qdisc_replaced, router.qdisc_replaced);
-        if !router.qdisc_replaced || before || !may_tell(&mut self.replacement_told, now) {
+        if !router.qdisc_replaced || before || !may_log(&mut self.replacement_told, now) {
             return None;
         }
         Some(format!(
@@ -126,7 +127,7 @@ mod tests {
         let mut journal = Journal::default();
         let mut lines = Vec::new();
         for (at_s, snapshot) in looks {
-            let new = journal.look(Duration::from_secs(*at_s), snapshot);
+            let new = journal.changes_to_log(Duration::from_secs(*at_s), snapshot);
             lines.extend(new.into_iter().map(|line| (*at_s, line)));
         }
         lines

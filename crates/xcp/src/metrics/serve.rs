@@ -41,7 +41,7 @@ pub fn serve(address: SocketAddr, meter: &mut Meter) -> Result<ExitCode, Failure
             looked = Some(now);
             // read errors are ignored: the next check may succeed
             for line in Snapshot::read(meter)
-                .map(|snapshot| journal.look(now, &snapshot))
+                .map(|snapshot| journal.changes_to_log(now, &snapshot))
                 .unwrap_or_default()
             {
                 print_error(&format!("xcp: {line}"));

@@ -62,12 +62,12 @@ fn invalid_whole_numbers_give_reason_and_remedy() {
     }
     xcp("router trace lo --duration 0").failed(
         2,
-        "xcp: --duration 0: not more than 0\n  help: give seconds, such as 10 or 0.5\n",
+        "xcp: --duration 0: not a positive number\n  help: give seconds, such as 10 or 0.5\n",
     );
     assert_eq!(xcp("lab run x --seed -1").code, Some(2));
     xcp("host on --without losses,care").failed(
         2,
-        "xcp: --without care: no such behaviour\n  help: give some of losses, idle, app-limit, totals\n",
+        "xcp: --without care: no such sender feature\n  help: give some of losses, idle, app-limit, totals\n",
     );
 }
 

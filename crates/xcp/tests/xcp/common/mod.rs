@@ -276,7 +276,7 @@ impl HostOn {
         }
     }
 
-    /// The same for a control group without processes.
+    /// Turns XCP on, but not as the default, for a control group without processes.
     pub fn in_another_group() -> Self {
         let group = Group::enter("host");
         Group::move_to(&group.home);
@@ -454,8 +454,7 @@ impl<'a> SocketSetup<'a> {
     }
 }
 
-/// Converts an address to the form that system calls take; also returns its length.
-/// How many packets a socket has sent again, its SYN included.
+/// Returns how many packets a socket has retransmitted, including its SYN.
 pub fn retransmissions(socket: &TcpStream) -> u32 {
     // SAFETY: plain integers, of which 0 is valid; the kernel writes no more than the length.
     unsafe {
@@ -473,6 +472,7 @@ pub fn retransmissions(socket: &TcpStream) -> u32 {
     }
 }
 
+/// Converts an address to the form that system calls take, and returns its length too.
 pub fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: plain bytes, of which 0 is valid; both addresses fit into it.
     unsafe {

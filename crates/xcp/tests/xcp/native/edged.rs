@@ -143,7 +143,7 @@ fn edges_measure_a_cloud_and_survive_restarts_of_each_other() {
     assert_eq!(clouds(&status)[0]["local"], CLIENT);
     assert_eq!(clouds(&status)[1]["local"], CLIENT6);
     let text = down.show("").out;
-    let head = format!("{SERVER}\n  asked from       {CLIENT}\n  state            probed\n");
+    let head = format!("{SERVER}\n  local address    {CLIENT}\n  state            probed\n");
     assert!(text.starts_with(&head), "{text}");
     up.wait_until("two askers", |s| askers(s) == 2);
     assert!(

@@ -152,7 +152,7 @@ fn sends_few_headers(a: &mut TcpStream, b: &mut TcpStream) {
 }
 
 #[test]
-fn a_connection_whose_program_selects_another_control_makes_no_claims() {
+fn a_connection_with_another_selected_control_only_probes_for_routers() {
     let _lock = test_lock();
     if !can_run("selection during the connection") {
         return;
@@ -176,7 +176,8 @@ fn a_connection_whose_program_selects_another_control_makes_no_claims() {
     }
 }
 
-/// No sock_ops program sees this socket, and the kernel has told xcp of it in SYN_SENT only.
+/// No sock_ops program runs for this socket, because it is outside the control group. It selects
+/// xcp in SYN_SENT.
 #[test]
 fn a_socket_outside_of_the_control_group_falls_back() {
     let _lock = test_lock();

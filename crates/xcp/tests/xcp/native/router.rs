@@ -130,7 +130,7 @@ fn all_options_are_shown() {
         "\n  link carries         not measured\n",
         "\n  XCP's share          in proportion to the flows\n",
         "\n  overhead             0 B per packet, PTM\n",
-        "\n  law                  counts grants as load\n",
+        "\n  law                  with all extensions\n",
     ] {
         assert!(text.contains(line), "{text}");
     }

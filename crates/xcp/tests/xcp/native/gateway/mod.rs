@@ -275,12 +275,12 @@ fn data_that_arrived_before_a_reset_is_delivered() {
 }
 
 #[test]
-fn marks_may_be_valid_for_sources() {
-    let Some(gateways) = Gateways::new("marks_may_be_valid_for_sources") else {
+fn connections_are_split_with_src_valid_mark() {
+    let Some(gateways) = Gateways::new("connections_are_split_with_src_valid_mark") else {
         return;
     };
     let near = gateways.start(NEAR, CAPACITY);
-    // VPNs set it
+    // some VPNs set src_valid_mark
     gateways.net.within("r", || {
         set_sysctl("ipv4/conf/all/src_valid_mark", "1").unwrap()
     });
@@ -730,8 +730,9 @@ fn reading_the_configuration_again_changes_router_and_limits() {
 }
 
 #[test]
-fn limits_are_written_again() {
-    let Some(gateways) = Gateways::new("limits_are_written_again") else {
+fn a_missing_entry_of_the_limit_per_source_is_restored() {
+    let Some(gateways) = Gateways::new("a_missing_entry_of_the_limit_per_source_is_restored")
+    else {
         return;
     };
     let near = gateways.start(NEAR, &format!("{CAPACITY} --max-per-source 2"));
