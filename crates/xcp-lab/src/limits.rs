@@ -118,7 +118,9 @@ mod tests {
             }
         }
         for (name, max) in &limits.verified {
-            let row = page.lines().find(|l| l.starts_with(&format!("| `{name}` |")));
+            let row = page
+                .lines()
+                .find(|l| l.starts_with(&format!("| `{name}` |")));
             let row = row.expect(name);
             assert!(row.ends_with(&format!(" | {max} |")), "{row}");
         }
