@@ -85,8 +85,7 @@ struct xcp_router_link {
 	struct xcp_sharing_interval other;
 	struct xcp_sampler sampler;
 	uint64_t sample_B; /* bytes of other traffic between two samples */
-	uint32_t
-		end_now; /* capacity, hint or d changed: end the interval now */
+	uint32_t end_now; /* capacity or hint changed: end the interval now */
 	uint32_t has_classes; /* 1: the link uses the qdisc `xcp` */
 	/* values at the end of the last interval */
 	uint64_t configured_Bps;

@@ -296,7 +296,7 @@ out:
 	return 0;
 }
 
-/* Lets the next packet end an interval that is too long for its RTTs. */
+/* Shortens an interval that is too long for its RTTs. */
 __noinline int check(__u64 now)
 {
 	struct xcp_router_sums *sums = &link.sums;
@@ -312,7 +312,7 @@ __noinline int check(__u64 now)
 		sums->sum_x += READ_ONCE(cpu->sums.sum_x);
 		add_rtts(sums, cpu);
 	}
-	link.end_now |= xcp_router_too_long(&link.state, sums, now);
+	xcp_router_check_rtts(&link.state, &config.params, sums, now);
 	return 0;
 }
 

@@ -16,17 +16,23 @@
  *
  * Busy: every packet of the interval found a backlog, so the link always had
  * something to send: L = rate. e keeps a short queue, so the link stays busy.
+ * If the rate has risen in the interval, its average is below what the link
+ * carries now, and the state becomes GROWING.
  *
  * Free: some packet found no backlog. If rate is about L, L grows. A link that
  * was only idle between two packets is busy again before the second step.
  *
- *              rate >= L - L/64            rate >= tried + 3/4 s
- *   KNOWN ----------------------> TRIED -------------------------> GROWING --+
- *    ^ ^     L += s                |  L = max(2 rate, min(n rate, P)) ^  |   |
- *    | +------- busy: L = rate ----+--------------------------------- | -+   |
- *    +--------------- L reaches P ------------------------------------+------+
- *   s = min(L / 8, 20 KB / d)                 again if rate has grown by half
- *   n = 1 + (1 second) / d, 2 at first: the link sends the excess in a second
+ *           rate >= L - L/64           rate >= tried + 3/4 s
+ *   KNOWN --------------------> TRIED ----------------------> GROWING
+ *     ^                         ^   |                         |     |
+ *     |                         +---|--- L reaches P, or -----+     |
+ *     |                             |    rate >= L - L/64           |
+ *     +------- busy, or L = M ------+-------------------------------+
+ *
+ *   TRIED     L = tried + s,  s = min(tried / 8, 20 KB / d);  tried is L
+ * before, or P GROWING   L = 2 rate, tried = rate, and again at rate >= 3/2
+ * tried L >= min(n rate, P),  n = 1 + (2 seconds) / d: the link sends the
+ *             excess of an RTT in two seconds
  * Intervals with less than 12 KB are merged, for up to a second. In the state
  * GROWING, as after an outage of the link, two packets are enough.
  *
@@ -48,16 +54,18 @@
 #define XCP_CAPACITY_STEP_B 20000
 /* e in bytes per RTT; 1.5 times that, 3 full packets, stay in the queue */
 #define XCP_CAPACITY_OVER_B 3000
-/* one interval raises L to at most 65 times the dequeue rate */
+/* a return to P raises L to at most 65 times the dequeue rate */
 #define XCP_CAPACITY_MOST_TIMES 64
+/* the most that a return to an earlier L may queue, as time to send it */
+#define XCP_CAPACITY_EXCESS_NS (2 * XCP_NSEC_PER_SEC)
 #define XCP_CAPACITY_MAX_BPS (1ULL << (XCP_POOL_BITS - 2))
 /* at first: 10 packets in an initial interval */
 #define XCP_CAPACITY_FIRST_BPS 75000
 
 enum xcp_link_state {
-	XCP_LINK_KNOWN, /* L was measured on a busy link, or L reached P */
+	XCP_LINK_KNOWN, /* L was measured on a busy link, or is given */
 	XCP_LINK_TRIED, /* the link is free, and L was raised by s */
-	XCP_LINK_GROWING, /* the link carried that, and L was doubled */
+	XCP_LINK_GROWING, /* the link carried that, or its rate has risen */
 };
 
 struct xcp_capacity {
@@ -65,7 +73,7 @@ struct xcp_capacity {
 	uint64_t min_backlog_B; /* least backlog since the last update */
 	uint64_t link_Bps; /* L */
 	uint64_t dequeued_Bps; /* dequeue rate of the last interval */
-	uint64_t tried_Bps; /* dequeue rate at the last step of L */
+	uint64_t tried_Bps; /* the rate from which L was last raised */
 	uint64_t step_Bps; /* s */
 	uint64_t peak_Bps; /* P */
 	uint32_t state; /* enum xcp_link_state */
@@ -81,42 +89,58 @@ XCP_INLINE bool xcp_capacity_changed(const struct xcp_capacity *c,
 	       xcp_link_rose(i, &c->seen, c->link_Bps, d_ns);
 }
 
-/* Raises L of a free link, if the link carried the last raise. */
+/* Whether a link is on its way back to a rate that it carried before. */
+XCP_INLINE bool xcp_capacity_returns(const struct xcp_capacity *c)
+{
+	return c->state == XCP_LINK_GROWING && c->link_Bps < c->peak_Bps;
+}
+
+/* Raises L by a step above `from_Bps`. */
+XCP_INLINE void xcp_capacity_try(struct xcp_capacity *c, uint64_t from_Bps,
+				 uint64_t d_ns)
+{
+	c->state = XCP_LINK_TRIED;
+	c->tried_Bps = from_Bps;
+	c->step_Bps =
+		xcp_min(from_Bps / 8, xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
+	c->link_Bps = from_Bps + c->step_Bps;
+}
+
+/* Raises L of a free link: by a step, or, once a step was carried, by more. */
 XCP_INLINE void xcp_capacity_raise(struct xcp_capacity *c, uint64_t peak_Bps,
 				   uint64_t d_ns, bool rose)
 {
-	uint64_t least_Bps = c->link_Bps - c->link_Bps / 64;
-	uint64_t times = 1 + xcp_min(XCP_NSEC_PER_SEC / xcp_max(d_ns, 1),
+	uint64_t rate_Bps = c->dequeued_Bps, before_Bps = c->link_Bps;
+	uint64_t least_Bps = 0;
+	uint64_t times = 1 + xcp_min(XCP_CAPACITY_EXCESS_NS / xcp_max(d_ns, 1),
 				     XCP_CAPACITY_MOST_TIMES);
 
 	XCP_OPAQUE(times);
-	if (c->state == XCP_LINK_TRIED)
+	if (c->state == XCP_LINK_TRIED) {
 		least_Bps = c->tried_Bps + c->step_Bps * 3 / 4;
-	else if (c->state == XCP_LINK_GROWING)
+		if (rate_Bps < least_Bps)
+			return;
+	} else if (c->state == XCP_LINK_GROWING) {
 		least_Bps = c->tried_Bps + c->tried_Bps / 2;
-	if (c->dequeued_Bps < least_Bps)
-		return;
-	if (c->state == XCP_LINK_KNOWN && !rose) {
-		c->state = XCP_LINK_TRIED;
-		c->tried_Bps = xcp_max(c->dequeued_Bps, c->link_Bps);
-		c->step_Bps = xcp_min(c->tried_Bps / 8,
-				      xcp_rate(XCP_CAPACITY_STEP_B, d_ns));
-		c->link_Bps = c->tried_Bps + c->step_Bps;
-	} else {
-		if (c->state == XCP_LINK_KNOWN)
-			times = 2;
-		c->state = XCP_LINK_GROWING;
-		c->tried_Bps = c->dequeued_Bps;
-		c->link_Bps =
-			xcp_max(xcp_max(c->link_Bps, 2 * c->dequeued_Bps),
-				xcp_min(times * c->dequeued_Bps, c->peak_Bps));
-		if (c->peak_Bps > c->dequeued_Bps &&
-		    c->link_Bps >= c->peak_Bps) {
-			c->link_Bps = c->peak_Bps;
-			c->state = XCP_LINK_KNOWN;
-		}
 	}
-	c->link_Bps = xcp_min(c->link_Bps, peak_Bps);
+	if (c->state != XCP_LINK_KNOWN || rose) {
+		if (rate_Bps >= least_Bps) {
+			c->tried_Bps = rate_Bps;
+			c->link_Bps = xcp_max(c->link_Bps, 2 * rate_Bps);
+		}
+		c->state = XCP_LINK_GROWING;
+		c->link_Bps = xcp_max(c->link_Bps,
+				      xcp_min(times * rate_Bps, c->peak_Bps));
+	}
+	if (xcp_max(rate_Bps, before_Bps) < c->peak_Bps &&
+	    c->link_Bps >= c->peak_Bps)
+		xcp_capacity_try(c, c->peak_Bps, d_ns);
+	else if (rate_Bps >= c->link_Bps - c->link_Bps / 64)
+		xcp_capacity_try(c, xcp_max(rate_Bps, c->link_Bps), d_ns);
+	if (c->link_Bps >= peak_Bps) {
+		c->link_Bps = peak_Bps;
+		c->state = XCP_LINK_KNOWN;
+	}
 }
 
 /*
@@ -161,7 +185,8 @@ XCP_INLINE void xcp_capacity_measure(struct xcp_capacity *c,
 		xcp_capacity_raise(c, peak_Bps, d_ns, rose);
 		return;
 	}
-	c->state = XCP_LINK_KNOWN;
+	c->state = rose ? XCP_LINK_GROWING : XCP_LINK_KNOWN;
+	c->tried_Bps = c->dequeued_Bps;
 	c->link_Bps = xcp_max(c->dequeued_Bps, 1);
 	c->peak_Bps = xcp_max(c->peak_Bps, c->link_Bps);
 }

@@ -49,9 +49,9 @@
  * The first interval, before RTTs are known, lasts 200 ms. d can be just as
  * wrong after a pause of the flows, after they have moved to a shorter path, or
  * after packets have waited long at a link that had stalled. So the RTTs are
- * checked eight times per interval: the interval ends as soon as it has lasted
- * twice the average RTT of the packets since the last check, and that average
- * is the next d.
+ * checked several times per interval. An interval more than twice as long as
+ * the average RTT of the packets since the last check ends after that RTT,
+ * which is the next d.
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -91,10 +91,14 @@
 
 #define XCP_INITIAL_INTERVAL_NS (200 * 1000000ULL)
 #define XCP_MIN_TQ_NS (2 * 1000000ULL)
-/* an interval lasts at most this many times the latest average RTT */
+/* an interval this many times as long as the latest average RTT is too long */
 #define XCP_INTERVAL_MAX_RTTS 2
-/* checks of the average RTT per interval */
+/* checks of the average RTT per interval; with more, the average of one check
+ * would be that of a few packets, and flows differ in their RTTs */
 #define XCP_RTT_CHECKS 8
+/* the same while a link returns to its rate: d is the RTT of packets that had
+ * waited */
+#define XCP_RTT_CHECKS_RETURNS 32
 /* shorter intervals are not checked: RTTs are 4 ms (core/xcp_sender.h) */
 #define XCP_TOO_LONG_NS (8 * 4 * 1000000ULL)
 /* Larger RTTs count as this, unless configured otherwise. */
@@ -253,9 +257,12 @@ XCP_INLINE bool xcp_router_interval_may_end(const struct xcp_router_state *s,
 XCP_INLINE bool xcp_router_check_due(const struct xcp_router_state *s,
 				     uint64_t now_ns)
 {
+	uint64_t checks = xcp_capacity_returns(&s->capacity)
+				  ? XCP_RTT_CHECKS_RETURNS
+				  : XCP_RTT_CHECKS;
+
 	return s->interval_ns >= XCP_TOO_LONG_NS &&
-	       xcp_excess(now_ns, s->checked_ns) >=
-		       s->interval_ns / XCP_RTT_CHECKS;
+	       xcp_excess(now_ns, s->checked_ns) >= s->interval_ns / checks;
 }
 
 XCP_INLINE struct xcp_rtt_sums
@@ -279,28 +286,31 @@ xcp_router_average_rtt(const struct xcp_router_sums *sums,
 }
 
 /*
- * Whether the interval has lasted twice the average RTT of the packets since
- * the last check; `sums` are the totals of all CPUs. If so, earlier packets do
- * not count for d: if they waited long, they would hide that the path is short
- * again.
+ * Shortens the interval to the average RTT of the packets since the last check,
+ * if it is more than twice as long and has lasted that RTT; `sums` are the
+ * totals of all CPUs. Then earlier packets do not count for d: if they waited
+ * long, they would hide that the path is short again.
  */
-XCP_INLINE bool xcp_router_too_long(struct xcp_router_state *s,
-				    const struct xcp_router_sums *sums,
-				    uint64_t now_ns)
+XCP_INLINE void xcp_router_check_rtts(struct xcp_router_state *s,
+				      const struct xcp_router_params *params,
+				      const struct xcp_router_sums *sums,
+				      uint64_t now_ns)
 {
 	struct xcp_rtt_sums before = s->checked;
-	uint64_t elapsed_ns = xcp_excess(now_ns, s->interval_start_ns), d;
+	uint64_t elapsed_ns = xcp_excess(now_ns, s->interval_start_ns), rtt_ns;
 
 	s->checked_ns = now_ns;
 	if (sums->sum_x == before.sum_x)
-		return false;
+		return;
 	s->checked = xcp_router_rtts(sums);
-	d = xcp_num_fixed(xcp_router_average_rtt(sums, &before), 0,
-			  XCP_TICKS_MAX);
-	if (XCP_INTERVAL_MAX_RTTS * xcp_ticks_to_ns(d) > elapsed_ns)
-		return false;
+	rtt_ns = xcp_ticks_to_ns(xcp_num_fixed(
+		xcp_router_average_rtt(sums, &before), 0, XCP_TICKS_MAX));
+	rtt_ns = xcp_max(rtt_ns, params->min_interval_ns);
+	if (XCP_INTERVAL_MAX_RTTS * rtt_ns > s->interval_ns ||
+	    rtt_ns > elapsed_ns)
+		return;
 	s->rtts_from = before;
-	return true;
+	s->interval_ns = rtt_ns;
 }
 
 XCP_INLINE bool xcp_router_queue_due(const struct xcp_router_state *s,

@@ -20,6 +20,7 @@ pub const XCP_LINK_MIN_B: u16 = 12000;
 pub const XCP_CAPACITY_STEP_B: u16 = 20000;
 pub const XCP_CAPACITY_OVER_B: u16 = 3000;
 pub const XCP_CAPACITY_MOST_TIMES: u8 = 64;
+pub const XCP_CAPACITY_EXCESS_NS: u32 = 2000000000;
 pub const XCP_CAPACITY_MAX_BPS: u64 = 4398046511104;
 pub const XCP_CAPACITY_FIRST_BPS: u32 = 75000;
 pub const XCP_CUBIC_MS3: u32 = 2500000000;
@@ -58,6 +59,7 @@ pub const XCP_INITIAL_INTERVAL_NS: u32 = 200000000;
 pub const XCP_MIN_TQ_NS: u32 = 2000000;
 pub const XCP_INTERVAL_MAX_RTTS: u8 = 2;
 pub const XCP_RTT_CHECKS: u8 = 8;
+pub const XCP_RTT_CHECKS_RETURNS: u8 = 32;
 pub const XCP_TOO_LONG_NS: u32 = 32000000;
 pub const XCP_MAX_RTT_TICKS: u32 = 268435456;
 pub const XCP_FULL_PACKET_BITS: u8 = 9;
@@ -197,11 +199,11 @@ pub struct xcp_link_mark {
     /// dequeued until then
     pub sent_B: u64,
 }
-/// L was measured on a busy link, or L reached P
+/// L was measured on a busy link, or is given
 pub const XCP_LINK_KNOWN: xcp_link_state = 0;
 /// the link is free, and L was raised by s
 pub const XCP_LINK_TRIED: xcp_link_state = 1;
-/// the link carried that, and L was doubled
+/// the link carried that, or its rate has risen
 pub const XCP_LINK_GROWING: xcp_link_state = 2;
 pub type xcp_link_state = ::core::ffi::c_uint;
 #[repr(C)]
@@ -215,7 +217,7 @@ pub struct xcp_capacity {
     pub link_Bps: u64,
     /// dequeue rate of the last interval
     pub dequeued_Bps: u64,
-    /// dequeue rate at the last step of L
+    /// the rate from which L was last raised
     pub tried_Bps: u64,
     /// s
     pub step_Bps: u64,
@@ -794,7 +796,7 @@ counts*/
     pub sampler: xcp_sampler,
     /// bytes of other traffic between two samples
     pub sample_B: u64,
-    /// capacity, hint or d changed: end the interval now
+    /// capacity or hint changed: end the interval now
     pub end_now: u32,
     /// 1: the link uses the qdisc `xcp`
     pub has_classes: u32,

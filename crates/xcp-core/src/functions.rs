@@ -118,7 +118,15 @@ unsafe extern "C" {
     ) -> bool;
 }
 unsafe extern "C" {
-    /// Raises L of a free link, if the link carried the last raise.
+    /// Whether a link is on its way back to a rate that it carried before.
+    pub safe fn xcp_capacity_returns(c: &xcp_capacity) -> bool;
+}
+unsafe extern "C" {
+    /// Raises L by a step above `from_Bps`.
+    pub safe fn xcp_capacity_try(c: &mut xcp_capacity, from_Bps: u64, d_ns: u64);
+}
+unsafe extern "C" {
+    /// Raises L of a free link: by a step, or, once a step was carried, by more.
     pub safe fn xcp_capacity_raise(
         c: &mut xcp_capacity,
         peak_Bps: u64,
@@ -395,15 +403,16 @@ unsafe extern "C" {
     ) -> xcp_num;
 }
 unsafe extern "C" {
-    /** Whether the interval has lasted twice the average RTT of the packets since
- the last check; `sums` are the totals of all CPUs. If so, earlier packets do
- not count for d: if they waited long, they would hide that the path is short
- again.*/
-    pub safe fn xcp_router_too_long(
+    /** Shortens the interval to the average RTT of the packets since the last check,
+ if it is more than twice as long and has lasted that RTT; `sums` are the
+ totals of all CPUs. Then earlier packets do not count for d: if they waited
+ long, they would hide that the path is short again.*/
+    pub safe fn xcp_router_check_rtts(
         s: &mut xcp_router_state,
+        params: &xcp_router_params,
         sums: &xcp_router_sums,
         now_ns: u64,
-    ) -> bool;
+    );
 }
 unsafe extern "C" {
     pub safe fn xcp_router_queue_due(s: &xcp_router_state, now_ns: u64) -> bool;

@@ -86,11 +86,12 @@ impl Router {
         xcp_router_interval_due(&self.state, now_ns)
     }
 
-    /// Whether the control interval has lasted twice the average RTT of the packets since
-    /// the last check. Checks at most 8 times per interval.
-    pub fn too_long(&mut self, now_ns: u64) -> bool {
-        xcp_router_check_due(&self.state, now_ns)
-            && xcp_router_too_long(&mut self.state, &self.sums, now_ns)
+    /// Shortens the control interval if it is more than twice as long as the average RTT of
+    /// the packets since the last check, and has lasted that RTT.
+    pub fn check_rtts(&mut self, now_ns: u64) {
+        if xcp_router_check_due(&self.state, now_ns) {
+            xcp_router_check_rtts(&mut self.state, &self.params, &self.sums, now_ns);
+        }
     }
 
     /// Whether the queue-estimation interval is over.

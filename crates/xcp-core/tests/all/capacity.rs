@@ -150,7 +150,9 @@ fn cloud_capacity_is_found_in_steps_of_the_free_rate() {
 #[test]
 fn link_capacity_is_found_in_steps() {
     let mut link = Link::new(0);
-    link.interval(45_000, 25_000, 1_500, 0);
+    for _ in 0..2 {
+        link.interval(45_000, 25_000, 1_500, 0);
+    }
     // less than L was dequeued: L stays
     link.interval(21_000, 21_000, 0, 0);
     assert_near(link.router.link_Bps() as f64, 250_000.0);
@@ -183,10 +185,11 @@ fn capacity_returns_quickly_to_its_recent_value() {
         link.router.link_Bps() as f64
     };
     assert_near(found(&mut link, 25_000), 281_250.0);
-    // the remembered rate decays by 1/512 per interval
-    assert_near(found(&mut link, 28_000), 596_492.0);
-    // from here on the steps are as for a new link
+    // the step was carried: L becomes the remembered rate, which decays by 1/512 per
+    // interval, and the next step
+    assert_near(found(&mut link, 28_000), 671_053.0);
     assert_near(found(&mut link, 59_500), 671_053.0);
+    // from here on the steps are as for a new link
     assert_near(found(&mut link, 67_000), 1_340_000.0);
     // after some minutes the rate is forgotten
     for _ in 0..2000 {
@@ -198,6 +201,24 @@ fn capacity_returns_quickly_to_its_recent_value() {
         (43_000, 860_000.0),
     ] {
         assert_near(found(&mut link, sent_B), want_Bps);
+    }
+}
+
+/// L is what the link can carry, not what it carries: less demand does not lower it.
+#[test]
+fn pause_does_not_lower_the_capacity_of_a_free_link() {
+    let mut link = Link::new(0);
+    for _ in 0..2 {
+        link.interval(25_000, 25_000, 1_500, 0);
+    }
+    for sent_B in [25_000, 28_000, 50_000] {
+        link.interval(sent_B, sent_B, 0, 0);
+    }
+    let free_Bps = link.router.link_Bps();
+    assert_near(free_Bps as f64, 1_000_000.0);
+    for sent_B in [40_000, 15_000, 0, 15_000] {
+        link.interval(sent_B, sent_B, 0, 0);
+        assert_eq!(link.router.link_Bps(), free_Bps, "{sent_B}");
     }
 }
 
@@ -493,8 +514,8 @@ fn capacity_follows_a_radio_link() {
             link_Bps: radio_Bps,
             ..Loop::default()
         });
-        assert!(got.utilisation >= 0.92, "{flows}: {}", got.utilisation);
-        assert!(got.delay_s(0.95) <= 0.1, "{flows}: {}", got.delay_s(0.95));
+        assert!(got.utilisation >= 0.95, "{flows}: {}", got.utilisation);
+        assert!(got.delay_s(0.95) <= 0.12, "{flows}: {}", got.delay_s(0.95));
         assert!(got.jain > 0.999, "{flows}: {}", got.jain);
     }
 }
@@ -526,6 +547,68 @@ fn capacity_follows_a_link_that_stops_and_resumes() {
         assert!(got.utilisation >= 0.93, "{rtt_s}: {got:?}");
         assert!(got.delay_s(0.95) <= 0.03, "{rtt_s}: {}", got.delay_s(0.95));
     }
+}
+
+/// After an outage the flows soon fill the link again, although few packets are left to
+/// measure it with.
+#[test]
+fn flows_fill_a_link_that_has_returned() {
+    fn from_10_to_10(at_s: f64) -> f64 {
+        (if (40.0..45.0).contains(&at_s) {
+            0.03
+        } else {
+            10.0
+        }) * MBPS
+    }
+    fn from_3_to_3(at_s: f64) -> f64 {
+        (if (15.0..45.0).contains(&at_s) {
+            0.03
+        } else {
+            3.0
+        }) * MBPS
+    }
+    fn rtts(flows: usize, rtt_s: f64, link_Bps: fn(f64) -> f64) -> f64 {
+        let got = run(&Loop {
+            flows,
+            rtt_s,
+            duration_s: 70.0,
+            link_Bps,
+            ..Loop::default()
+        });
+        let full = |i: usize| {
+            let at = |rtts: usize| 45.0 + rtts as f64 * rtt_s;
+            (i..i + 3).all(|i| got.rate_Bps(at(i), at(i + 1)) >= 0.9 * link_Bps(45.0))
+        };
+        (0..200).find(|i| full(*i)).unwrap_or(200) as f64
+    }
+    for (name, flows, link_Bps, most) in [
+        ("10 Mb/s", 1, from_10_to_10 as fn(f64) -> f64, 8.0),
+        ("10 Mb/s", 4, from_10_to_10, 8.0),
+        ("3 Mb/s", 1, from_3_to_3, 10.0),
+        ("3 Mb/s, 2 before", 1, stops_Bps, 12.5),
+    ] {
+        // when the link returns, some flows have sent more of their RTT than others
+        let sum: f64 = (0..16)
+            .map(|i| rtts(flows, 0.092 + 0.001 * f64::from(i), link_Bps))
+            .sum();
+        assert!(sum / 16.0 <= most, "{name}, {flows}: {} RTTs", sum / 16.0);
+    }
+}
+
+/// A check of the RTTs sees some packets, which may all be of flows with short RTTs.
+#[test]
+fn flows_with_short_rtts_do_not_end_the_intervals_of_others() {
+    let got = run(&Loop {
+        flows: 8,
+        rtt_s: 0.02,
+        rtt_step_s: 0.09,
+        duration_s: 120.0,
+        warm_s: 20.0,
+        link_Bps: |_| 4.0 * MBPS,
+        ..Loop::default()
+    });
+    assert!(got.utilisation > 0.99, "{got:?}");
+    assert!(got.delay_s(0.99) < 0.03, "{got:?}");
 }
 
 /// Simulates a link of 10 Mb/s; the configured capacity may be wrong.

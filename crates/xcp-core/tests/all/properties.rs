@@ -542,7 +542,7 @@ fn balance(
 
 /// Packets that waited in a queue, and so report a long RTT, do not hide a short path.
 #[test]
-fn an_interval_ends_after_two_rtts() {
+fn an_interval_of_more_than_two_rtts_ends_early() {
     let ms = 1_000_000;
     let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
     // the first interval, 200 ms, on a path of 4 ms
@@ -554,10 +554,14 @@ fn an_interval_ends_after_two_rtts() {
         },
         0,
     );
-    assert!(!router.too_long(30 * ms), "no RTT is known");
+    let ends_at = |router: &mut Router, at_ms: u64| {
+        router.check_rtts(at_ms * ms);
+        router.interval_due(at_ms * ms)
+    };
+    assert!(!ends_at(&mut router, 30), "no RTT is known");
     router.arrival_xcp(1, 1_500, rtt(1.0), rtt(4.0));
-    assert!(!router.too_long(31 * ms), "seen 1 ms ago");
-    assert!(router.too_long(60 * ms));
+    assert!(!ends_at(&mut router, 31), "checked 1 ms ago");
+    assert!(ends_at(&mut router, 60));
     assert!(router.interval_end(60 * ms));
     assert!((3_990_000..4_010_000).contains(&router.interval_ns()));
     // an interval of 100 ms, after the flows of that path have ended
@@ -566,11 +570,11 @@ fn an_interval_ends_after_two_rtts() {
     let ends = |router: &mut Router, times_ms: Range<u64>, rtt_ms: f64| {
         times_ms.into_iter().find(|at| {
             router.arrival_xcp(1, 1_500, rtt(1.0), rtt(rtt_ms));
-            router.too_long(at * ms)
+            ends_at(router, *at)
         })
     };
     assert_eq!(
-        ends(&mut router, 70..170, 51.0),
+        ends(&mut router, 70..169, 51.0),
         None,
         "less than 2 times 51 ms"
     );
@@ -582,6 +586,29 @@ fn an_interval_ends_after_two_rtts() {
     assert!((270..520).contains(&end_ms), "{end_ms}");
     assert!(router.interval_end(end_ms * ms));
     assert!((49 * ms..51 * ms).contains(&router.interval_ns()));
+}
+
+/// Also on a short path, an interval lasts as long as the configured minimum.
+#[test]
+fn an_interval_that_ends_early_has_the_least_length() {
+    let ms = 1_000_000;
+    let ticks = |ms: f64| (ms / 1e3 * TICK) as u64;
+    let mut router = Router::new(
+        xcp_router_params {
+            capacity_Bps: 1_250_000,
+            min_interval_ns: 40 * ms,
+            ..xcp_router_params::default()
+        },
+        0,
+    );
+    let end_ms = (0..200).find(|at| {
+        router.arrival_xcp(1, 1_500, ticks(1.0), ticks(4.0));
+        router.check_rtts(at * ms);
+        router.interval_due(at * ms)
+    });
+    let end_ms = end_ms.expect("the first interval, 200 ms, is too long");
+    assert!((40..80).contains(&end_ms), "{end_ms}");
+    assert!(router.interval_ns() >= 40 * ms);
 }
 
 /// A packet whose X is at least the whole interval takes exactly the whole pool.

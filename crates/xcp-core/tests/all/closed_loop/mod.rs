@@ -15,6 +15,8 @@ pub const PACKET_B: u32 = 1500;
 pub struct Loop {
     pub flows: usize,
     pub rtt_s: f64,
+    /// Each flow's RTT is longer than that of the flow before it by this, s.
+    pub rtt_step_s: f64,
     pub duration_s: f64,
     /// The capacity that is configured at the router, B/s; 0 = none.
     pub configured_Bps: f64,
@@ -33,6 +35,7 @@ impl Default for Loop {
         Loop {
             flows: 1,
             rtt_s: 0.1,
+            rtt_step_s: 0.0,
             duration_s: 60.0,
             configured_Bps: 0.0,
             measure: true,
@@ -64,6 +67,8 @@ pub struct Outcome {
     pub d_s: f64,
     /// The most flows that the router counted.
     pub most_flows: f64,
+    /// When the link had sent each packet, s.
+    sent_s: Vec<f64>,
 }
 
 impl Debug for Outcome {
@@ -79,6 +84,12 @@ impl Debug for Outcome {
 }
 
 impl Outcome {
+    /// What the link sent in a time, B/s.
+    pub fn rate_Bps(&self, from_s: f64, to_s: f64) -> f64 {
+        let before = |at_s| self.sent_s.partition_point(|sent_s| *sent_s < at_s);
+        (before(to_s) - before(from_s)) as f64 * f64::from(PACKET_B) / (to_s - from_s)
+    }
+
     /// The queueing delay that this part of the packets did not exceed, s.
     pub fn delay_s(&self, part: f64) -> f64 {
         self.delays_s[((self.delays_s.len() - 1) as f64 * part) as usize]
@@ -162,7 +173,7 @@ pub fn run(what: &Loop) -> Outcome {
     };
     let mut router = Router::new(params, 0);
     let mut flows: Vec<Flow> = (0..what.flows)
-        .map(|i| Flow::new(0.013 * i as f64, what.rtt_s))
+        .map(|i| Flow::new(0.013 * i as f64, what.rtt_s + i as f64 * what.rtt_step_s))
         .collect();
     let mut queue: VecDeque<(usize, InFlight)> = VecDeque::new();
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
@@ -170,6 +181,7 @@ pub fn run(what: &Loop) -> Outcome {
     let (mut sent, mut sent_warm, mut offered_B) = (0u64, 0u64, 0.0);
     let mut seen = xcp_link_samples::default();
     let (mut delays_s, mut most_flows) = (Vec::new(), 0.0);
+    let mut sent_s = Vec::new();
     let size_s = |at_s| transmission_time_s(what.link_Bps, at_s);
     loop {
         let (mut at_s, mut event) = (leaves_s, Event::Leaves);
@@ -202,11 +214,13 @@ pub fn run(what: &Loop) -> Outcome {
                     break;
                 };
                 sent += 1;
+                sent_s.push(now_s);
                 if now_s > what.warm_s {
                     sent_warm += 1;
                     delays_s.push(now_s - packet.sent_s - size_s(now_s));
                 }
-                flows[i].acks.push_back((now_s + what.rtt_s, packet));
+                let rtt_s = what.rtt_s + i as f64 * what.rtt_step_s;
+                flows[i].acks.push_back((now_s + rtt_s, packet));
                 leaves_s = if queue.is_empty() {
                     f64::INFINITY
                 } else {
@@ -228,7 +242,8 @@ pub fn run(what: &Loop) -> Outcome {
                     router.queue_end(backlog_B, now_ns);
                 }
                 let changed = what.measure && router.link_changed(&seen);
-                if changed || router.too_long(now_ns) || router.interval_due(now_ns) {
+                router.check_rtts(now_ns);
+                if changed || router.interval_due(now_ns) {
                     if what.measure {
                         router.interval_end_seen(now_ns, &seen);
                     } else {
@@ -270,5 +285,6 @@ pub fn run(what: &Loop) -> Outcome {
         jain: sum * sum / squares / flows.len() as f64,
         d_s: router.d_s(),
         most_flows,
+        sent_s,
     }
 }
