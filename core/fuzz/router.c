@@ -94,6 +94,9 @@ static void interval(struct router *r, struct sequence *q)
 	r->other.other_B += any(q) >> 24;
 	r->other.other_flows = (uint32_t)any(q);
 	r->other.other_min_backlog_B = any(q);
+	if (xcp_router_check_due(&r->state, r->now_ns))
+		xcp_router_check_rtts(&r->state, &r->params, &r->sums,
+				      r->now_ns);
 	xcp_router_capacity(&r->state, &r->params, &r->sums, r->now_ns,
 			    any(q) & 1 ? &r->seen : NULL,
 			    any(q) & 1 ? &r->other : NULL);

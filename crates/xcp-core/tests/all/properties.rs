@@ -504,6 +504,7 @@ proptest! {
                 }
                 _ => {
                     now_ns = now_ns.saturating_add(a >> 16);
+                    router.check_rtts(now_ns);
                     router.interval_end(now_ns);
                     prop_assert!(router.interval_ns() >= params.min_interval_ns.min(INITIAL_NS));
                     prop_assert!(router.interval_ns() <= 64_000_000_000);
