@@ -29,10 +29,10 @@
  *     |                             |    rate >= L - L/64           |
  *     +------- busy, or L = M ------+-------------------------------+
  *
- *   TRIED     L = tried + s,  s = min(tried / 8, 20 KB / d);  tried is L
- * before, or P GROWING   L = 2 rate, tried = rate, and again at rate >= 3/2
- * tried L >= min(n rate, P),  n = 1 + (2 seconds) / d: the link sends the
- *             excess of an RTT in two seconds
+ *   TRIED     tried = L or P,  L = tried + s,  s = min(tried / 8, 20 KB / d)
+ *   GROWING   L = 2 rate,  tried = rate, and again at rate >= 3/2 tried
+ *             L >= min(n rate, P),  n = 1 + (2 seconds) / d: the link sends
+ *             the excess of an RTT in two seconds
  * Intervals with less than 12 KB are merged, for up to a second. In the state
  * GROWING, as after an outage of the link, two packets are enough.
  *

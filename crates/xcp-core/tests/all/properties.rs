@@ -541,24 +541,29 @@ fn balance(
     Ok(())
 }
 
+fn router_10_mbit(min_interval_ns: u64) -> Router {
+    let params = xcp_router_params {
+        capacity_Bps: 1_250_000,
+        min_interval_ns,
+        ..xcp_router_params::default()
+    };
+    Router::new(params, 0)
+}
+
+/// Checks the RTTs at a time; returns whether the interval ends then.
+fn ends_at(router: &mut Router, at_ms: u64) -> bool {
+    let now_ns = at_ms * 1_000_000;
+    router.check_rtts(now_ns);
+    router.interval_due(now_ns)
+}
+
 /// Packets that waited in a queue, and so report a long RTT, do not hide a short path.
 #[test]
 fn an_interval_of_more_than_two_rtts_ends_early() {
     let ms = 1_000_000;
     let rtt = |ms: f64| (ms / 1e3 * TICK) as u64;
     // the first interval, 200 ms, on a path of 4 ms
-    let mut router = Router::new(
-        xcp_router_params {
-            capacity_Bps: 1_250_000,
-            min_interval_ns: ms,
-            ..xcp_router_params::default()
-        },
-        0,
-    );
-    let ends_at = |router: &mut Router, at_ms: u64| {
-        router.check_rtts(at_ms * ms);
-        router.interval_due(at_ms * ms)
-    };
+    let mut router = router_10_mbit(ms);
     assert!(!ends_at(&mut router, 30), "no RTT is known");
     router.arrival_xcp(1, 1_500, rtt(1.0), rtt(4.0));
     assert!(!ends_at(&mut router, 31), "checked 1 ms ago");
@@ -575,7 +580,7 @@ fn an_interval_of_more_than_two_rtts_ends_early() {
         })
     };
     assert_eq!(
-        ends(&mut router, 70..169, 51.0),
+        ends(&mut router, 70..170, 51.0),
         None,
         "less than 2 times 51 ms"
     );
@@ -594,18 +599,10 @@ fn an_interval_of_more_than_two_rtts_ends_early() {
 fn an_interval_that_ends_early_has_the_least_length() {
     let ms = 1_000_000;
     let ticks = |ms: f64| (ms / 1e3 * TICK) as u64;
-    let mut router = Router::new(
-        xcp_router_params {
-            capacity_Bps: 1_250_000,
-            min_interval_ns: 40 * ms,
-            ..xcp_router_params::default()
-        },
-        0,
-    );
+    let mut router = router_10_mbit(40 * ms);
     let end_ms = (0..200).find(|at| {
         router.arrival_xcp(1, 1_500, ticks(1.0), ticks(4.0));
-        router.check_rtts(at * ms);
-        router.interval_due(at * ms)
+        ends_at(&mut router, *at)
     });
     let end_ms = end_ms.expect("the first interval, 200 ms, is too long");
     assert!((40..80).contains(&end_ms), "{end_ms}");

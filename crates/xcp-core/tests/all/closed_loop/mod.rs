@@ -47,6 +47,12 @@ impl Default for Loop {
     }
 }
 
+impl Loop {
+    fn flow_rtt_s(&self, i: usize) -> f64 {
+        self.rtt_s + i as f64 * self.rtt_step_s
+    }
+}
+
 /// A sender of small packets with forged headers.
 #[derive(Clone, Copy)]
 pub struct Forged {
@@ -173,7 +179,7 @@ pub fn run(what: &Loop) -> Outcome {
     };
     let mut router = Router::new(params, 0);
     let mut flows: Vec<Flow> = (0..what.flows)
-        .map(|i| Flow::new(0.013 * i as f64, what.rtt_s + i as f64 * what.rtt_step_s))
+        .map(|i| Flow::new(0.013 * i as f64, what.flow_rtt_s(i)))
         .collect();
     let mut queue: VecDeque<(usize, InFlight)> = VecDeque::new();
     let (mut now_s, mut leaves_s) = (0.0, f64::INFINITY);
@@ -219,8 +225,9 @@ pub fn run(what: &Loop) -> Outcome {
                     sent_warm += 1;
                     delays_s.push(now_s - packet.sent_s - size_s(now_s));
                 }
-                let rtt_s = what.rtt_s + i as f64 * what.rtt_step_s;
-                flows[i].acks.push_back((now_s + rtt_s, packet));
+                flows[i]
+                    .acks
+                    .push_back((now_s + what.flow_rtt_s(i), packet));
                 leaves_s = if queue.is_empty() {
                     f64::INFINITY
                 } else {
