@@ -18,6 +18,7 @@ use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
 use crate::machines::{run_parallel, temp_folder};
 use crate::options::{Progress, Tell};
+use crate::results::Written;
 use crate::test_machine::TestMachine;
 use crate::{cache, catalog, figures, interrupt, metrics, results, Error, Result};
 
@@ -82,12 +83,19 @@ impl Planned {
         Ok(cache::digest(format!("{result}\n{checks}").as_bytes()).to_string())
     }
 
-    /// Returns the result of an earlier run, if there is one.
-    fn find(&self, rig: &TestMachine) -> Result<Option<Judged>> {
-        let Some(played) = rig.find(&self.request()?)? else {
-            return Ok(None);
-        };
-        Ok(Some(self.judge(self.key(rig)?, true, played)))
+    /// Looks for the result of an earlier run, first among the kept results, then in the
+    /// document's row.
+    fn look_up(&self, rig: &TestMachine, written: Option<&Written>) -> Result<State> {
+        let key = self.key(rig)?;
+        Ok(match rig.find(&self.request()?)? {
+            Some(played) => State::Judged(Box::new(self.judge(key, true, played))),
+            None if written.is_some_and(|row| row.has_key(&key) && row.passes()) => {
+                State::Written {
+                    release: rig.release().to_owned(),
+                }
+            }
+            None => State::Unchecked,
+        })
     }
 
     fn judge(&self, key: String, kept: bool, played: Played) -> Judged {
@@ -131,20 +139,27 @@ pub(crate) fn plan() -> Result<Vec<Planned>> {
     Ok(all)
 }
 
-/// Prepares a test machine for each kernel of these cases, or returns the error.
+/// Prepares a test machine for each kernel of these cases; a kernel that is not available
+/// has an error instead.
+///
+/// # Errors
+/// The user interrupts the command.
 pub(crate) fn test_machines<'a>(
     cases: impl Iterator<Item = &'a Planned>,
     fresh: bool,
     say: &'a (dyn Fn(&str) + Sync),
-) -> BTreeMap<&'a str, Result<TestMachine<'a>>> {
+) -> Result<BTreeMap<&'a str, Result<TestMachine<'a>>>> {
     let mut test_machines = BTreeMap::new();
     for planned in cases {
         let kernel = planned.case.kernel.as_str();
         test_machines
             .entry(kernel)
             .or_insert_with(|| TestMachine::new(Some(kernel), fresh, say));
+        if interrupt::requested() {
+            return Err(interrupt::error());
+        }
     }
-    test_machines
+    Ok(test_machines)
 }
 
 /// A case to run.
@@ -155,36 +170,32 @@ struct Job<'a> {
 }
 
 /// Runs all cases or looks up their results. If `options` names a document, writes it and
-/// updates the figures in other documents that quote it.
+/// updates the figures in other documents that quote it. An interrupt ends the command after
+/// the document was written with the cases that have ended.
 ///
 /// # Errors
-/// An experiment is invalid, a document cannot be written, a quoted figure does not exist,
-/// or the user interrupts the command. Failures of cases are in their rows.
+/// An experiment is invalid, a document cannot be read or written, a quoted figure does not
+/// exist, or the user interrupts the command. Failures of cases are in their rows.
 pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
     let planned = plan()?;
-    let test_machines = test_machines(planned.iter(), options.fresh, &say);
-    let before = options.results.as_ref().map(fs::read_to_string);
-    let before = before.and_then(|text| text.ok()).unwrap_or_default();
+    let before = match &options.results {
+        Some(path) => results::before(path)?,
+        None => String::new(),
+    };
+    let test_machines = test_machines(planned.iter(), options.fresh, &say)?;
     let written = results::read(&before);
-    let mut states = Vec::new();
-    for one in &planned {
-        let is_written = |key: &str| {
-            let row = written.get(&one.case);
-            !options.fresh && row.is_some_and(|row| row.has_key(key) && row.passes())
-        };
-        states.push(match &test_machines[one.case.kernel.as_str()] {
-            Ok(rig) => match one.find(rig)? {
-                Some(judged) => State::Judged(Box::new(judged)),
-                None if is_written(&one.key(rig)?) => State::Written {
-                    release: rig.release().to_owned(),
-                },
-                None => State::Unchecked,
-            },
+    let written = |case: &Case| written.get(case).filter(|_| !options.fresh);
+    let states = planned.iter().map(|one| {
+        let rig = test_machines[one.case.kernel.as_str()].as_ref();
+        match rig.map(|rig| one.look_up(rig, written(&one.case))) {
+            Ok(Ok(state)) => state,
+            Ok(Err(e)) => State::failed(&e),
             Err(e) => State::failed(e),
-        });
-    }
+        }
+    });
+    let mut states: Vec<State> = states.collect();
     let mut jobs = Vec::new();
     for (planned, state) in planned.iter().zip(&mut states) {
         let rig = &test_machines[planned.case.kernel.as_str()];
@@ -200,9 +211,6 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     let count = jobs.len();
     say(&format!("{count} of {} cases to run", planned.len()));
     run(jobs, progress)?;
-    if interrupt::requested() {
-        return Err(interrupt::error());
-    }
     let rows = planned.into_iter().zip(states);
     let rows = rows.map(|(planned, state)| Row {
         case: planned.case,
@@ -213,9 +221,15 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
         let name = path.display().to_string();
         let text = results::document(&rows, &before);
         fs::write(path, &text).map_err(|e| Error::io(name, &e))?;
+        if interrupt::requested() {
+            return Err(interrupt::error());
+        }
         for changed in figures::fill(path, &text)? {
             say(&format!("{}: figures changed", changed.display()));
         }
+    }
+    if interrupt::requested() {
+        return Err(interrupt::error());
     }
     Ok(All {
         ok: rows.iter().all(Row::ok),
@@ -245,7 +259,11 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
             progress(Progress::Variant { name, done });
         };
         let place = work.path().join(turn.to_string());
-        *job.state = job.planned.play(job.rig, &place, &on_progress).into();
+        let judged = job.planned.play(job.rig, &place, &on_progress);
+        if judged.is_err() && interrupt::requested() {
+            return; // the row keeps its earlier figures
+        }
+        *job.state = judged.into();
         let count = note(1.0);
         let mark = if job.state.ok() { "ok" } else { "FAILED" };
         let said = &format!("{count}: {name}: {mark}");

@@ -9,7 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::architecture::Architecture;
-use crate::{Error, Result};
+use crate::{interrupt, Error, Result};
 
 /// The default mirror, for machines without a configured Debian mirror.
 const DEBIAN: &str = "http://deb.debian.org/debian";
@@ -192,16 +192,26 @@ fn mirror() -> String {
         .flatten();
     files.extend(more.flatten().map(|e| e.path()));
     files.sort();
-    files
-        .iter()
-        .filter_map(|f| fs::read_to_string(f).ok())
-        .flat_map(|text| {
-            text.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
-        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
-        .unwrap_or_else(|| DEBIAN.to_owned())
+    // apt ignores other names, such as *.bak
+    files.retain(|f| f.extension().is_some_and(|e| e == "list" || e == "sources"));
+    let texts = files.iter().filter_map(|f| fs::read_to_string(f).ok());
+    let texts: Vec<String> = texts.collect();
+    mirror_in(&texts).unwrap_or(DEBIAN).to_owned()
+}
+
+/// The Debian mirror in the texts of apt's sources: a URL that ends in /debian. The
+/// shortest path is preferred, because other archives have such a folder, too.
+fn mirror_in(sources: &[String]) -> Option<&str> {
+    let lines = sources.iter().flat_map(|text| text.lines());
+    let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
+    let words = lines.flat_map(str::split_whitespace);
+    let ends = words.filter(|word| without_slash(word).ends_with("/debian"));
+    let urls = ends.filter(|word| word.contains("://"));
+    urls.min_by_key(|url| without_slash(url).split('/').count()) // http: / / host / debian
+}
+
+fn without_slash(url: &str) -> &str {
+    url.trim_end_matches('/')
 }
 
 fn run(command: &mut Command) -> Result<String> {
@@ -213,6 +223,9 @@ fn run(command: &mut Command) -> Result<String> {
             "kernels are fetched with apt; without apt, give one: --kernel IMAGE:MODULES",
         )
     })?;
+    if interrupt::requested() {
+        return Err(interrupt::error());
+    }
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
@@ -246,6 +259,26 @@ linux-image-cloud-amd64 - Linux for x86-64 cloud (meta-package)
         assert_eq!(newest(None).as_deref(), Some("7.2.13+deb14"));
         assert_eq!(newest(Some("6.12")).as_deref(), Some("6.12.107+deb13"));
         assert_eq!(newest(Some("6.1")), None);
+    }
+
+    #[test]
+    fn mirror_is_debians_and_not_that_of_another_archive() {
+        let old = "# deb http://old.example/debian trixie main\n";
+        let tool = "deb https://dl.example/public/tool/deb/debian any-version main\n";
+        let debian = "deb [signed-by=/k.gpg] http://mirror.example/debian/ trixie main\n";
+        let security = "URIs: http://security.debian.org/debian-security\nSuites: debian\n";
+        let found = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
+            mirror_in(&texts).map(str::to_owned)
+        };
+        let mirror = Some("http://mirror.example/debian/".to_owned());
+        assert_eq!(found(&[old, tool, debian]), mirror);
+        let company = "URIs: https://files.example/remote/debian\n";
+        assert_eq!(
+            found(&[old, company]).as_deref(),
+            Some("https://files.example/remote/debian")
+        );
+        assert_eq!(found(&[old, security]), None);
     }
 
     #[test]

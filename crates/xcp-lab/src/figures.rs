@@ -55,7 +55,13 @@ pub(crate) fn fill(results: &Path, text: &str) -> Result<Vec<PathBuf>> {
     let mut changed = Vec::new();
     for path in documents(results)? {
         let name = path.display().to_string();
-        let before = fs::read_to_string(&path).map_err(|e| Error::io(&name, &e))?;
+        // other users' files may be here, too
+        let Ok(before) = fs::read_to_string(&path) else {
+            continue;
+        };
+        if !before.contains(FIGURE) && !before.contains(TABLE) {
+            continue;
+        }
         let after = filled(&name, &before, text)?;
         if after != before {
             changed.push((path, after));
@@ -78,10 +84,11 @@ fn documents(results: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).map_err(io)? {
-            let path = entry.map_err(io)?.path();
+        // folders that cannot be read are skipped, and links to folders are not followed
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
             let is_markdown = path.extension().is_some_and(|e| e == "md");
-            if path.is_dir() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
             } else if is_markdown && path != results {
                 found.push(path);
@@ -275,6 +282,8 @@ fn variants(asked: &str, results: &str) -> std::result::Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     const RESULTS: &str = "\
@@ -455,7 +464,9 @@ after
         ] {
             fs::write(at(name), text).expect("written");
         }
-        fs::write(at("docs/plain.md"), "x\n").expect("written");
+        fs::write(at("docs/plain.md"), "x <!-- --> y\n").expect("written");
+        fs::write(at("docs/bytes.md"), [0xff, 0xfe]).expect("written");
+        symlink(folder.path(), at("docs/link")).expect("a link");
         let results = at("docs/results.md");
         fs::write(&results, RESULTS).expect("written");
         let names = |changed: Vec<PathBuf>| -> Vec<String> {

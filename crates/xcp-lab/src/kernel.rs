@@ -4,17 +4,23 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use libc::{LOCK_EX, LOCK_NB};
 
 use crate::architecture::{Architecture, AARCH64, X86_64};
 use crate::archive::Archive;
 use crate::newest::Source;
-use crate::{depmod, newest, Error, Result};
+use crate::{depmod, file_lock, interrupt, newest, Error, Result};
 
 /// The default kernel.
 pub const DEFAULT_SERIES: &str = "6.18";
+
+/// Time between two attempts to get a lock.
+const LOCK_CHECK: Duration = Duration::from_millis(100);
 
 /// The newest kernel that Debian has.
 const NEWEST: &str = "newest";
@@ -209,7 +215,7 @@ fn tools(
     }
     let dir = cache_dir()?.join("tools");
     fs::create_dir_all(&dir).map_err(|e| Error::io(dir.display().to_string(), &e))?;
-    let _lock = lock(&dir.join(format!("{}.lock", architecture.debian)))?;
+    let _lock = lock(&dir.join(format!("{}.lock", architecture.debian)), step)?;
     let place = dir.join(architecture.debian);
     if !place.exists() {
         step(&format!(
@@ -234,7 +240,7 @@ fn cached(
         dir.push(architecture.debian);
     }
     fs::create_dir_all(&dir).map_err(|e| Error::io(dir.display().to_string(), &e))?;
-    let _lock = lock(&dir.join(format!("{series}.lock")))?;
+    let _lock = lock(&dir.join(format!("{series}.lock")), step)?;
     let mut debian = Debian::new(suite, architecture, &dir);
     let place = if series == NEWEST {
         newest::find(&dir, SystemTime::now(), &mut debian, step)?
@@ -253,7 +259,7 @@ fn cached(
 struct Debian<'a> {
     suite: &'static str,
     architecture: &'static Architecture,
-    /// A folder on the file system for unpacking.
+    /// Packages are unpacked below this folder, so that they can be renamed into the cache.
     near: &'a Path,
     archive: Option<Archive>,
 }
@@ -299,15 +305,24 @@ fn image_in(unpacked: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Locks a file until it is dropped.
-fn lock(path: &Path) -> Result<File> {
+/// Locks a file until it is dropped. An interrupt ends the wait for another process.
+fn lock(path: &Path, step: &(dyn Fn(&str) + Sync)) -> Result<File> {
     let describe = |e| Error::io(path.display().to_string(), &e);
     let file = File::create(path).map_err(describe)?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-        return Err(describe(std::io::Error::last_os_error()));
+    let mut said = false;
+    loop {
+        match file_lock::lock(&file, LOCK_EX | LOCK_NB) {
+            Ok(()) => return Ok(file),
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(describe(e)),
+            Err(_) if interrupt::requested() => return Err(interrupt::error()),
+            Err(_) => {}
+        }
+        if !said {
+            step("waiting for another xcp lab, which fetches the same files");
+            said = true;
+        }
+        thread::sleep(LOCK_CHECK);
     }
-    Ok(file)
 }
 
 fn first_file(dir: &Path, prefix: &str) -> Result<PathBuf> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::archive::version_key;
-use crate::{Error, Result};
+use crate::{interrupt, Error, Result};
 
 const CHECKED: &str = "newest.checked";
 const PREFIX: &str = "newest-";
@@ -48,7 +48,7 @@ pub fn find(
     }
     match (update(dir, &place, source, step), cached) {
         (Ok(place), _) => Ok(place),
-        (Err(e), Some(version)) => {
+        (Err(e), Some(version)) if !interrupt::requested() => {
             let reason = e.reason.lines().next().unwrap_or_default();
             step(&format!(
                 "could not look for a newer kernel ({}: {reason}); using Linux {version}",
@@ -56,7 +56,7 @@ pub fn find(
             ));
             Ok(place(&version))
         }
-        (Err(e), None) => Err(e),
+        (Err(e), _) => Err(e),
     }
 }
 

@@ -3,11 +3,16 @@
 //! kept, and marked as stale if its key has changed.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use crate::case::{Case, Judged, Row, State};
 use crate::result::{
     goodputs, pages, queue, queue_delay, shares, transfers, CheckResult, VariantResult, Verdict,
 };
+use crate::run::require_writable;
+use crate::{Error, Result};
 
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later -->
@@ -81,11 +86,28 @@ impl Written {
         !self.line.contains(FAILED)
     }
 
+    fn has_figures(&self) -> bool {
+        !self.key.is_empty()
+    }
+
     /// The cell in a column, if it is not empty.
     pub fn cell(&self, column: &str) -> Option<&str> {
         let place = COLUMNS.iter().position(|name| *name == column)?;
         let cell = *cells(&self.line)?.get(place)?;
         (!cell.is_empty()).then_some(cell)
+    }
+}
+
+/// Reads the document that is to be updated; empty if there is none yet.
+///
+/// # Errors
+/// It cannot be read, or its folder does not exist or is not writable.
+pub(crate) fn before(path: &Path) -> Result<String> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    require_writable(folder.unwrap_or(Path::new(".")), "--results FILE")?;
+    match fs::read_to_string(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(|e| Error::io(path.display().to_string(), &e)),
     }
 }
 
@@ -102,7 +124,11 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
                 lines.push(line(case, judged));
             }
             State::Failed { reason } => {
-                lines.push(row_without_figures(case, &format!("{FAILED}{reason}")))
+                // a kernel that cannot be fetched must not erase published figures
+                lines.push(match before.get(case) {
+                    Some(written) if written.has_figures() => stale(written),
+                    _ => row_without_figures(case, &format!("{FAILED}{reason}")),
+                })
             }
             State::Written { release } => {
                 releases.insert(&case.kernel, release);
@@ -205,7 +231,7 @@ fn row_without_figures(case: &Case, why: &str) -> String {
 }
 
 fn stale(written: &Written) -> String {
-    if written.key.is_empty() || written.key.ends_with(STALE) {
+    if !written.has_figures() || written.key.ends_with(STALE) {
         return written.line.clone();
     }
     let end = format!(" {} |", written.key);
@@ -332,5 +358,19 @@ mod tests {
         assert!(second.contains("| not run |"), "{second}");
         // it is marked only once
         assert_eq!(document(&again, &second), second);
+    }
+
+    #[test]
+    fn failed_case_keeps_its_earlier_figures() {
+        let failed = || State::Failed {
+            reason: "no network".into(),
+        };
+        let first = rows([("a", judged(0.5, None)), ("b", failed()), ("c", failed())]);
+        let first = document(&first, "");
+        let again = rows([("a", failed()), ("b", failed()), ("c", judged(0.5, None))]);
+        let second = document(&again, &first);
+        let keys: Vec<String> = read(&second).into_values().map(|w| w.key).collect();
+        assert_eq!(keys, ["0123456789ab, stale", "", "0123456789ab"]);
+        assert_eq!(second.matches("no network").count(), 1, "{second}");
     }
 }

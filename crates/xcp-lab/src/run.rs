@@ -73,7 +73,7 @@ pub fn run(options: &Options, progress: Tell) -> Result<Outcome> {
         .out
         .clone()
         .unwrap_or_else(|| Path::new("report").join(&experiment.name));
-    require_writable(&out)?;
+    require_writable(&out, "--out DIR")?;
     let mut played = if options.native {
         native::play_all(&experiment, options.seed, &points, progress)?
     } else {
@@ -106,13 +106,14 @@ pub fn interrupted() -> bool {
     interrupt::requested()
 }
 
-/// Fails before the run if the output folder cannot be created or written.
-fn require_writable(folder: &Path) -> Result<()> {
-    let absolute = std::path::absolute(folder).map_err(|e| Error::io("--out", &e))?;
+/// Fails before the run if the folder cannot be created or written. `option` is the option that
+/// names it.
+pub(crate) fn require_writable(folder: &Path, option: &str) -> Result<()> {
+    let absolute = std::path::absolute(folder).map_err(|e| Error::io(option, &e))?;
     let there = absolute.ancestors().find(|p| p.exists()).unwrap_or(folder);
     let describe = |reason: String| {
         let name = there.display().to_string();
-        Error::new(name, reason, "give a writable folder: --out DIR")
+        Error::new(name, reason, format!("give a writable folder: {option}"))
     };
     if !there.is_dir() {
         return Err(describe("not a folder".into()));

@@ -49,15 +49,24 @@ struct Current<'a> {
 /// Runs `rows` rows of a document again, selected by the text `draw`.
 ///
 /// # Errors
-/// The document cannot be read, a machine fails, or the user interrupts the command.
+/// The document cannot be read or has no rows, a kernel is not available, a machine fails, or
+/// the user interrupts the command.
 pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Result<Verified> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
     let text =
         fs::read_to_string(document).map_err(|e| Error::io(document.display().to_string(), &e))?;
     let mut written = results::read(&text);
+    if written.is_empty() {
+        let remedy = "give a document that `xcp lab all --results FILE` has written";
+        return Err(Error::new(
+            document.display().to_string(),
+            "has no row of results",
+            remedy,
+        ));
+    }
     let planned = plan()?;
-    let test_machines = test_machines(planned.iter(), true, &say);
+    let test_machines = test_machines(planned.iter(), true, &say)?;
     let (mut current, mut stale, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &planned {
         let case = &planned.case;
@@ -66,6 +75,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             continue;
         };
         match &test_machines[case.kernel.as_str()] {
+            Err(e) => return Err(Error::new(&e.thing, &e.reason, &e.remedy)),
             Ok(rig) if written.has_key(&planned.key(rig)?) => {
                 current.push(Current {
                     planned,
@@ -73,7 +83,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
                     written,
                 });
             }
-            _ => stale.push(case.clone()),
+            Ok(_) => stale.push(case.clone()),
         }
     }
     let wait_s = |c: &Current| wait_s(draw, &c.planned.case, c.planned.duration_s());

@@ -4,7 +4,6 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -14,6 +13,7 @@ use tempfile::NamedTempFile;
 
 use super::entry::{self, CacheValue, Label};
 use super::key::Key;
+use crate::file_lock::lock;
 use crate::{kernel, Error, Result};
 
 /// Environment variable with the folder; the default is `results` in the cache folder.
@@ -255,14 +255,6 @@ fn remove(path: &Path) -> Result<()> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(describe(path, &e)),
         _ => Ok(()),
     }
-}
-
-fn lock(file: &File, how: libc::c_int) -> std::io::Result<()> {
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
-        return Ok(());
-    }
-    Err(std::io::Error::last_os_error())
 }
 
 fn describe(path: &Path, e: &std::io::Error) -> Error {

@@ -3,12 +3,13 @@
 //! values.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use xcp_testbed::skipped;
 
-use crate::command::{Ran, XCP};
+use crate::command::{interrupt, Ran, XCP};
 use crate::place::Lab;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -45,6 +46,38 @@ fn randomly_drawn_rows_are_reproduced() {
             &format!("{stale} rows are from another build: run ./x experiments"),
         );
     }
+}
+
+#[test]
+fn interrupt_keeps_the_rows_of_the_document() {
+    let lab = Lab::new();
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/results.md")).unwrap();
+    let file = lab.file("results.md", &text);
+    let mut child = Command::new(XCP)
+        .args(["lab", "all", "--fresh", "--results", &file])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().ends_with(" cases to run")));
+    interrupt(&child);
+    let said: Vec<String> = said.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(!said.iter().any(|line| line.contains("FAILED")), "{said:?}");
+    let count = |text: &str| text.lines().filter(|line| line.starts_with("| ")).count();
+    let after = fs::read_to_string(&file).unwrap();
+    assert_eq!(count(&after), count(&text));
+    let stale = after.lines().filter(|line| line.ends_with(", stale |"));
+    assert_eq!(stale.count(), count(&after) - 1, "all but the head");
+}
+
+#[test]
+fn document_without_rows_cannot_be_verified() {
+    let lab = Lab::new();
+    let ran = verify(&[&lab.file("results.md", "no table\n")]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("has no row of results"), "{ran:?}");
 }
 
 /// A published value that was improved by hand is found.
