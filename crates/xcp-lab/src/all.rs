@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::experiment::{Experiment, Link};
 use crate::guest::Request;
 use crate::kernel::DEFAULT_SERIES;
 use crate::machine::Played;
-use crate::machines::{run_parallel, temp_folder};
+use crate::machines::run_parallel;
 use crate::options::{Progress, Tell};
 use crate::results::Written;
 use crate::test_machine::TestMachine;
@@ -65,13 +65,8 @@ impl Planned {
     }
 
     /// Runs the case and compares its figures with the experiment's checks.
-    pub fn play(
-        &self,
-        rig: &TestMachine,
-        work: &Path,
-        on_progress: &dyn Fn(f64),
-    ) -> Result<Judged> {
-        let played = rig.play(&self.request()?, work, on_progress)?;
+    pub fn play(&self, rig: &TestMachine, on_progress: &dyn Fn(f64)) -> Result<Judged> {
+        let played = rig.play(&self.request()?, on_progress)?;
         Ok(self.judge(self.key(rig)?, false, played))
     }
 
@@ -210,26 +205,25 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     }
     let count = jobs.len();
     say(&format!("{count} of {} cases to run", planned.len()));
-    run(jobs, progress)?;
+    run(jobs, progress);
     let rows = planned.into_iter().zip(states);
     let rows = rows.map(|(planned, state)| Row {
         case: planned.case,
         state,
     });
     let rows: Vec<Row> = rows.collect();
-    if let Some(path) = &options.results {
-        let name = path.display().to_string();
-        let text = results::document(&rows, &before);
-        fs::write(path, &text).map_err(|e| Error::io(name, &e))?;
-        if interrupt::requested() {
-            return Err(interrupt::error());
-        }
-        for changed in figures::fill(path, &text)? {
-            say(&format!("{}: figures changed", changed.display()));
-        }
+    let document = options.results.as_ref();
+    let document = document.map(|path| (path, results::document(&rows, &before)));
+    if let Some((path, text)) = &document {
+        fs::write(path, text).map_err(|e| Error::io(path.display().to_string(), &e))?;
     }
     if interrupt::requested() {
         return Err(interrupt::error());
+    }
+    if let Some((path, text)) = &document {
+        for changed in figures::fill(path, text)? {
+            say(&format!("{}: figures changed", changed.display()));
+        }
     }
     Ok(All {
         ok: rows.iter().all(Row::ok),
@@ -238,10 +232,9 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
 }
 
 /// Runs jobs, starting with the longest.
-fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
+fn run(mut jobs: Vec<Job>, progress: Tell) {
     let length_s = |job: &Job| job.planned.duration_s();
     jobs.sort_by(|a, b| length_s(b).total_cmp(&length_s(a)));
-    let work = temp_folder()?;
     let left = Mutex::new(RemainingTime::new(jobs.iter().map(length_s)));
     run_parallel(jobs.into_iter().enumerate(), |(turn, job)| {
         if interrupt::requested() {
@@ -258,8 +251,7 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
             note(done);
             progress(Progress::Variant { name, done });
         };
-        let place = work.path().join(turn.to_string());
-        let judged = job.planned.play(job.rig, &place, &on_progress);
+        let judged = job.planned.play(job.rig, &on_progress);
         if judged.is_err() && interrupt::requested() {
             return; // the row keeps its earlier figures
         }
@@ -269,7 +261,6 @@ fn run(mut jobs: Vec<Job>, progress: Tell) -> Result<()> {
         let said = &format!("{count}: {name}: {mark}");
         progress(Progress::Ended { name, said });
     });
-    Ok(())
 }
 
 /// The remaining work, in virtual seconds.

@@ -205,13 +205,10 @@ fn mirror_in(sources: &[String]) -> Option<&str> {
     let lines = sources.iter().flat_map(|text| text.lines());
     let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
     let words = lines.flat_map(str::split_whitespace);
-    let ends = words.filter(|word| without_slash(word).ends_with("/debian"));
-    let urls = ends.filter(|word| word.contains("://"));
-    urls.min_by_key(|url| without_slash(url).split('/').count()) // http: / / host / debian
-}
-
-fn without_slash(url: &str) -> &str {
-    url.trim_end_matches('/')
+    let is_mirror =
+        |word: &&str| word.contains("://") && word.trim_end_matches('/').ends_with("/debian");
+    let length = |url: &&str| url.trim_end_matches('/').split('/').count();
+    words.filter(is_mirror).min_by_key(length)
 }
 
 fn run(command: &mut Command) -> Result<String> {

@@ -12,7 +12,6 @@ use crate::guest::Message;
 use crate::initramfs::{self, Archive, Guest};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Setup};
-use crate::machines::temp_folder;
 use crate::options::{Progress, Tell};
 use crate::{interrupt, Error, Result};
 
@@ -101,7 +100,6 @@ pub fn exec(
     let mut setup = Setup::default();
     setup.memory_mb += ((2 * base.len()) >> 20) as u32;
     say(&format!("booting Linux {}", kernel.release));
-    let work = temp_folder()?;
     let mut hear = |message| match message {
         Message::Answer(Answer::Output(stream, text)) if !write(stream, &exec::bytes_of(&text)) => {
             Ok(Some(None))
@@ -109,7 +107,7 @@ pub fn exec(
         Message::Answer(Answer::Exited(status)) => Ok(Some(Some(status))),
         _ => Ok(None),
     };
-    machine::run_machine(&kernel, &base, &task, setup, work.path(), &mut hear)
+    machine::run_machine(&kernel, &base, &task, setup, &mut hear)
 }
 
 /// Returns an absolute path as text, which requests to the machine need.

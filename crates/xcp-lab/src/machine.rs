@@ -54,40 +54,31 @@ pub struct Played {
     pub recordings: Vec<Recording>,
 }
 
-/// Boots a machine that runs one variant, and waits for it. `work` is a separate folder for
-/// this machine.
+/// Boots a machine that runs one variant, and waits for it.
 pub fn play(
     kernel: &Kernel,
     base: &[u8],
     request: &Request,
-    work: &Path,
     progress: &dyn Fn(f64),
 ) -> Result<Played> {
     let setup = Setup::of(request);
     let mut release = None;
     let mut unpacker = Unpacker::default();
-    let played = run_machine(
-        kernel,
-        base,
-        request,
-        setup,
-        work,
-        &mut |message| match message {
-            Message::Booted(r) => {
-                release = Some(r);
-                Ok(None)
-            }
-            Message::Answer(guest::Played::CaptureChunk(parcel)) if !unpacker.add(&parcel) => {
-                Err(Error::new("capture", "damaged in transfer", "report this"))
-            }
-            Message::Done(done) => {
-                progress(done);
-                Ok(None)
-            }
-            Message::Answer(guest::Played::Result(played)) => Ok(Some(played)),
-            _ => Ok(None),
-        },
-    )?;
+    let played = run_machine(kernel, base, request, setup, &mut |message| match message {
+        Message::Booted(r) => {
+            release = Some(r);
+            Ok(None)
+        }
+        Message::Answer(guest::Played::CaptureChunk(parcel)) if !unpacker.add(&parcel) => {
+            Err(Error::new("capture", "damaged in transfer", "report this"))
+        }
+        Message::Done(done) => {
+            progress(done);
+            Ok(None)
+        }
+        Message::Answer(guest::Played::Result(played)) => Ok(Some(played)),
+        _ => Ok(None),
+    })?;
     let (result, series) = *played;
     Ok(Played {
         kernel: release.unwrap_or_default(),
@@ -158,17 +149,20 @@ impl Default for Setup {
 }
 
 /// Boots a machine with a request, and passes its messages to `hear` until that returns a
-/// value.
+/// value. Its files are in a temporary folder, which is removed when it ends.
 pub fn run_machine<A: DeserializeOwned + Send + 'static, T>(
     kernel: &Kernel,
     base: &[u8],
     request: &impl Serialize,
     setup: Setup,
-    work: &Path,
     hear: &mut dyn FnMut(Message<A>) -> Result<Option<T>>,
 ) -> Result<T> {
-    let initrd = work.join("initrd");
-    let console = work.join("console");
+    let work = tempfile::Builder::new()
+        .prefix("xcp-lab-")
+        .tempdir()
+        .map_err(|e| Error::io("temporary folder", &e))?;
+    let initrd = work.path().join("initrd");
+    let console = work.path().join("console");
     let text = serde_json::to_vec(request)
         .map_err(|e| Error::new(REQUEST, e.to_string(), "report this"))?;
     let mut archive = Archive::default();

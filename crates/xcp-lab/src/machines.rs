@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::thread;
 
-use tempfile::TempDir;
-
 use crate::experiment::Experiment;
 use crate::guest::Request;
 use crate::machine::Played;
 use crate::options::{Options, Progress, Tell};
 use crate::test_machine::TestMachine;
-use crate::{Error, Result};
+use crate::Result;
 
 /// A variant and its outcome, if it has ended.
 struct Play<'a> {
@@ -52,30 +50,20 @@ pub(crate) fn play_all(
     }
     if found.len() < plays.len() {
         say(&format!("booting Linux {}", rig.release()));
-        let work = temp_folder()?;
         let failed = AtomicBool::new(false);
         let left = plays.iter_mut().filter(|p| p.outcome.is_none());
-        run_parallel(left.enumerate(), |(number, play)| {
+        run_parallel(left, |play| {
             if failed.load(Ordering::Relaxed) {
                 return;
             }
             let name = play.name;
             let on_progress = |done| progress(Progress::Variant { name, done });
-            let place = work.path().join(number.to_string());
-            let outcome = rig.play(&play.request, &place, &on_progress);
+            let outcome = rig.play(&play.request, &on_progress);
             failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
             play.outcome = Some(outcome);
         });
     }
     plays.into_iter().filter_map(|p| p.outcome).collect()
-}
-
-/// Creates a temporary folder for the boot files of machines.
-pub(crate) fn temp_folder() -> Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("xcp-lab-")
-        .tempdir()
-        .map_err(|e| Error::io("temporary folder", &e))
 }
 
 /// Runs jobs in order, as many at a time as there are processors.

@@ -12,7 +12,6 @@ use crate::cost_report::CostReport;
 use crate::guest::Message;
 use crate::initramfs::Guest;
 use crate::machine::{self, Setup};
-use crate::machines::temp_folder;
 use crate::options::Tell;
 use crate::test_machine::TestMachine;
 use crate::verifier_report::Report;
@@ -97,24 +96,16 @@ fn run(
         return Ok((release, answers));
     }
     say(&format!("booting Linux {release}"));
-    let work = temp_folder()?;
     let mut answers = Vec::new();
-    machine::run_machine(
-        &rig.kernel,
-        &machine.base,
-        task,
-        setup,
-        work.path(),
-        &mut |message| {
-            match message {
-                Message::Done(done) => progress(Progress::Variant { name, done }),
-                Message::Answer(answer) => answers.push(answer),
-                Message::Finished => return Ok(Some(())),
-                _ => (),
-            }
-            Ok(None)
-        },
-    )?;
+    machine::run_machine(&rig.kernel, &machine.base, task, setup, &mut |message| {
+        match message {
+            Message::Done(done) => progress(Progress::Variant { name, done }),
+            Message::Answer(answer) => answers.push(answer),
+            Message::Finished => return Ok(Some(())),
+            _ => (),
+        }
+        Ok(None)
+    })?;
     let label = Label {
         experiment: "task".into(),
         variant: name.into(),

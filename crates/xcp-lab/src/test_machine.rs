@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! A kernel with everything that its machines need, and their kept results.
 
-use std::fs;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::cache::{Label, Session};
@@ -10,7 +8,7 @@ use crate::guest::Request;
 use crate::initramfs::{self, Guest};
 use crate::kernel::{self, Kernel};
 use crate::machine::{self, Played, Setup};
-use crate::{Error, Result};
+use crate::Result;
 
 /// A kernel, and the equipment for each guest program.
 pub(crate) struct TestMachine<'a> {
@@ -72,20 +70,10 @@ impl<'a> TestMachine<'a> {
         self.kept()?.find(Setup::of(request), request)
     }
 
-    /// Boots a machine, waits for it and keeps its result. The folder `work` is created for it
-    /// and removed afterwards.
-    pub fn play(
-        &self,
-        request: &Request,
-        work: &Path,
-        on_progress: &dyn Fn(f64),
-    ) -> Result<Played> {
-        fs::create_dir(work).map_err(|e| Error::io(work.display().to_string(), &e))?;
+    /// Boots a machine, waits for it and keeps its result.
+    pub fn play(&self, request: &Request, on_progress: &dyn Fn(f64)) -> Result<Played> {
         let Equipment { base, kept } = self.equipment(Guest::Player)?;
-        let played = machine::play(&self.kernel, base, request, work, on_progress);
-        // many runs would fill the disk; the folder above is removed in any case
-        let _ = fs::remove_dir_all(work);
-        let played = played?;
+        let played = machine::play(&self.kernel, base, request, on_progress)?;
         let label = Label::of_play(request, &played);
         kept.keep(Setup::of(request), request, &label, &played);
         Ok(played)

@@ -2,6 +2,7 @@
 //! Verifies the results document: runs some of its rows again. The rows are selected by a
 //! text that the author did not choose, such as a commit hash.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::all::{plan, test_machines, Case, Planned};
-use crate::machines::{run_parallel, temp_folder};
+use crate::machines::run_parallel;
 use crate::options::{Progress, Tell};
 use crate::results::{self, Written};
 use crate::test_machine::TestMachine;
@@ -66,7 +67,12 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
         ));
     }
     let planned = plan()?;
-    let test_machines = test_machines(planned.iter(), true, &say)?;
+    let to_compare = planned.iter().filter(|p| written.contains_key(&p.case));
+    let test_machines = test_machines(to_compare, true, &say)?;
+    let test_machines = test_machines
+        .into_iter()
+        .map(|(name, rig)| Ok((name, rig?)));
+    let test_machines: BTreeMap<_, _> = test_machines.collect::<Result<_>>()?;
     let (mut current, mut stale, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &planned {
         let case = &planned.case;
@@ -74,26 +80,23 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
             missing.push(case.clone());
             continue;
         };
-        match &test_machines[case.kernel.as_str()] {
-            Err(e) => return Err(Error::new(&e.thing, &e.reason, &e.remedy)),
-            Ok(rig) if written.has_key(&planned.key(rig)?) => {
-                current.push(Current {
-                    planned,
-                    rig,
-                    written,
-                });
-            }
-            Ok(_) => stale.push(case.clone()),
+        let rig = &test_machines[case.kernel.as_str()];
+        if written.has_key(&planned.key(rig)?) {
+            current.push(Current {
+                planned,
+                rig,
+                written,
+            });
+        } else {
+            stale.push(case.clone());
         }
     }
     let wait_s = |c: &Current| wait_s(draw, &c.planned.case, c.planned.duration_s());
     current.sort_by(|a, b| wait_s(a).total_cmp(&wait_s(b)));
     current.truncate(rows);
-    let work = temp_folder()?;
     let proofs = Mutex::new(Vec::new());
-    run_parallel(current.into_iter().enumerate(), |(number, current)| {
-        let place = work.path().join(number.to_string());
-        let proof = prove(&current, &place, progress);
+    run_parallel(current.into_iter(), |current| {
+        let proof = prove(&current, progress);
         proofs.lock().unwrap_or_else(|e| e.into_inner()).push(proof);
     });
     let proofs = proofs.into_inner().unwrap_or_else(|e| e.into_inner());
@@ -107,7 +110,7 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
     })
 }
 
-fn prove(current: &Current, place: &Path, progress: Tell) -> Result<VerifiedRow> {
+fn prove(current: &Current, progress: Tell) -> Result<VerifiedRow> {
     let Current {
         planned,
         rig,
@@ -116,7 +119,7 @@ fn prove(current: &Current, place: &Path, progress: Tell) -> Result<VerifiedRow>
     let title = planned.case.title();
     let name = title.as_str();
     let on_progress = |done| progress(Progress::Variant { name, done });
-    let judged = planned.play(rig, place, &on_progress)?;
+    let judged = planned.play(rig, &on_progress)?;
     let found = results::line(&planned.case, &judged);
     let ok = found == written.line;
     let verdict = if ok { "reproduced" } else { "NOT reproduced" };
