@@ -16,6 +16,29 @@ pub struct ConnectionRow {
     pub rate_bps: Option<f64>,
 }
 
+/// The number of connections in each state.
+#[derive(Default)]
+pub struct Counts {
+    pub xcp: usize,
+    pub probing: usize,
+    pub fell_back: usize,
+}
+
+impl Counts {
+    pub fn of(rows: &[ConnectionRow]) -> Self {
+        let in_state = |state: State| {
+            rows.iter()
+                .filter(|row| row.connection.state == state)
+                .count()
+        };
+        Self {
+            xcp: in_state(State::Xcp),
+            probing: in_state(State::Probing),
+            fell_back: in_state(State::FellBack),
+        }
+    }
+}
+
 fn bytes(connection: &Connection) -> u64 {
     connection.tcp.sent_bytes + connection.tcp.received_bytes
 }

@@ -87,18 +87,14 @@ fn bold() -> Style {
 }
 
 fn summary(live: &Live) -> String {
-    let of = |state: State| {
-        let rows = live.connections.rows.iter();
-        rows.filter(|row| row.connection.state == state).count()
-    };
     format!(
         "xcp top  {}  links {}  connections {}: {} XCP, {} probing, {} fell back",
         live.host_name,
         live.links.rows.len(),
         live.connections.rows.len(),
-        of(State::Xcp),
-        of(State::Probing),
-        of(State::FellBack),
+        live.counts.xcp,
+        live.counts.probing,
+        live.counts.fell_back,
     )
 }
 

@@ -175,8 +175,8 @@ const ROUTERS: usize = 200;
 const SOCKETS: usize = 10_000;
 /// The number of connections per listener.
 const BATCH: usize = 400;
-/// The time of a measurement; the list of connections is read twice in it.
-const WINDOW_S: u64 = 11;
+/// The time of a measurement; the list of connections is usually read in it.
+const WINDOW_S: u64 = 15;
 /// The limit: 2 % of a processor.
 const MOST_NS_PER_S: u64 = 20_000_000;
 
