@@ -111,6 +111,10 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
     };
     let gateway = read()?;
     let lock = RunGroup::lock()?;
+    // from here on a signal ends the gateway in order, so that it removes what it has added
+    interrupt::watch_on_terminal();
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
     let options_at_start = options(&gateway)?;
     let group = RunGroup::without_default(lock)?;
     group.enter()?;
@@ -118,9 +122,6 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         warn_without_router(&gateway.wan);
     }
 
-    interrupt::watch_on_terminal();
-    let hangup = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
     let ready = || print_error("xcp: ready; Ctrl-C ends it");
     let next = || {
         if interrupt::requested() {

@@ -608,6 +608,21 @@ fn a_gateway_that_does_not_start_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_signal_during_the_start_leaves_nothing_behind() {
+    let Some(gateways) = Gateways::new("a_signal_during_the_start_leaves_nothing_behind") else {
+        return;
+    };
+    for after_ms in (0..100).step_by(10).chain((100..=500).step_by(50)) {
+        let mut gateway = gateways.spawn(NEAR, CAPACITY);
+        thread::sleep(Duration::from_millis(after_ms));
+        gateway.signal(libc::SIGTERM);
+        gateway.child.wait().unwrap();
+        let off = gateways.off("r").ok().json();
+        assert_eq!(off["removed"], false, "after {after_ms} ms");
+    }
+}
+
+#[test]
 fn headers_on_the_wan_side_are_refused() {
     let Some(gateways) = Gateways::new("headers_on_the_wan_side_are_refused") else {
         return;

@@ -3,7 +3,7 @@
 //! gateway (r) - gateway (s) - server (h).
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -87,6 +87,19 @@ impl Gateways {
     /// Starts a gateway, and waits until it is ready, as systemd does.
     pub fn start(&self, [node, lan, wan]: [&'static str; 3], args: &str) -> Running<'_> {
         self.start_with(node, &format!("--lan {lan} --wan {wan} {args}"))
+    }
+
+    /// Starts a gateway without waiting until it is ready.
+    pub fn spawn(&self, [node, lan, wan]: [&'static str; 3], args: &str) -> Running<'_> {
+        let socket = self.path(node);
+        let run = format!("gateway run --socket {socket} --lan {lan} --wan {wan} {args}");
+        let mut command = xcp_within(&self.net.space(node), &run);
+        Running {
+            gateways: self,
+            node,
+            socket,
+            child: command.stderr(Stdio::null()).spawn().unwrap(),
+        }
     }
 
     /// Starts a gateway with these arguments only.
