@@ -76,9 +76,9 @@ impl One {
     fn read(device: &str) -> xcp_datapath::Result<Self> {
         let mut clouds = cloud::list()?;
         clouds.retain(|cloud| cloud.device == device);
-        let router = match router::show(device) {
-            Err(_) if !clouds.is_empty() => None,
-            found => Some(found?),
+        let router = match router::options(device)? {
+            None if !clouds.is_empty() => None,
+            _ => Some(router::show(device)?),
         };
         Ok(Self { router, clouds })
     }

@@ -16,10 +16,12 @@ use xcp_cli::out::{Out, Style};
 /// Number of routers that the text lists.
 const ROUTERS_MAX: usize = 5;
 
-/// The state of all parts. A part that cannot be read is missing, and its error is
-/// printed to standard error.
-#[derive(Serialize)]
+/// The state of all parts.
+#[derive(Default, Serialize)]
 struct Status {
+    /// The parts that could not be read. They are missing from the others, and their errors
+    /// are printed to standard error.
+    unreadable: Vec<Part>,
     host: Option<host::Status>,
     routers: Vec<router::Status>,
     clouds: Vec<cloud::Status>,
@@ -29,31 +31,55 @@ struct Status {
     gateway: Option<gateway::Status>,
 }
 
-pub fn act(out: &Out) -> Result<ExitCode, Failure> {
-    require_access("xcp status")?;
-    let status = Status {
-        host: host::is_on()
-            .then(|| ok_or_print(host::status().map_err(Failure::from)))
-            .flatten(),
-        routers: ok_or_print(router::list().map_err(Failure::from)).unwrap_or_default(),
-        clouds: ok_or_print(cloud::list().map_err(Failure::from)).unwrap_or_default(),
-        // fails if no daemon runs
-        edge: edge::ask(Path::new(edge::SOCKET)).ok(),
-        gateway: gateway::ask(Path::new(gateway::SOCKET)).ok(),
-    };
-    out.print(&status, |style| describe(&status, style))?;
-    Ok(ExitCode::SUCCESS)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Host,
+    Routers,
+    Clouds,
 }
 
-/// Returns a part of the status, or prints why it cannot be read.
-fn ok_or_print<T>(part: Result<T, Failure>) -> Option<T> {
-    part.map_err(|failure| print_error(&format!("xcp: {failure}")))
-        .ok()
+pub fn act(out: &Out) -> Result<ExitCode, Failure> {
+    require_access("xcp status")?;
+    let mut status = Status::default();
+    if host::is_on() {
+        status.host = status.known(Part::Host, host::status().map(Some));
+    }
+    status.routers = status.known(Part::Routers, router::list());
+    status.clouds = status.known(Part::Clouds, cloud::list());
+    // fails if no daemon runs
+    status.edge = edge::ask(Path::new(edge::SOCKET)).ok();
+    status.gateway = gateway::ask(Path::new(gateway::SOCKET)).ok();
+    out.print(&status, |style| describe(&status, style))?;
+    Ok(match status.unreadable.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+impl Status {
+    /// Returns a part, or prints why it cannot be read.
+    fn known<T: Default>(&mut self, part: Part, read: xcp_datapath::Result<T>) -> T {
+        read.unwrap_or_else(|error| {
+            print_error(&format!("xcp: {}", Failure::from(error)));
+            self.unreadable.push(part);
+            T::default()
+        })
+    }
+
+    /// The text of a part, or that it could not be read.
+    fn text(&self, part: Part, text: String) -> String {
+        match self.unreadable.contains(&part) {
+            true => "cannot be read, see the error".into(),
+            false => text,
+        }
+    }
 }
 
 fn describe(status: &Status, style: &Style) -> String {
     let mut text = format!("{}  {}\n", style.bold("host"), host_line(status));
-    text += &format!("{}  {}\n", style.bold("routers"), status.routers.len());
+    let routers = status.text(Part::Routers, status.routers.len().to_string());
+    text += &format!("{}  {routers}\n", style.bold("routers"));
     let listed = &status.routers[..status.routers.len().min(ROUTERS_MAX)];
     if !listed.is_empty() {
         text += &indent(&overview(listed, style));
@@ -66,9 +92,9 @@ fn describe(status: &Status, style: &Style) -> String {
         Some(edge) => format!("xcp edged is running, {} upstream", edge.clouds.len()),
         None => "xcp edged is not running".into(),
     };
-    let clouds = status.clouds.len();
+    let clouds = status.text(Part::Clouds, status.clouds.len().to_string());
     text += &format!(
-        "{}  {daemon}; {clouds} virtual routers\n",
+        "{}  {daemon}; virtual routers: {clouds}\n",
         style.bold("edges")
     );
     let gateway = match &status.gateway {
@@ -83,7 +109,7 @@ fn describe(status: &Status, style: &Style) -> String {
 
 fn host_line(status: &Status) -> String {
     let Some(host) = &status.host else {
-        return "off".into();
+        return status.text(Part::Host, "off".into());
     };
     let group = host
         .cgroup
@@ -113,11 +139,8 @@ mod tests {
     #[test]
     fn status_of_many_routers_takes_about_ten_lines() {
         let mut status = Status {
-            host: None,
             routers: vec![router(); 200],
-            clouds: Vec::new(),
-            edge: None,
-            gateway: None,
+            ..Status::default()
         };
         let text = describe(&status, &Style(false));
         assert!(

@@ -24,7 +24,7 @@ pub use types::{Edge, Gateway};
 pub fn act(action: &ConfigAction, out: &Out) -> Result<ExitCode, Failure> {
     match action {
         ConfigAction::Show => {
-            let config = running::read()?.config();
+            let config = running::read()?.config()?;
             let text = toml::to_string(&config).map_err(|e| bug(&e.to_string()))?;
             out.print(&config, |_| running::commented(&text))?;
         }

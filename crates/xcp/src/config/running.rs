@@ -72,17 +72,23 @@ pub fn gateway() -> Option<Gateway> {
 }
 
 impl Running {
-    /// Converts it to the format of the configuration file.
-    pub fn config(&self) -> Config {
-        let of = |(device, options): (&String, &Option<router::Options>)| {
-            options.as_ref().map(|o| Router::of(device.clone(), o))
-        };
-        Config {
+    /// Converts it to the format of the configuration file. Fails if a router's options
+    /// cannot be read: to apply a file without this router would remove it.
+    pub fn config(&self) -> Result<Config> {
+        let mut routers = Vec::new();
+        for (device, options) in &self.routers {
+            let options = match options {
+                Some(options) => Some(*options),
+                None => router::options(device)?,
+            };
+            routers.extend(options.map(|o| Router::of(device.clone(), &o)));
+        }
+        Ok(Config {
             host: self.host.as_ref().map(Host::of),
-            router: self.routers.iter().filter_map(of).collect(),
+            router: routers,
             edge: self.edge.clone(),
             gateway: self.gateway.clone(),
-        }
+        })
     }
 }
 

@@ -17,7 +17,7 @@ fn status_shows_hosts_routers_and_edges() {
     let text = space.xcp("status").ok().out;
     assert_eq!(
         text,
-        "host  off\nrouters  0\nedges  xcp edged is not running; 0 virtual routers\n\
+        "host  off\nrouters  0\nedges  xcp edged is not running; virtual routers: 0\n\
          gateway  xcp gateway is not running\n"
     );
     let none = space.xcp("status --json").ok().json();
@@ -25,6 +25,7 @@ fn status_shows_hosts_routers_and_edges() {
     assert_eq!(none["edge"], Value::Null);
     assert_eq!(none["gateway"], Value::Null);
     assert_eq!(none["routers"], serde_json::json!([]));
+    assert_eq!(none["unreadable"], serde_json::json!([]));
 
     space.xcp("router add v0 --capacity 10mbit").ok();
     let _host = HostOn::new();

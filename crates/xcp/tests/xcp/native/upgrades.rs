@@ -5,7 +5,9 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::command::{xcp_within, Ran};
 use crate::common::{control, output, pattern, test_lock, transfer, HostOn, Net, LINK_BYTES_PER_S};
+use serde_json::json;
 use xcp_datapath::host::{self, PeerPolicies};
 use xcp_datapath::router::{self, Change};
 use xcp_datapath::wire::IP_PROTO;
@@ -122,6 +124,20 @@ fn records_of_another_layout_are_not_read() {
         xcp_testbed::mark_as_other_layout("s").unwrap();
         assert_eq!(router::show("s").unwrap_err().reason, reason);
         assert_eq!(router::list().unwrap_err().reason, reason);
+    });
+    let xcp_at_router = |args| Ran::of(&mut xcp_within(&net.space("r"), args));
+    let status = xcp_at_router("status");
+    assert_eq!(status.code, Some(1));
+    assert!(status.err.contains(reason), "{}", status.err);
+    let routers = "\nrouters  cannot be read, see the error\n";
+    assert!(status.out.contains(routers), "{}", status.out);
+    let status = xcp_at_router("status --json").json();
+    assert_eq!(status["unreadable"], json!(["routers"]));
+    // its output without this router would remove the router
+    let shown = xcp_at_router("config show");
+    assert_eq!((shown.code, shown.out.as_str()), (Some(1), ""));
+    assert!(shown.err.contains(reason), "{}", shown.err);
+    net.within("r", || {
         // `add` replaces the records
         assert_eq!(router::add("s", options).unwrap(), Change::Changed);
         router::show("s").unwrap();
