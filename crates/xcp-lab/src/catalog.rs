@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! The built-in experiments, by name.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::experiment::Experiment;
-use crate::link_trace;
-use crate::{Error, Result};
+use crate::{file, link_trace, Error, Result};
 
 // EXPERIMENTS and TRACES, which build.rs generates from the files in experiments/ and traces/
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
@@ -22,6 +21,9 @@ fn parse(name: &str, text: &str) -> Result<Experiment> {
     )
 }
 
+/// Maximum size of an experiment's file.
+const MAX_BYTES: u64 = 1 << 24;
+
 /// Finds a built-in experiment by name, or reads one from a file.
 pub fn find(name: &str) -> Result<Experiment> {
     if let Some((_, text)) = EXPERIMENTS.iter().find(|(n, _)| *n == name) {
@@ -34,9 +36,41 @@ pub fn find(name: &str) -> Result<Experiment> {
             "list them with `xcp lab list`, or give a .toml file",
         ));
     }
-    let text = fs::read_to_string(Path::new(name)).map_err(|e| Error::io(name, &e))?;
+    let bytes = file::read(Path::new(name), MAX_BYTES)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::new(name, "is not text", "an experiment is a TOML file"))?;
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    Experiment::parse_with(name, &text, &|file| link_trace::read(&folder.join(file)))
+    let experiment =
+        Experiment::parse_with(name, &text, &|file| link_trace::read(&folder.join(file)))?;
+    check_names(&experiment).map_err(|reason| Error::new(name, reason, "rename it"))?;
+    Ok(experiment)
+}
+
+/// Checks that the experiment and its variants can be names of files, all different.
+fn check_names(experiment: &Experiment) -> std::result::Result<(), String> {
+    let mut files = BTreeSet::new();
+    let variants = experiment.variants.iter().map(|variant| &variant.name);
+    for name in [&experiment.name].into_iter().chain(variants.clone()) {
+        let is_valid = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if !is_valid {
+            return Err(format!(
+                "the name '{name}' must start with a letter or digit, and have only letters, \
+                 digits, '-', '_' and '.'"
+            ));
+        }
+    }
+    for name in variants {
+        // the files of a variant: NAME.csv and NAME-router.csv
+        if !files.insert(name.clone()) || !files.insert(format!("{name}-router")) {
+            return Err(format!(
+                "the name of variant '{name}' is taken by another variant"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// All experiments: first those of the papers, by paper, then the others by name.
@@ -46,6 +80,8 @@ pub fn all() -> impl Iterator<Item = Result<Experiment>> {
 
 #[cfg(test)]
 mod tests {
+    use xcp_player::experiment::Variant;
+
     use super::*;
 
     #[test]
@@ -53,6 +89,7 @@ mod tests {
         for (name, text) in EXPERIMENTS {
             let experiment = parse(name, text).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(experiment.name, *name);
+            assert_eq!(check_names(&experiment), Ok(()));
         }
         let order = |paper: &str| {
             EXPERIMENTS
@@ -61,6 +98,32 @@ mod tests {
         };
         assert!(order("thesis").is_some() && order("thesis") < order("zh"));
         assert!(order("zh") < order("isi") && order("isi") < order("sharing"));
+    }
+
+    #[test]
+    fn names_that_are_no_file_names_or_used_twice_are_refused() {
+        let experiment = |name: &str, variants: &[&str]| {
+            let mut experiment = find("varying").unwrap();
+            experiment.name = name.into();
+            let variant = &experiment.variants[0];
+            experiment.variants = variants
+                .iter()
+                .map(|name| Variant {
+                    name: (*name).into(),
+                    ..variant.clone()
+                })
+                .collect();
+            check_names(&experiment)
+        };
+        experiment("a.b_c-1", &["xcp", "xcp-2"]).unwrap();
+        for name in ["", ".", "../a", "a/b", "-a", "a b", "ä"] {
+            assert!(experiment(name, &["xcp"]).is_err(), "{name}");
+            assert!(experiment("a", &[name]).is_err(), "{name}");
+        }
+        for [first, second] in [["a", "a"], ["a", "a-router"], ["a-router", "a"]] {
+            let error = experiment("e", &[first, second]).unwrap_err();
+            assert!(error.contains("is taken"), "{error}");
+        }
     }
 
     /// Runs and docs/results.md print the figure next to the text.

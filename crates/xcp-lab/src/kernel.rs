@@ -14,7 +14,7 @@ use libc::{LOCK_EX, LOCK_NB};
 use crate::architecture::{Architecture, AARCH64, X86_64};
 use crate::archive::Archive;
 use crate::newest::Source;
-use crate::{depmod, file_lock, interrupt, newest, Error, Result};
+use crate::{depmod, file, file_lock, interrupt, newest, Error, Result};
 
 /// The default kernel.
 pub const DEFAULT_SERIES: &str = "6.18";
@@ -24,6 +24,9 @@ const LOCK_CHECK: Duration = Duration::from_millis(100);
 
 /// The newest kernel that Debian has.
 const NEWEST: &str = "newest";
+
+/// Maximum size of a kernel image; an uncompressed one of arm64 has about 40 MB.
+const MAX_IMAGE_BYTES: u64 = 1 << 28;
 
 /// The suite from which ip and tc are fetched for a foreign architecture.
 const TOOLS_SUITE: &str = "trixie";
@@ -166,7 +169,7 @@ fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
 /// Reads the architecture and the release from an image.
 fn kind_of(image: &Path) -> Result<(&'static Architecture, String)> {
     let name = image.display().to_string();
-    let bytes = fs::read(image).map_err(|e| Error::io(&name, &e))?;
+    let bytes = file::read(image, MAX_IMAGE_BYTES)?;
     let found = if bytes.get(0x202..0x206) == Some(b"HdrS") {
         release_of_bzimage(&bytes).map(|release| (&X86_64, release))
     } else if bytes.get(0x38..0x3c) == Some(b"ARM\x64") {

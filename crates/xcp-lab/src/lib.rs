@@ -16,6 +16,7 @@ mod depmod;
 mod emulator;
 mod exec;
 mod figures;
+mod file;
 mod file_lock;
 mod initramfs;
 mod kernel;

@@ -3,7 +3,6 @@
 
 mod made;
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -14,7 +13,7 @@ use xcp_player::trace_file::{self, LEAST_MBIT};
 pub use made::all as made;
 
 use crate::report::{Chart, Line};
-use crate::{Error, Result};
+use crate::{file, Error, Result};
 
 /// A link that carries less than this part of its mean rate counts as stopped.
 const STOPPED_PART: f64 = 0.02;
@@ -28,7 +27,7 @@ const MAX_BYTES: u64 = 1 << 28;
 /// The file does not exist, is damaged, is not text, or has more than 256 MB.
 pub fn read(path: &Path) -> Result<String> {
     let name = path.display().to_string();
-    text(&name, &fs::read(path).map_err(|e| Error::io(&name, &e))?)
+    text(&name, &file::read(path, MAX_BYTES)?)
 }
 
 /// Returns the text of a file with these bytes; see [`read`].
@@ -48,7 +47,7 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         .read_to_end(&mut text)
         .map_err(|e| Error::io(name, &e))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Error::new(name, "is larger than 256 MB", "shorten it"));
+        return Err(file::too_large(name, MAX_BYTES));
     }
     Ok(text)
 }
@@ -147,6 +146,8 @@ mod tests {
 
     use flate2::write::GzEncoder;
     use flate2::Compression;
+
+    use std::fs;
 
     use super::*;
 
