@@ -71,10 +71,9 @@ impl fmt::Display for Rate {
     }
 }
 
-impl FromStr for Rate {
-    type Err = BadValue;
-
-    fn from_str(text: &str) -> Result<Self, BadValue> {
+impl Rate {
+    /// Parses a rate that may be 0, such as that of a link that has stopped.
+    pub fn or_zero(text: &str) -> Result<u64, BadValue> {
         let text = text.trim();
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let unit = &text[digits.len()..];
@@ -84,9 +83,20 @@ impl FromStr for Rate {
             return Err(BadValue::new("negative", EXAMPLE));
         }
         if number == 0.0 {
-            return Err(BadValue::new("a link needs a capacity above 0", EXAMPLE));
+            return Ok(0);
         }
         in_range(number * factor / 8.0)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        match Self::or_zero(text)? {
+            0 => Err(BadValue::new("a link needs a capacity above 0", EXAMPLE)),
+            bytes_per_s => Ok(Self { bytes_per_s }),
+        }
     }
 }
 
@@ -122,13 +132,13 @@ fn factor(digits: &str, unit: &str) -> Result<f64, BadValue> {
         })
 }
 
-fn in_range(bytes_per_s: f64) -> Result<Rate, BadValue> {
+fn in_range(bytes_per_s: f64) -> Result<u64, BadValue> {
     let rounded = bytes_per_s.round(); // saturates below, so infinity is too large
     let remedy = "give a capacity from 8kbit to 1tbit";
     match rounded as u64 {
         n if n < *RANGE_BYTES_PER_S.start() => Err(BadValue::new("too small", remedy)),
         n if n > *RANGE_BYTES_PER_S.end() => Err(BadValue::new("too large", remedy)),
-        bytes_per_s => Ok(Rate { bytes_per_s }),
+        bytes_per_s => Ok(bytes_per_s),
     }
 }
 

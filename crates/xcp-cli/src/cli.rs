@@ -658,7 +658,7 @@ pub struct LabRun {
     #[arg(long, value_name = "FORMAT", value_parser = value::wire)]
     pub wire: Option<Wire>,
     /// Internet protocol version, 4 or 6
-    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(4..=6))]
+    #[arg(long, value_name = "VERSION", value_parser = value::ip_version)]
     pub ip: Option<u8>,
     /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long, conflicts_with = "native")]

@@ -188,7 +188,13 @@ fn bad_line(e: &clap::Error) -> Failure {
     let text = e.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let end = lines.iter().position(|line| line.is_empty());
-    let told = lines[..end.unwrap_or(lines.len())].join(" ");
+    let told = match e.kind() {
+        // clap's text is the help
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "a subcommand or an argument is missing".into()
+        }
+        _ => lines[..end.unwrap_or(lines.len())].join(" "),
+    };
     let reason = told.strip_prefix("error: ").unwrap_or(&told);
     Failure::new("command line", reason, "see xcp --help").with_status(USAGE)
 }

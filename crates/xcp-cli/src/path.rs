@@ -177,9 +177,10 @@ mod tests {
             ("10,500ms", "without a unit"),
             ("10mbit,500", "a round-trip time has a unit: us, ms or s"),
             ("10mbit,ms", "not a number"),
-            ("10mbit,-1ms", "not a round-trip time from above 0 to 60 s"),
-            ("10mbit,0s", "not a round-trip time from above 0 to 60 s"),
-            ("10mbit,61s", "not a round-trip time from above 0 to 60 s"),
+            ("10mbit,-1ms", "not a round-trip time from 1 us to 60 s"),
+            ("10mbit,1e-9us", "not a round-trip time from 1 us to 60 s"),
+            ("10mbit,0s", "not a round-trip time from 1 us to 60 s"),
+            ("10mbit,61s", "not a round-trip time from 1 us to 60 s"),
             ("10mbit,nans", "a round-trip time has a unit: us, ms or s"),
             ("10mbit,infs", "a round-trip time has a unit: us, ms or s"),
         ] {

@@ -33,6 +33,7 @@ impl BadValue {
 const MPU_MOST_B: u32 = 4096;
 const PACKETS_MOST: u32 = 1_000_000;
 const CONNECTIONS_MOST: u32 = 1_000_000;
+const RTT_LEAST_S: f64 = 1e-6;
 const RTT_MOST_S: f64 = 60.0;
 const UNITS_S: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 /// The maximum of a duration: 10 years.
@@ -91,13 +92,14 @@ pub fn count(text: &str) -> Result<u64, BadValue> {
 pub fn duration(text: &str) -> Result<Duration, BadValue> {
     let bad = |reason: &str| BadValue::new(reason, "give seconds, such as 10 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| bad("not a number"))?;
-    if seconds <= 0.0 {
+    if seconds.is_nan() || seconds <= 0.0 {
         return Err(bad("not a positive number"));
     }
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| *duration <= DURATION_MOST)
-        .ok_or_else(|| bad("longer than 10 years"))
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(Duration::ZERO) => Err(bad("shorter than a nanosecond")),
+        Ok(duration) if duration <= DURATION_MOST => Ok(duration),
+        _ => Err(bad("longer than 10 years")),
+    }
 }
 
 /// A round-trip time, such as `500ms`.
@@ -111,8 +113,8 @@ pub fn rtt(text: &str) -> Result<Duration, BadValue> {
         .ok_or_else(|| bad("a round-trip time has a unit: us, ms or s"))?;
     let number: f64 = digits.parse().map_err(|_| bad("not a number"))?;
     let rtt_s = number * unit_s;
-    if !(rtt_s > 0.0 && rtt_s <= RTT_MOST_S) {
-        return Err(bad("not a round-trip time from above 0 to 60 s"));
+    if !(RTT_LEAST_S..=RTT_MOST_S).contains(&rtt_s) {
+        return Err(bad("not a round-trip time from 1 us to 60 s"));
     }
     Ok(Duration::from_secs_f64(rtt_s))
 }
@@ -155,6 +157,15 @@ pub fn wire(text: &str) -> Result<Wire, BadValue> {
         let names = Wire::ALL.map(Wire::name).join(", ");
         BadValue::new("no such wire format", format!("give one of {names}"))
     })
+}
+
+/// A version of the Internet protocol.
+pub fn ip_version(text: &str) -> Result<u8, BadValue> {
+    match text {
+        "4" => Ok(4),
+        "6" => Ok(6),
+        _ => Err(BadValue::new("no such version", "give 4 or 6")),
+    }
 }
 
 /// A sender feature by its name.
@@ -227,6 +238,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ip_versions_are_4_and_6() {
+        assert_eq!((ip_version("4"), ip_version("6")), (Ok(4), Ok(6)));
+        for text in ["5", "", "06", "4.0"] {
+            assert_eq!(ip_version(text).unwrap_err().remedy, "give 4 or 6");
+        }
+    }
+
+    #[test]
     fn whole_numbers_in_range_are_accepted() {
         assert_eq!(overhead("0"), Ok(0));
         assert_eq!(overhead("+18"), Ok(18));
@@ -240,8 +259,17 @@ mod tests {
     #[test]
     fn durations_are_positive_seconds() {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["", "x", "0", "-1", "inf", "NaN", "1e300"] {
-            duration(text).expect_err(text);
+        for (text, reason) in [
+            ("", "not a number"),
+            ("x", "not a number"),
+            ("0", "not a positive number"),
+            ("-1", "not a positive number"),
+            ("NaN", "not a positive number"),
+            ("1e-12", "shorter than a nanosecond"),
+            ("inf", "longer than 10 years"),
+            ("1e300", "longer than 10 years"),
+        ] {
+            assert_eq!(duration(text).expect_err(text).reason, reason);
         }
     }
 

@@ -178,8 +178,8 @@ fn rate(line: &str) -> Result<Option<u64>, String> {
             false => Err("not a rate".into()),
         };
     }
-    let rate = line.parse::<Rate>();
-    rate.map(|rate| Some(rate.bytes_per_s))
+    Rate::or_zero(line)
+        .map(Some)
         .map_err(|bad| format!("{}: {}", bad.reason, bad.remedy))
 }
 
@@ -194,6 +194,7 @@ mod tests {
             ("1.6e6", Ok(Some(200_000))),
             ("0", Ok(Some(0))),
             ("10mbit", Ok(Some(1_250_000))),
+            ("0mbit", Ok(Some(0))),
             ("", Ok(None)),
             ("# the modem has started", Ok(None)),
             (

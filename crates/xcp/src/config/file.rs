@@ -189,6 +189,15 @@ mod tests {
                 "[host]\nsocket_protocol = 6\n",
                 "f:2:19: assigned to another protocol",
             ),
+            ("[gateway]\nlan = []\nwan = \"a\"\n", "f:2:7: empty"),
+            (
+                "[gateway]\nlan = [\"b\"]\nwan = \"a\"\nports = [0]\n",
+                "f:4:9: too small",
+            ),
+            (
+                "[gateway]\nlan = [\"b\"]\nwan = \"a\"\nmax_connections = 0\n",
+                "f:4:19: too small",
+            ),
             ("[host\n", "f:1:6: "),
         ] {
             let told = told(text);

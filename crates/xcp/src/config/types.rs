@@ -44,6 +44,8 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
     /// The devices on which the hosts are that do not use XCP.
+    #[serde(deserialize_with = "devices")]
+    #[schemars(with = "Vec<String>")]
     pub lan: Vec<String>,
     /// The device of the link to use XCP on.
     pub wan: String,
@@ -76,16 +78,28 @@ pub struct Gateway {
     #[schemars(with = "Vec<String>")]
     pub exclude: Vec<Prefix>,
     /// Split only connections to these ports.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "ports"
+    )]
+    #[schemars(with = "Vec<u16>")]
     pub ports: Vec<u16>,
     /// Forward connections to these ports.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "ports"
+    )]
+    #[schemars(with = "Vec<u16>")]
     pub exclude_ports: Vec<u16>,
     /// The most connections; further ones are forwarded.
-    #[serde(default = "gateway_connections")]
+    #[serde(default = "gateway_connections", deserialize_with = "connections")]
+    #[schemars(with = "u32")]
     pub max_connections: u32,
     /// The most connections of one source address; further ones are forwarded.
-    #[serde(default = "gateway_per_source")]
+    #[serde(default = "gateway_per_source", deserialize_with = "connections")]
+    #[schemars(with = "u32")]
     pub max_per_source: u32,
 }
 
@@ -530,6 +544,26 @@ fn prefixes<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Prefix>, D::Error> {
     let mut all = texts(d, value::prefix)?;
     all.sort_by_key(ToString::to_string);
     Ok(all)
+}
+
+fn devices<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    let all = Vec::<String>::deserialize(d)?;
+    match all.is_empty() {
+        true => Err(refused(&BadValue::new("empty", "name at least one device"))),
+        false => Ok(all),
+    }
+}
+
+fn ports<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u16>, D::Error> {
+    let all = Vec::<i64>::deserialize(d)?;
+    let parsed = all.iter().map(|port| value::port(&port.to_string()));
+    parsed
+        .collect::<Result<_, _>>()
+        .map_err(|bad| refused(&bad))
+}
+
+fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+    number(d, value::connections)
 }
 
 fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<IpAddr>, D::Error> {

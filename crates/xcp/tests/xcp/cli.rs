@@ -117,6 +117,14 @@ fn errors_are_json_with_the_json_option() {
             "remedy": "see xcp --help",
         }})
     );
+    assert_eq!(
+        error("--json router"),
+        json!({ "error": {
+            "thing": "command line",
+            "reason": "a subcommand or an argument is missing",
+            "remedy": "see xcp --help",
+        }})
+    );
 }
 
 #[test]
