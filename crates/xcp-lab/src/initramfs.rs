@@ -53,7 +53,7 @@ impl Guest {
 }
 
 /// Folders of the guest program, relative to that of the command: as built, and as installed.
-const GUEST_FOLDERS: &[&str] = &[".", "../libexec/xcp"];
+const GUEST_FOLDERS: &[&str] = &["", "../libexec/xcp"];
 const TOOLS: &[&str] = &["ip", "tc"];
 const MODE_DIR: u32 = 0o040_755;
 const MODE_PROGRAM: u32 = 0o100_755;
@@ -146,6 +146,11 @@ pub fn base(kernel: &Kernel, guest: Guest, more_modules: &[&str]) -> Result<Arch
         archive.file(&name, false, &decompressed(module)?);
     }
     Ok(archive)
+}
+
+/// The program that runs experiments in the machine of this computer's architecture.
+pub fn guest_program() -> Result<PathBuf> {
+    find_guest(Guest::Player, Architecture::native())
 }
 
 fn find_guest(guest: Guest, architecture: &Architecture) -> Result<PathBuf> {

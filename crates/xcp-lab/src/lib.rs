@@ -42,6 +42,7 @@ pub mod verify;
 pub use architecture::Architecture;
 pub use cost_report::{CostReport, Row};
 pub use exec::{exec, ExecOptions};
+pub use initramfs::{guest_program, which as system_program};
 pub use limits::Limit;
 pub use link_trace::{made as made_traces, Summary as TraceSummary};
 pub use native::native_qdiscs;

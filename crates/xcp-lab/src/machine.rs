@@ -293,13 +293,23 @@ fn listen<A: DeserializeOwned + Send + 'static>(child: &mut Child) -> mpsc::Rece
 
 /// The error of a machine that ended or hangs without a result.
 fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> Error {
+    // the kernel ends QEMU without an error
+    let failed = child.try_wait().ok().flatten().filter(|s| !s.success());
     let _ = child.kill();
-    let mut said = fs::read_to_string(console).unwrap_or_default();
+    let mut said = fs::read(console).unwrap_or_default();
     if let Some(mut stderr) = child.stderr.take() {
-        let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+        let _ = std::io::Read::read_to_end(&mut stderr, &mut said);
     }
+    let said = String::from_utf8_lossy(&said);
     let tail: Vec<&str> = said.lines().rev().take(8).collect();
     let tail: Vec<&str> = tail.into_iter().rev().collect();
+    if let Some(status) = failed {
+        return Error::new(
+            kernel.architecture.qemu,
+            format!("ended with {status}:\n{}", tail.join("\n")),
+            "see its message; `xcp lab doctor` checks what it needs",
+        );
+    }
     let (reason, remedy) = if booted {
         (
             "the machine stopped before the end",

@@ -37,6 +37,14 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
     Ok(super::judged(report.ok))
 }
 
+/// Programs that prepare a kernel from Debian's packages, and their packages.
+const FETCHERS: [(&str, &str); 4] = [
+    ("apt-get", "apt"),
+    ("dpkg-deb", "dpkg"),
+    ("depmod", "kmod"),
+    ("xz", "xz-utils"),
+];
+
 fn findings() -> Vec<Finding> {
     let qdisc = |(name, present)| Finding {
         name: format!("queue discipline {name}"),
@@ -46,20 +54,55 @@ fn findings() -> Vec<Finding> {
         cost: "experiments that use it run only in the virtual machine, not with --native".into(),
     };
     let qdiscs = xcp_lab::native_qdiscs().into_iter().map(qdisc);
-    [emulator()].into_iter().chain(qdiscs).collect()
+    let tools = ["ip", "tc"].map(|name| program(name, "iproute2", None));
+    let without = "kernels cannot be fetched; give an image with --kernel, or";
+    let fetchers = FETCHERS.map(|(name, package)| program(name, package, Some(without)));
+    [emulator(), guest()]
+        .into_iter()
+        .chain(tools)
+        .chain(fetchers)
+        .chain(qdiscs)
+        .collect()
 }
 
 fn emulator() -> Finding {
     let native = Architecture::native();
     let found = on_path(native.qemu);
+    let package = format!("--no-install-recommends {}", native.package);
+    finding(native.qemu, found, &package, None)
+}
+
+/// A program that is searched in the system's folders, also if the PATH has not all of them.
+fn program(name: &str, package: &str, without: Option<&str>) -> Finding {
+    let found = xcp_lab::system_program(name).map(|path| path.display().to_string());
+    finding(name, found, package, without)
+}
+
+/// `without` says what is not possible without the program; None: it is required.
+fn finding(name: &str, found: Option<String>, package: &str, without: Option<&str>) -> Finding {
+    let cost = without.unwrap_or("no virtual machine:");
     Finding {
-        name: native.qemu.into(),
+        name: name.into(),
         present: found.is_some(),
+        required: without.is_none(),
+        detail: found.unwrap_or_else(|| "not found".into()),
+        cost: format!("{cost} apt-get install {package}"),
+    }
+}
+
+fn guest() -> Finding {
+    let found = xcp_lab::guest_program();
+    Finding {
+        name: "xcp-guest".into(),
+        present: found.is_ok(),
         required: true,
-        detail: found.unwrap_or_else(|| "not on the PATH".into()),
-        cost: format!(
-            "no virtual machine: apt-get install --no-install-recommends {}",
-            native.package
+        detail: match &found {
+            Ok(path) => path.display().to_string(),
+            Err(error) => error.reason.clone(),
+        },
+        cost: found.map_or_else(
+            |error| format!("no virtual machine: {}", error.remedy),
+            |_| String::new(),
         ),
     }
 }

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
+use crate::command::Ran;
 use crate::place::{number, two_second_run, Lab, SHORT};
 use serde_json::Value;
 
@@ -220,6 +221,29 @@ fn a_kernel_that_does_not_boot_is_reported() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("does not boot in the machine"), "{ran:?}");
     assert!(ran.err.contains("help: "), "{ran:?}");
+}
+
+#[test]
+fn an_error_of_qemu_is_not_blamed_on_the_kernel() {
+    let lab = Lab::new();
+    let qemu = format!("qemu-system-{}", std::env::consts::ARCH);
+    let real = Ran::of(Command::new("which").arg(&qemu)).ok().out;
+    // fails when it is to run a machine; the lab also asks it for its version and firmware
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *icount*) printf 'no memory\\377\\n' >&2; exit 9;; esac\n\
+         exec {} \"$@\"\n",
+        real.trim()
+    );
+    let folder = lab.path("bin");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join(&qemu), script).unwrap();
+    fs::set_permissions(folder.join(&qemu), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let experiment = lab.file("x.toml", &two_second_run());
+    let ran = Ran::of(lab.command(&[&experiment, "--fresh"]).env("PATH", path));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let reason = format!("{qemu}: ended with exit status: 9:\nno memory\u{fffd}\n  help: ");
+    assert!(ran.err.contains(&reason), "{ran:?}");
 }
 
 fn cache() -> String {
