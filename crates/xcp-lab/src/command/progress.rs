@@ -13,6 +13,10 @@ const BAR_WIDTH: usize = 30;
 /// A plain line is printed at each multiple.
 const PLAIN_STEP_PERCENT: u32 = 25;
 
+/// A line that is wider than the terminal is cut, since the cursor moves up by lines.
+const WRAP_OFF: &str = "\x1b[?7l";
+const WRAP_ON: &str = "\x1b[?7h";
+
 /// Prints the progress of each variant.
 pub struct Progress {
     live: bool,
@@ -99,14 +103,13 @@ fn redraw(drawn: usize, variants: &[Variant]) -> String {
     } else {
         String::new()
     };
-    let width = variants.iter().map(|v| v.name.chars().count()).max();
-    let width = width.unwrap_or(0);
     let lines: String = variants
         .iter()
         .map(|v| {
             let full = v.percent as usize * BAR_WIDTH / 100;
             let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR_WIDTH - full));
-            format!("\r\x1b[K{:<width$}  [{bar}] {:>3} %\n", v.name, v.percent)
+            let line = format!("{:>3} %  [{bar}]  {}", v.percent, v.name);
+            format!("\r\x1b[K{WRAP_OFF}{line}{WRAP_ON}\n")
         })
         .collect();
     up + &lines
@@ -182,10 +185,12 @@ mod tests {
             percent,
         });
         let ended = in_place_of(3, "BBR: ok", &variants);
-        assert!(ended.starts_with("\x1b[3A\r\x1b[KBBR: ok\n\r\x1b[KXCP "));
+        assert!(ended.starts_with("\x1b[3A\r\x1b[KBBR: ok\n\r\x1b[K\x1b[?7l 50 %  [#"));
         assert!(ended.ends_with("\n\x1b[J") && ended.lines().count() == 4);
         let text = redraw(1, &variants);
-        assert!(text.starts_with("\x1b[1A\r\x1b[KXCP    [###############...............]  50 %\n"));
+        let bar = "###############...............";
+        let first = format!("\x1b[1A\r\x1b[K\x1b[?7l 50 %  [{bar}]  XCP\x1b[?7h\n");
+        assert!(text.starts_with(&first), "{text:?}");
         assert_eq!(text.lines().count(), 2);
     }
 }
