@@ -124,6 +124,7 @@ fn table<'a>(root: &'a Value, property: &'a Value) -> Option<&'a Value> {
 /// Describes the type of a field, and whether it is required or has a default.
 fn kind(field: &Value, needed: bool) -> String {
     let one = |value: &Value| match value.as_str() {
+        Some("array") if field["items"]["type"] == "integer" => "list of integers".to_owned(),
         Some("array") => "list of strings".to_owned(),
         Some(other) => other.to_owned(),
         None => "string".to_owned(),
