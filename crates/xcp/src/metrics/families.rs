@@ -85,7 +85,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_capacity",
-        help: "Capacity used in the present control interval",
+        help: "Capacity that is handed out to XCP in the present control interval",
         of: Value::Gauge(BYTES_PER_SECOND, |r| r.capacity_Bps.map(|n| n as f64)),
     },
     Family {
@@ -95,7 +95,8 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_input",
-        help: "Traffic that arrived for the link in the last control interval",
+        help: "Traffic that arrived for the link in the last control interval; of XCP's queue only if \
+               there are two",
         of: Value::Gauge(BYTES_PER_SECOND, |r| Some(r.input_Bps as f64)),
     },
     Family {
