@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -143,6 +143,13 @@ impl Failure {
 /// Prints to standard error; ignores write errors.
 pub fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{}", text.trim_end());
+}
+
+/// Prints what the command waits for, if standard error is a terminal.
+pub fn print_wait(text: &str) {
+    if io::stderr().is_terminal() {
+        print_error(text);
+    }
 }
 
 /// Prints an error of the command line, or the help or version that was requested.

@@ -26,7 +26,7 @@ use xcp_gateway::status::{self, Status};
 use crate::config::{self, Gateway};
 use crate::watch;
 use xcp_cli::cli::{GatewayAction, GatewayRun};
-use xcp_cli::failure::{print_error, Failure};
+use xcp_cli::failure::{print_error, print_wait, Failure};
 use xcp_cli::out::{Out, Style};
 
 /// The congestion control on the WAN side.
@@ -242,6 +242,10 @@ fn end(process: i32, socket: &Path) -> Result<(), Failure> {
     let Some(gateway) = signal(process, Signal::TERM)? else {
         return Ok(());
     };
+    print_wait(&format!(
+        "xcp: waiting for the end of the {}",
+        thing(process)
+    ));
     let mut ends = [PollFd::new(gateway.as_fd(), PollFlags::POLLIN)];
     match poll(&mut ends, PATIENCE_MS) {
         Ok(1..) => Ok(()),

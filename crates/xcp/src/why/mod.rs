@@ -5,14 +5,14 @@ mod cause;
 mod hops;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use xcp_cli::failure::{print_error, Failure};
+use xcp_cli::failure::{print_wait, Failure};
 use xcp_cli::out::Out;
 use xcp_datapath::connections::{self, Connection, State};
 use xcp_datapath::host::{self, NetnsScope};
@@ -170,6 +170,7 @@ fn open(target: &Target) -> Result<Connection, Failure> {
     let mut failed = None;
     for address in &target.addresses {
         let peer = SocketAddr::new(*address, port);
+        print_wait(&format!("xcp: opening a connection to {peer}"));
         match connect(peer) {
             Ok(tcp) => return watch(tcp, peer),
             Err(e) => failed = Some((peer, e)),
@@ -300,9 +301,7 @@ fn where_removed(peer: SocketAddr, wire: Wire) -> Cause {
     if wire.is_header() {
         return Cause::Peer { wire, last: None };
     }
-    if io::stderr().is_terminal() {
-        print_error("xcp: probing the path hop by hop for the removal of the option");
-    }
+    print_wait("xcp: probing the path hop by hop for the removal of the option");
     // if no hop answers, the cause is the peer
     let hops = hops::find(peer, wire).unwrap_or_default();
     let mut after = None;
