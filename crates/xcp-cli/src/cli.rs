@@ -521,8 +521,8 @@ pub struct GatewayRun {
     #[arg(long, value_name = "DEV", required_unless_present = "config")]
     pub wan: Option<String>,
     /// Capacity of the link, such as 10mbit, or auto: makes the WAN device an XCP
-    /// router while the gateway runs. A rate also shapes the device. Without this, the device must be a
-    /// router already
+    /// router while the gateway runs. A rate also shapes the device. Without this, the
+    /// device must be a router already
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub capacity: Option<Capacity>,
     /// Split only connections from or to these addresses, such as 10.0.0.0/8; may be

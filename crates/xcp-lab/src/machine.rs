@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -293,9 +293,10 @@ fn listen<A: DeserializeOwned + Send + 'static>(child: &mut Child) -> mpsc::Rece
 
 /// The error of a machine that ended or hangs without a result.
 fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> Error {
-    // the kernel ends QEMU without an error
-    let failed = child.try_wait().ok().flatten().filter(|s| !s.success());
+    // a process that has begun to end keeps its exit status
     let _ = child.kill();
+    let status = child.wait().ok();
+    let failed = status.filter(|s| !s.success() && s.signal() != Some(libc::SIGKILL));
     let mut said = fs::read(console).unwrap_or_default();
     if let Some(mut stderr) = child.stderr.take() {
         let _ = std::io::Read::read_to_end(&mut stderr, &mut said);

@@ -50,8 +50,8 @@ pub struct Gateway {
     /// The device of the link to use XCP on.
     pub wan: String,
     /// The capacity of the link, such as "10mbit", or "auto": makes the WAN device an
-    /// XCP router while the gateway runs. A rate also shapes the device. Without this, the device needs a
-    /// table [[router]].
+    /// XCP router while the gateway runs. A rate also shapes the device. Without this, the
+    /// device needs a table [[router]].
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
