@@ -287,8 +287,9 @@ pub struct HostOn {
     /// header-2004; incoming ones use the peer's format
     #[arg(long, value_name = "FORMAT", default_value_t = Wire::Option, value_parser = value::wire)]
     pub wire: Wire,
-    /// Device on which XCP headers are added and read, and on which a SACK block is
-    /// removed from an ACK that has no room for feedback; may be given several times
+    /// Device on which XCP headers are added and read, and on which a SACK block or
+    /// padding is removed from an ACK that has no room for feedback; may be given several
+    /// times
     #[arg(long = "dev", value_name = "DEV")]
     pub devices: Vec<String>,
     /// Use XCP only with these addresses, such as 10.0.0.0/8; may be given several

@@ -43,7 +43,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
-    /// The devices on which the hosts are that do not use XCP.
+    /// The devices to which the hosts without XCP are connected.
     #[serde(deserialize_with = "devices")]
     #[schemars(with = "Vec<String>")]
     pub lan: Vec<String>,
@@ -145,8 +145,8 @@ pub struct Host {
     #[serde(skip_serializing_if = "is_default", deserialize_with = "prefixes")]
     #[schemars(with = "Vec<String>")]
     pub peers: Vec<Prefix>,
-    /// Devices on which XCP headers are added and read, and on which a SACK block is
-    /// removed from an ACK that has no room for feedback.
+    /// Devices on which XCP headers are added and read, and on which a SACK block or
+    /// padding is removed from an ACK that has no room for feedback.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<String>,
     /// The IP protocol of the wire formats header and header-2004.
@@ -180,14 +180,16 @@ pub struct Router {
     #[serde(deserialize_with = "parsed", serialize_with = "written")]
     #[schemars(with = "String")]
     pub capacity: Capacity,
-    /// Measure the capacity, and use less than configured if the link carries less.
+    /// Measure the capacity, and use less than configured if the link carries less. The
+    /// default is true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
     /// Count what the router has granted as load before its traffic arrives; false: use
-    /// the published control law.
+    /// the published control law. The default is true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub anticipate: bool,
-    /// Limit for RTTs in headers, such as "500ms".
+    /// Limit for RTTs in headers, such as "500ms"; the default is 1s. Set it above the
+    /// longest RTT of your paths, including queueing delay.
     #[serde(
         default = "default_max_rtt",
         skip_serializing_if = "is_default_max_rtt",
@@ -205,7 +207,7 @@ pub struct Router {
     )]
     pub xcp_share: Option<u8>,
     /// Use the queue discipline xcp if the kernel supports BPF queue disciplines; false:
-    /// keep the device's queue discipline.
+    /// keep the device's queue discipline. The default is true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub qdisc: bool,
     /// Shape the device to this rate, such as "10mbit", or to its "capacity", with the

@@ -101,7 +101,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_queue",
-        help: "Backlog of the device's queues just before the last packet",
+        help: "Backlog of the device's queues when last sampled, at most every 100 us",
         of: Value::Gauge(BYTES, |r| Some(r.queue_B as f64)),
     },
     Family {
