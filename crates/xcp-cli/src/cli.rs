@@ -734,17 +734,12 @@ pub struct LabCheck {
     /// every wire format; qdisc: check that it holds under stress
     #[arg(value_name = "WHAT", value_parser = ["programs", "qdisc"])]
     pub what: String,
-    /// Times to replace, change and delete the queue discipline (qdisc)
-    #[arg(long, value_name = "N", default_value = "1000")]
-    pub cycles: u32,
-    /// Processors of the virtual machine (programs)
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        value_parser = clap::value_parser!(u32).range(1..=255)
-    )]
-    pub processors: u32,
+    /// Times to replace, change and delete the queue discipline (qdisc) [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub cycles: Option<u32>,
+    /// Processors of the virtual machine (programs) [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub processors: Option<u32>,
     /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
     #[arg(long)]
     pub kernel: Option<String>,

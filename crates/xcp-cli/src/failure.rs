@@ -78,12 +78,15 @@ impl Failure {
     pub fn not_started(program: &OsStr, e: &io::Error) -> Self {
         let name = program.to_string_lossy();
         match e.kind() {
-            io::ErrorKind::NotFound if Path::new(program).exists() => Self::new(
-                name,
-                "the interpreter that its first line names is missing",
-                "install it, or correct the line",
-            )
-            .with_status(NOT_FOUND),
+            // a name without a slash is searched in the PATH, not in the working directory
+            io::ErrorKind::NotFound if name.contains('/') && Path::new(program).is_file() => {
+                Self::new(
+                    name,
+                    "the interpreter that its first line names is missing",
+                    "install it, or correct the line",
+                )
+                .with_status(NOT_FOUND)
+            }
             io::ErrorKind::NotFound => Self::new(
                 name,
                 "no such command",
@@ -125,6 +128,11 @@ impl Failure {
         Self { status, ..self }
     }
 
+    /// The failure with its remedy, as plain text.
+    pub fn with_help(&self) -> String {
+        format!("{self}\n  help: {}", self.remedy)
+    }
+
     /// Prints the failure; returns the exit status.
     pub fn report(self, json: bool) -> ExitCode {
         let status = self.status;
@@ -133,7 +141,7 @@ impl Failure {
         } else if terminal::wants_colour(&io::stderr()) {
             format!("{:?}", miette::Report::new(self))
         } else {
-            format!("xcp: {self}\n  help: {}", self.remedy)
+            format!("xcp: {}", self.with_help())
         };
         print_error(&text);
         ExitCode::from(status)
@@ -204,4 +212,18 @@ fn bad_line(e: &clap::Error) -> Failure {
     };
     let reason = told.strip_prefix("error: ").unwrap_or(&told);
     Failure::new("command line", reason, "see xcp --help").with_status(USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_of_the_working_directory_is_not_a_command_without_a_slash() {
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let reason = |name| Failure::not_started(OsStr::new(name), &missing).reason;
+        assert_eq!(reason("Cargo.toml"), "no such command");
+        assert!(reason("./Cargo.toml").contains("interpreter"));
+        assert_eq!(reason("./src"), "no such command");
+    }
 }

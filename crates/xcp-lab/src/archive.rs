@@ -42,11 +42,22 @@ impl Archive {
         for below in ["lists/partial", "cache/archives/partial", "unpacked"] {
             fs::create_dir_all(archive.at(below)).map_err(|e| Error::io(below, &e))?;
         }
-        let sources = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror());
-        fs::write(archive.at("sources.list"), sources)
-            .map_err(|e| Error::io("sources.list", &e))?;
-        archive.apt("apt-get", &["-q", "update"])?;
+        let mirror = mirror();
+        match archive.update(&mirror) {
+            // another archive than Debian's can have a URL that looks like a mirror
+            Err(_) if mirror != DEBIAN && !interrupt::requested() => archive.update(DEBIAN)?,
+            updated => updated?,
+        }
         Ok(archive)
+    }
+
+    /// Fetches the list of packages from a mirror.
+    fn update(&self, mirror: &str) -> Result<()> {
+        let suite = self.suite;
+        let sources = format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
+        fs::write(self.at("sources.list"), sources).map_err(|e| Error::io("sources.list", &e))?;
+        self.apt("apt-get", &["-q", "update"])?;
+        Ok(())
     }
 
     /// The newest version of a series such as `6.18`, or of all series.

@@ -68,9 +68,10 @@ impl Case {
 }
 
 impl State {
+    /// The state after an error: its reason and remedy, in one line.
     pub(crate) fn failed(e: &Error) -> Self {
         Self::Failed {
-            reason: e.to_string(),
+            reason: format!("{e}; help: {}", e.remedy).replace('\n', "; "),
         }
     }
 
@@ -103,5 +104,19 @@ impl Row {
             State::Failed { .. } | State::Written { .. } | State::Unchecked => &[],
         };
         checks.iter().filter(|c| c.verdict != Verdict::Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_state_has_the_remedy_and_one_line() {
+        let error = Error::new("machine", "ended:\nno memory", "free some");
+        let State::Failed { reason } = State::failed(&error) else {
+            panic!("it has failed");
+        };
+        assert_eq!(reason, "machine: ended:; no memory; help: free some");
     }
 }

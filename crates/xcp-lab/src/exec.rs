@@ -51,6 +51,9 @@ const TOOLS: &[&str] = &[
     "bin/unshare",
 ];
 
+/// The largest file that is copied to the machine, whose memory holds it twice.
+const FILE_MAX_BYTES: u64 = 1 << 30;
+
 /// The program to run.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
@@ -77,6 +80,10 @@ pub fn exec(
 ) -> Result<Option<u8>> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
+    options
+        .files
+        .iter()
+        .try_for_each(|file| require_regular(file))?;
     let kernel = kernel::find(options.kernel.as_deref(), &say)?;
     let mut archive = initramfs::base(&kernel, Guest::Checks, MODULES)?;
     for folder in ["mnt", "root"] {
@@ -118,6 +125,16 @@ fn absolute(path: &Path) -> Result<String> {
     text.map_err(|_| Error::new(name, "its path is not UTF-8", "give it another name"))
 }
 
+/// Reading a device may never end, and opening a named pipe waits for a writer.
+fn require_regular(file: &Path) -> Result<()> {
+    let name = file.display().to_string();
+    let about = fs::metadata(file).map_err(|e| Error::io(&name, &e))?;
+    match about.is_file() {
+        true => Ok(()),
+        false => Err(Error::new(name, "is not a regular file", "give a file")),
+    }
+}
+
 /// Adds a file at its absolute path, with its libraries if it is a program. Returns the
 /// path.
 fn add(archive: &mut Archive, kernel: &Kernel, file: &Path) -> Result<String> {
@@ -128,7 +145,7 @@ fn add(archive: &mut Archive, kernel: &Kernel, file: &Path) -> Result<String> {
     if is_program {
         initramfs::program(archive, kernel, file, name)?;
     } else {
-        archive.file(name, false, &fs::read(file).map_err(failed)?);
+        archive.file(name, false, &crate::file::read(file, FILE_MAX_BYTES)?);
     }
     Ok(path)
 }

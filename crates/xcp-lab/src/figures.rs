@@ -120,7 +120,11 @@ fn filled(name: &str, document: &str, results: &str) -> Result<String> {
             let asked = marker.trim_end().strip_suffix(CLOSE);
             let asked = asked.ok_or_else(|| wrong("a marker is not closed".into()))?;
             let table = variants(asked, results).map_err(wrong)?;
-            if !lines.any(|(line, _)| line.trim_end() == END) {
+            // stop at the next marker: this one's end is missing
+            let mut old = lines.by_ref().map(|(line, _)| line.trim_end());
+            let is_end =
+                |line: &&str| *line == END || line.starts_with(TABLE) || line.contains(FIGURE);
+            if old.find(is_end) != Some(END) {
                 return Err(wrong(format!("no line {END} after the marker")));
             }
             text += &format!("{line}{FENCE}\n{table}{FENCE}\n{END}\n");
@@ -307,6 +311,19 @@ queue mean / p99 / max (packets) | queue mean / p95 / max (ms) | drops | checks 
 
     fn filled(document: &str) -> Result<String> {
         super::filled("a.md", document, RESULTS)
+    }
+
+    #[test]
+    fn text_after_a_table_without_an_end_is_not_removed() {
+        for next in [
+            "<!-- table b -->\n",
+            "the <!-- figure b/xcp jain -->1<!-- -->\n",
+        ] {
+            let document = format!("<!-- table a -->\nprose\n{next}<!-- -->\n");
+            let error = filled(&document).unwrap_err();
+            assert_eq!(error.reason, "no line <!-- --> after the marker");
+            assert_eq!(error.thing, "a.md:1");
+        }
     }
 
     #[test]

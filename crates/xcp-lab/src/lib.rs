@@ -17,7 +17,6 @@ mod emulator;
 mod exec;
 mod figures;
 mod file;
-mod file_lock;
 mod initramfs;
 mod kernel;
 mod limits;

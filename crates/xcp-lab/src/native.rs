@@ -21,23 +21,25 @@ const QDISCS: &[(&str, &str)] = &[
 ];
 
 /// The queue disciplines that native runs need, and whether the kernel has them. Each is
-/// tried on the loopback device of a new namespace.
-pub fn native_qdiscs() -> Vec<(&'static str, bool)> {
-    QDISCS
-        .iter()
-        .map(|(name, rest)| {
-            let script = format!("tc qdisc add dev lo root {rest}");
-            let ok = Command::new("unshare")
-                .args(["--net", "sh", "-c", &script])
-                .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|s| s.success());
-            (*name, ok)
-        })
-        .collect()
+/// tried on the loopback device of a new namespace. None: only root can try them.
+pub fn native_qdiscs() -> Option<Vec<(&'static str, bool)>> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return None;
+    }
+    let tried = QDISCS.iter().map(|(name, rest)| {
+        let script = format!("tc qdisc add dev lo root {rest}");
+        let ok = Command::new("unshare")
+            .args(["--net", "sh", "-c", &script])
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success());
+        (*name, ok)
+    });
+    Some(tried.collect())
 }
 
 /// Runs all variants one after the other.
@@ -47,15 +49,13 @@ pub fn play_all(
     points: &[String],
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Played>> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return Err(Error::new(
+    let qdiscs = native_qdiscs().ok_or_else(|| {
+        Error::new(
             "--native",
             "only root can create network namespaces",
             "run it with sudo, or in the virtual machine (without --native)",
-        ));
-    }
-    let qdiscs = native_qdiscs();
+        )
+    })?;
     for name in wanted(experiment) {
         if !qdiscs.contains(&(name, true)) {
             return Err(Error::new(

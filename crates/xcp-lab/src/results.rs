@@ -114,13 +114,17 @@ pub(crate) fn before(path: &Path) -> Result<String> {
 /// Generates the document with these rows. Rows that were not judged are copied from the
 /// previous document.
 pub(crate) fn document(rows: &[Row], before: &str) -> String {
+    // rows that are copied keep the release of their kernel
+    let kernels = rows.iter().map(|row| &row.case.kernel);
+    let mut releases: BTreeMap<&str, &str> = kernels
+        .filter_map(|kernel| Some((kernel.as_str(), release(before, kernel)?)))
+        .collect();
     let before = read(before);
-    let mut releases = BTreeMap::new();
     let mut lines = Vec::new();
     for Row { case, state } in rows {
         match state {
             State::Judged(judged) => {
-                releases.insert(&case.kernel, &judged.release);
+                releases.insert(case.kernel.as_str(), judged.release.as_str());
                 lines.push(line(case, judged));
             }
             State::Failed { reason } => {
@@ -130,8 +134,7 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
                     _ => row_without_figures(case, &format!("{FAILED}{reason}")),
                 })
             }
-            State::Written { release } => {
-                releases.insert(&case.kernel, release);
+            State::Written { .. } => {
                 lines.extend(before.get(case).map(|written| written.line.clone()));
             }
             State::Unchecked => lines.push(match before.get(case) {
@@ -372,5 +375,16 @@ mod tests {
         let keys: Vec<String> = read(&second).into_values().map(|w| w.key).collect();
         assert_eq!(keys, ["0123456789ab, stale", "", "0123456789ab"]);
         assert_eq!(second.matches("no network").count(), 1, "{second}");
+    }
+
+    #[test]
+    fn release_of_a_kernel_that_cannot_be_fetched_is_kept() {
+        let failed = || State::Failed {
+            reason: "no network".into(),
+        };
+        let first = rows([("a", judged(0.5, None)), ("b", failed()), ("c", failed())]);
+        let again = rows([("a", failed()), ("b", failed()), ("c", failed())]);
+        let second = document(&again, &document(&first, ""));
+        assert_eq!(release(&second, "6.18"), Some("6.18.5"));
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp gateway`: runs the gateway, shows its state and ends it.
 
+mod lock;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +27,7 @@ use xcp_gateway::status::{self, Status};
 
 use crate::config::{self, Gateway};
 use crate::watch;
+use lock::Lock;
 use xcp_cli::cli::{GatewayAction, GatewayRun};
 use xcp_cli::failure::{print_error, print_wait, Failure};
 use xcp_cli::out::{Out, Style};
@@ -110,13 +113,14 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         None => Ok(asked.into()),
     };
     let gateway = read()?;
-    let lock = RunGroup::lock()?;
+    let commands = RunGroup::lock()?;
     // from here on a signal ends the gateway in order, so that it removes what it has added
     interrupt::watch_on_terminal();
     let hangup = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
     let options_at_start = options(&gateway)?;
-    let group = RunGroup::without_default(lock)?;
+    let _only = Lock::take()?;
+    let group = RunGroup::without_default(commands)?;
     group.enter()?;
     if gateway.capacity.is_none() {
         warn_without_router(&gateway.wan);
@@ -133,7 +137,7 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         match read().and_then(|gateway| options(&gateway)) {
             Ok(options) => Next::Change(Box::new(options)),
             Err(failure) => {
-                print_error(&format!("xcp: nothing changed: {failure}"));
+                print_error(&format!("xcp: nothing changed: {}", failure.with_help()));
                 Next::Continue
             }
         }
@@ -143,7 +147,7 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
         WAN_CONTROL,
         &asked.socket,
         ready,
-        |e| print_error(&format!("xcp: nothing changed: {e}")),
+        |e| print_error(&format!("xcp: nothing changed: {e}\n  help: {}", e.remedy)),
         |e| print_error(&format!("xcp: warning: {e}\n  help: {}", e.remedy)),
         next,
     )?)
@@ -188,6 +192,7 @@ fn off(socket: &Path, only_left: bool, out: &Out) -> Result<(), Failure> {
         Some(process) => end(process, socket).map(|()| true)?,
         None => false,
     };
+    let _only = Lock::take()?;
     let undone = datapath::undo()?;
     let routers = datapath::remove_routers()?;
     let programs = host::remove_left()?;

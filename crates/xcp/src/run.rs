@@ -35,6 +35,10 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let lock = RunGroup::lock()?;
     let signals = Signals::block()?;
     let group = RunGroup::new(lock)?;
+    if signals.take_pending() {
+        let failure = Failure::new("xcp run", "interrupted", "nothing was started");
+        return Err(failure.interrupted());
+    }
     let mut child = start(program, arguments, &group.procs(), &signals)?;
     let status = signals.attend(&mut child)?;
     drop(group);
@@ -128,6 +132,21 @@ impl Signals {
         }
     }
 
+    /// Whether a signal came before the child was started, and so cannot have reached it.
+    fn take_pending(&self) -> bool {
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        loop {
+            // SAFETY: both records are initialised; no information about the signal is asked for.
+            match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &now) } {
+                libc::SIGCHLD => {}
+                signal => return signal > 0,
+            }
+        }
+    }
+
     /// Passes signals on until the child has ended.
     fn attend(&self, child: &mut Child) -> Result<ExitStatus, Failure> {
         loop {
@@ -144,8 +163,9 @@ impl Signals {
                     signal => (signal, info.assume_init().si_code),
                 }
             };
-            // signals from the terminal reach the child directly
-            let from_terminal = origin == libc::SI_KERNEL;
+            // signals of the terminal's keys reach the child directly; a hangup may reach
+            // only the leader of the session
+            let from_terminal = origin == libc::SI_KERNEL && signal != libc::SIGHUP;
             if signal != libc::SIGCHLD && !from_terminal {
                 // SAFETY: the child has not been waited for, so its number
                 // is still its own.

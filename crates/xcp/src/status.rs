@@ -61,7 +61,7 @@ impl Status {
     /// Returns a part, or prints why it cannot be read.
     fn known<T: Default>(&mut self, part: Part, read: xcp_datapath::Result<T>) -> T {
         read.unwrap_or_else(|error| {
-            print_error(&format!("xcp: {}", Failure::from(error)));
+            print_error(&format!("xcp: {}", Failure::from(error).with_help()));
             self.unreadable.push(part);
             T::default()
         })

@@ -18,6 +18,11 @@ use xcp_cli::units;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub fn act(asked: &RouterTrace, out: &Out) -> Result<ExitCode, Failure> {
+    if asked.csv && out.is_json() {
+        // the parser does not see it if --json comes before `trace`
+        let failure = Failure::new("--csv", "cannot be used with --json", "give one of them");
+        return Err(failure.bad_usage());
+    }
     let trace = router::trace(&asked.device)?;
     interrupt::watch();
     let end = asked.duration.map(|duration| Instant::now() + duration);

@@ -53,7 +53,16 @@ fn findings() -> Vec<Finding> {
         detail: "tried in a namespace".into(),
         cost: "experiments that use it run only in the virtual machine, not with --native".into(),
     };
-    let qdiscs = xcp_lab::native_qdiscs().into_iter().map(qdisc);
+    let qdiscs: Vec<Finding> = match xcp_lab::native_qdiscs() {
+        Some(tried) => tried.into_iter().map(qdisc).collect(),
+        None => vec![Finding {
+            name: "queue disciplines for --native".into(),
+            present: false,
+            required: false,
+            detail: "only root can try them".into(),
+            cost: "run: sudo xcp lab doctor".into(),
+        }],
+    };
     let tools = ["ip", "tc"].map(|name| program(name, "iproute2", None));
     let without = "kernels cannot be fetched; give an image with --kernel, or";
     let fetchers = FETCHERS.map(|(name, package)| program(name, package, Some(without)));

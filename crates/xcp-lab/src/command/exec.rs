@@ -55,7 +55,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
 /// Finds a program as a shell does.
 fn find(name: &str) -> io::Result<PathBuf> {
     let path = match name.contains('/') {
-        true => Some(PathBuf::from(name)).filter(|path| path.is_file()),
+        true => Some(PathBuf::from(name)),
         false => programs::on_path(name),
     };
     let path = path.ok_or(io::ErrorKind::NotFound)?;
@@ -67,5 +67,6 @@ fn find(name: &str) -> io::Result<PathBuf> {
 }
 
 fn is_executable(path: &Path) -> io::Result<bool> {
-    Ok(fs::metadata(path)?.permissions().mode() & 0o111 != 0)
+    let file = fs::metadata(path)?;
+    Ok(file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

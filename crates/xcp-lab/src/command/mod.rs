@@ -79,17 +79,32 @@ fn interruptible(e: xcp_lab::Error) -> Failure {
     }
 }
 
+/// How often `xcp lab check qdisc` replaces the queue discipline.
+const CYCLES: u32 = 1000;
+
 fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     if asked.what == "programs" {
+        without_effect(asked.cycles, "--cycles", "qdisc")?;
         return check_programs(asked, out);
     }
+    without_effect(asked.processors, "--processors", "programs")?;
     let progress = Progress::new();
     let options = task_options(asked.kernel.clone(), asked.fresh);
-    let checks = xcp_lab::check_qdisc(&options, asked.cycles, &|news| progress.on_progress(news))
+    let cycles = asked.cycles.unwrap_or(CYCLES);
+    let checks = xcp_lab::check_qdisc(&options, cycles, &|news| progress.on_progress(news))
         .map_err(interruptible)?;
     drop(progress);
     out.print(&checks, |_| described(&checks))?;
     Ok(judged(checks.iter().all(|c| c.ok)))
+}
+
+/// Refuses an option of the other check.
+fn without_effect(given: Option<u32>, option: &str, check: &str) -> Result<(), Failure> {
+    let remedy = format!("leave it out: it belongs to xcp lab check {check}");
+    match given {
+        Some(_) => Err(Failure::new(option, "has no effect here", remedy).bad_usage()),
+        None => Ok(()),
+    }
 }
 
 fn task_options(kernel: Option<String>, fresh: bool) -> TaskOptions {
@@ -115,10 +130,10 @@ fn judged(ok: bool) -> ExitCode {
 fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
     let options = task_options(asked.kernel.clone(), asked.fresh);
-    let report = xcp_lab::check_programs(&options, asked.processors, &|news| {
-        progress.on_progress(news)
-    })
-    .map_err(interruptible)?;
+    let processors = asked.processors.unwrap_or(1);
+    let on_progress = |news: xcp_lab::Progress| progress.on_progress(news);
+    let report =
+        xcp_lab::check_programs(&options, processors, &on_progress).map_err(interruptible)?;
     drop(progress);
     out.print(&report, |style| {
         let head = ["", "verified instructions", "at most"].map(String::from);

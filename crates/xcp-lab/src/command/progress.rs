@@ -10,6 +10,8 @@ use xcp_lab::Progress as News;
 use xcp_cli::terminal;
 
 const BAR_WIDTH: usize = 30;
+/// At most so many lines are updated, because the cursor cannot move above the screen.
+const LINES: usize = 16;
 /// A plain line is printed at each multiple.
 const PLAIN_STEP_PERCENT: u32 = 25;
 
@@ -28,6 +30,20 @@ pub struct Progress {
 struct Variant {
     name: String,
     percent: u32,
+}
+
+impl Variant {
+    fn line(&self) -> String {
+        let full = self.percent as usize * BAR_WIDTH / 100;
+        let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR_WIDTH - full));
+        let line = format!("{:>3} %  [{bar}]  {}", self.percent, self.name);
+        format!("{WRAP_OFF}{line}{WRAP_ON}")
+    }
+}
+
+/// The variants whose lines are updated in place: those that are not complete.
+fn live(variants: &[Variant]) -> impl Iterator<Item = &Variant> {
+    variants.iter().filter(|v| v.percent < 100).take(LINES)
 }
 
 impl Progress {
@@ -52,22 +68,24 @@ impl Progress {
         // the list stays usable if another thread panics
         let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
         let text = match news {
-            News::Step(step) if self.live => in_place_of(variants.len(), step, &variants),
+            News::Step(step) if self.live => in_place_of(live(&variants).count(), step, &variants),
             News::Step(step) => format!("{step}\n"),
             News::Kept { names, of } => kept(names, of),
             News::Variant { name, done } => {
-                let drawn = variants.len();
+                let drawn = live(&variants).count();
                 let Some(before) = update(&mut variants, name, done) else {
                     return;
                 };
-                match (self.live, self.many) {
-                    (true, _) => redraw(drawn, &variants),
-                    (false, true) => String::new(),
-                    (false, false) => plain(name, before, (done * 100.0) as u32),
+                let complete = variants.iter().find(|v| v.name == name && v.percent == 100);
+                match (self.live, self.many, complete) {
+                    (true, false, Some(variant)) => in_place_of(drawn, &variant.line(), &variants),
+                    (true, ..) => redraw(drawn, &variants),
+                    (false, true, _) => String::new(),
+                    (false, false, _) => plain(name, before, (done * 100.0) as u32),
                 }
             }
             News::Ended { name, said } => {
-                let drawn = variants.len();
+                let drawn = live(&variants).count();
                 variants.retain(|v| v.name != name);
                 if self.live {
                     in_place_of(drawn, said, &variants)
@@ -103,16 +121,10 @@ fn redraw(drawn: usize, variants: &[Variant]) -> String {
     } else {
         String::new()
     };
-    let lines: String = variants
-        .iter()
-        .map(|v| {
-            let full = v.percent as usize * BAR_WIDTH / 100;
-            let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR_WIDTH - full));
-            let line = format!("{:>3} %  [{bar}]  {}", v.percent, v.name);
-            format!("\r\x1b[K{WRAP_OFF}{line}{WRAP_ON}\n")
-        })
+    let lines: String = live(variants)
+        .map(|v| format!("\r\x1b[K{}\n", v.line()))
         .collect();
-    up + &lines
+    up + &lines + "\x1b[J"
 }
 
 /// Replaces the `drawn` previous lines by `line` and, below it, the lines of all
@@ -121,7 +133,7 @@ fn in_place_of(drawn: usize, line: &str, variants: &[Variant]) -> String {
     if drawn == 0 {
         return format!("{line}\n");
     }
-    format!("\x1b[{drawn}A\r\x1b[K{line}\n{}\x1b[J", redraw(0, variants))
+    format!("\x1b[{drawn}A\r\x1b[K{line}\n{}", redraw(0, variants))
 }
 
 /// Lists the variants that are not run again. Called before the others run.
@@ -179,6 +191,22 @@ mod tests {
     }
 
     #[test]
+    fn complete_variants_are_not_drawn_again() {
+        let named = |n: u32| Variant {
+            name: format!("loss-{n}"),
+            percent: if n < 50 { 100 } else { n },
+        };
+        let variants: Vec<Variant> = (0..90).map(named).collect();
+        let text = redraw(live(&variants).count(), &variants);
+        assert!(text.starts_with("\x1b[16A"), "{text:?}");
+        assert_eq!(text.matches("loss-").count(), LINES);
+        assert!(
+            !text.contains("100 %") && text.contains("loss-50"),
+            "{text:?}"
+        );
+    }
+
+    #[test]
     fn live_lines_are_updated_in_place() {
         let variants = [("XCP", 50), ("CUBIC", 0)].map(|(name, percent)| Variant {
             name: name.into(),
@@ -191,6 +219,6 @@ mod tests {
         let bar = "###############...............";
         let first = format!("\x1b[1A\r\x1b[K\x1b[?7l 50 %  [{bar}]  XCP\x1b[?7h\n");
         assert!(text.starts_with(&first), "{text:?}");
-        assert_eq!(text.lines().count(), 2);
+        assert_eq!(text.matches('\n').count(), 2);
     }
 }

@@ -143,8 +143,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     };
     for (step, (change, error)) in steps.iter().zip(outcomes) {
         if let (Some(failure), false) = (&error, out.is_json()) {
-            let help = failure.remedy();
-            print_error(&format!("xcp: {failure}\n  help: {help}"));
+            print_error(&format!("xcp: {}", failure.with_help()));
         }
         let item = Item {
             device: step.subject.device(),

@@ -197,7 +197,10 @@ impl Cause {
                 "XCP is used, but the peer's receive buffer is too small for the window".into()
             }
             Self::SackBlocks(count) => {
-                format!("XCP is used, but SACK blocks left no room for feedback in {count} ACKs")
+                format!(
+                    "XCP is used, but SACK blocks left no room for feedback in {count} ACKs of this \
+                     host since XCP was switched on"
+                )
             }
         }
     }

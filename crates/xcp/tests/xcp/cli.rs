@@ -87,11 +87,38 @@ fn conflicting_options_are_refused() {
         "router add lo --capacity 1mbit --atm --ptm",
         "router add lo --capacity 1mbit --shape --no-qdisc",
         "router trace lo --csv --json",
+        "--json router trace lo --csv",
     ] {
         let ran = xcp(args);
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.err.contains("cannot be used with"), "{ran:?}");
     }
+}
+
+#[test]
+fn options_of_the_other_check_are_refused() {
+    for (args, option, other) in [
+        ("lab check qdisc --processors 8", "--processors", "programs"),
+        ("lab check programs --cycles 5", "--cycles", "qdisc"),
+    ] {
+        let expected = format!(
+            "xcp: {option}: has no effect here\n  \
+             help: leave it out: it belongs to xcp lab check {other}\n"
+        );
+        xcp(args).failed(2, &expected);
+    }
+}
+
+#[test]
+fn only_regular_files_are_copied_to_the_virtual_machine() {
+    xcp("lab exec --file /dev/zero -- true").failed(
+        1,
+        "xcp: /dev/zero: is not a regular file\n  help: give a file\n",
+    );
+    xcp("lab exec -- /etc").failed(
+        126,
+        "xcp: /etc: not executable\n  help: give a program, or chmod +x it\n",
+    );
 }
 
 #[test]

@@ -74,6 +74,46 @@ fn signals_are_forwarded_to_the_program() {
     before.assert_nothing_left();
 }
 
+/// The kernel reports that a terminal is gone only to the leader of its session.
+#[test]
+fn the_program_ends_with_its_terminal() {
+    let _lock = test_lock();
+    let test = "run and a terminal that is closed";
+    if !can_run(test) {
+        return;
+    }
+    let Some(before) = SystemState::capture_before(test) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let program = format!(
+        "exec {XCP} run sh -c 'echo $$ >{}; exec sleep 1000'",
+        pid.display()
+    );
+    let mut terminal = Command::new("script")
+        .args(["-q", "-c", &program, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = || {
+        std::fs::read_to_string(&pid)
+            .ok()?
+            .trim()
+            .parse::<i32>()
+            .ok()
+    };
+    assert!(eventually(|| started().is_some()));
+    let child = started().unwrap();
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    let ended = eventually(|| unsafe { libc::kill(child, 0) } != 0);
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    assert!(ended, "the program still runs");
+    before.assert_nothing_left();
+}
+
 /// `xcp run` waits while another command holds the lock.
 #[test]
 fn an_interrupt_ends_the_wait_for_another_command() {

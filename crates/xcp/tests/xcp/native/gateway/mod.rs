@@ -464,6 +464,31 @@ fn off_only_left_does_not_end_a_running_gateway() {
     assert!(!gateways.rules("r").contains("0x5843"));
 }
 
+/// There is one routing rule per network namespace, so there can be only one gateway.
+#[test]
+fn a_gateway_with_another_socket_is_left_alone() {
+    let Some(gateways) = Gateways::new("a_gateway_with_another_socket_is_left_alone") else {
+        return;
+    };
+    let near = gateways.start(NEAR, CAPACITY);
+    let already = "one is running in this network namespace already";
+    let [_, lan, wan] = NEAR;
+    for other in [
+        "gateway off".to_owned(),
+        "gateway off --only-left".to_owned(),
+        format!("gateway run --lan {lan} --wan {wan}"),
+    ] {
+        let refused = gateways.xcp("r", &format!("{other} --socket {}", gateways.path("other")));
+        assert_eq!(refused.code, Some(1), "{other}: {}", refused.err);
+        assert!(refused.err.contains(already), "{other}: {}", refused.err);
+        assert!(gateways.rules("r").contains("0x5843"), "{other}");
+    }
+    let lock = format!("/run/xcp/gateway-{}.lock", near.status()["netns"]);
+    assert!(fs::exists(&lock).unwrap(), "{lock}");
+    drop(near);
+    assert!(!fs::exists(&lock).unwrap(), "{lock}");
+}
+
 #[test]
 fn other_protocols_and_signed_connections_are_forwarded_and_counted() {
     let Some(gateways) =
