@@ -7,7 +7,6 @@
 pub mod capacity;
 pub mod cli;
 pub mod failure;
-pub mod file_lock;
 pub mod findings;
 pub mod manual;
 pub mod out;

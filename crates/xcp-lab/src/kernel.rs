@@ -14,7 +14,7 @@ use libc::{LOCK_EX, LOCK_NB};
 use crate::architecture::{Architecture, AARCH64, X86_64};
 use crate::archive::Archive;
 use crate::newest::Source;
-use crate::{depmod, file, interrupt, newest, Error, Result};
+use crate::{depmod, file, file_lock, interrupt, newest, Error, Result};
 
 /// The default kernel.
 pub const DEFAULT_SERIES: &str = "6.18";
@@ -314,7 +314,7 @@ fn lock(path: &Path, step: &(dyn Fn(&str) + Sync)) -> Result<File> {
     let file = File::create(path).map_err(describe)?;
     let mut said = false;
     loop {
-        match xcp_cli::file_lock::lock(&file, LOCK_EX | LOCK_NB) {
+        match file_lock::lock(&file, LOCK_EX | LOCK_NB) {
             Ok(()) => return Ok(file),
             Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(describe(e)),
             Err(_) if interrupt::requested() => return Err(interrupt::error()),

@@ -17,6 +17,7 @@ mod emulator;
 mod exec;
 mod figures;
 mod file;
+mod file_lock;
 mod initramfs;
 mod kernel;
 mod limits;

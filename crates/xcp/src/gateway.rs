@@ -27,7 +27,6 @@ use xcp_gateway::status::{self, Status};
 
 use crate::config::{self, Gateway};
 use crate::watch;
-use lock::Lock;
 use xcp_cli::cli::{GatewayAction, GatewayRun};
 use xcp_cli::failure::{print_error, print_wait, Failure};
 use xcp_cli::out::{Out, Style};
@@ -119,7 +118,7 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
     let hangup = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
     let options_at_start = options(&gateway)?;
-    let _only = Lock::take()?;
+    let _only = lock::take()?;
     let group = RunGroup::without_default(commands)?;
     group.enter()?;
     if gateway.capacity.is_none() {
@@ -192,7 +191,7 @@ fn off(socket: &Path, only_left: bool, out: &Out) -> Result<(), Failure> {
         Some(process) => end(process, socket).map(|()| true)?,
         None => false,
     };
-    let _only = Lock::take()?;
+    let _only = lock::take()?;
     let undone = datapath::undo()?;
     let routers = datapath::remove_routers()?;
     let programs = host::remove_left()?;

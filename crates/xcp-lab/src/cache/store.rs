@@ -13,8 +13,8 @@ use tempfile::NamedTempFile;
 
 use super::entry::{self, CacheValue, Label};
 use super::key::Key;
+use crate::file_lock::lock;
 use crate::{kernel, Error, Result};
-use xcp_cli::file_lock::lock;
 
 /// Environment variable with the folder; the default is `results` in the cache folder.
 const FOLDER: &str = "XCP_CACHE_DIR";

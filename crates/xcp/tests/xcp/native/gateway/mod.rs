@@ -471,7 +471,7 @@ fn a_gateway_with_another_socket_is_left_alone() {
         return;
     };
     let near = gateways.start(NEAR, CAPACITY);
-    let already = "one is running in this network namespace already";
+    let already = "is running in this network namespace";
     let [_, lan, wan] = NEAR;
     for other in [
         "gateway off".to_owned(),
@@ -483,7 +483,7 @@ fn a_gateway_with_another_socket_is_left_alone() {
         assert!(refused.err.contains(already), "{other}: {}", refused.err);
         assert!(gateways.rules("r").contains("0x5843"), "{other}");
     }
-    let lock = format!("/run/xcp/gateway-{}.lock", near.status()["netns"]);
+    let lock = format!("/run/xcp/gateway-{}.sock", near.status()["netns"]);
     assert!(fs::exists(&lock).unwrap(), "{lock}");
     drop(near);
     assert!(!fs::exists(&lock).unwrap(), "{lock}");

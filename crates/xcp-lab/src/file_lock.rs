@@ -7,10 +7,7 @@ use std::os::fd::AsRawFd;
 
 /// Locks a file until it is closed; `how` are the flags of flock(2). With `LOCK_NB`, the error
 /// is `WouldBlock` if another process has the lock.
-///
-/// # Errors
-/// See flock(2).
-pub fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
+pub(crate) fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
         return Ok(());
