@@ -57,7 +57,7 @@ turn_off() {
 	unit=$(systemctl show -P FragmentPath xcp.service 2>/dev/null || true)
 	[ "$unit" = "$prefix/$units/xcp.service" ] || return 0
 	into_prefix systemctl --quiet disable --now xcp-metrics xcp-gateway xcp-edged xcp
-	for command in "gateway off" "apply /dev/null" "host off"; do
+	for command in "gateway off" "host off" "apply /dev/null"; do
 		# shellcheck disable=SC2086 # two words
 		into_prefix "$prefix/bin/xcp" $command >/dev/null 2>&1 || true
 	done

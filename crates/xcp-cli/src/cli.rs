@@ -33,9 +33,10 @@ Examples:
   sudo xcp run -- curl -O http://example.org/  use XCP for one program
   sudo xcp host on --default                   use XCP for all programs
 
-Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 bad usage;
-130 interrupted. `xcp run` and `xcp lab exec` exit with the status of their
-command: 127 if it is not found, 126 if it cannot be executed.")]
+Exit status: 0 done; 1 failed, or a check of a lab run failed; 2 wrong usage;
+3 `xcp apply` failed in part; 130 interrupted. `xcp run` and `xcp lab exec` exit
+with the status of their command: 127 if it is not found, 126 if it cannot be
+executed.")]
 pub struct Cli {
     #[command(flatten)]
     pub output: Output,
@@ -105,7 +106,8 @@ pub enum Action {
     ///
     /// Adds what is missing, changes what differs and removes what is not in the
     /// file. A device is changed completely or not at all. If the file has an error,
-    /// nothing is changed.
+    /// nothing is changed. Exit status: 3 if a device, the host or the gateway could not
+    /// be changed.
     Apply(Apply),
     /// Print the running configuration, or the schema of the configuration file
     #[command(subcommand)]
@@ -130,10 +132,10 @@ pub enum Action {
     Top(Top),
     /// Explain why connections to a host do not use XCP, and what to do
     ///
-    /// Examines the existing connections of this network namespace. If there is none, it
-    /// opens one with XCP and, if the peer supports XCP, sends an empty line on it to look
-    /// for routers. If the peer does not answer with XCP, SYNs with a small TTL find out
-    /// whether the path removes the option.
+    /// Examines the connections of this network namespace to the peer. If there are none
+    /// and a port is given, it opens one with XCP and, if the peer supports XCP, sends an
+    /// empty line on it to look for routers. If the peer does not answer with XCP, it sends
+    /// SYNs with a small TTL to find out whether the path removes the option.
     ///
     /// Exit status: 0 if XCP is used, 1 if not.
     Why {
@@ -230,8 +232,8 @@ pub enum ConfigAction {
 pub enum HostAction {
     /// Make `xcp` selectable as a congestion control
     ///
-    /// The setting remains after this command ends, until `xcp host off`. Running it
-    /// again changes only what differs. Wire format, devices and peers apply to this
+    /// The setting remains after this command ends, until `xcp host off`. Each call sets
+    /// all options: those that are left out return to their defaults. Wire format, devices and peers apply to this
     /// network namespace. A host next to a network without XCP can be an edge, too:
     /// xcp edged run.
     On(HostOn),
@@ -311,8 +313,8 @@ pub struct HostOn {
 pub enum RouterAction {
     /// Make a device an XCP router for the traffic that it sends
     ///
-    /// The router remains after this command ends, until `xcp router del`. Running it
-    /// again changes only what differs.
+    /// The router remains after this command ends, until `xcp router del`. Each call sets
+    /// all options: those that are left out return to their defaults.
     Add(RouterAdd),
     /// Change only the capacity of a router
     ///
@@ -418,7 +420,7 @@ pub struct RouterAdd {
     /// it above the longest RTT of your paths
     #[arg(long, value_name = "TIME", default_value = value::MAX_RTT.as_str(), value_parser = value::max_rtt)]
     pub max_rtt: Duration,
-    /// Percent of the link for XCP when it competes with other traffic
+    /// Percentage of the link for XCP when it competes with other traffic
     /// [default: in proportion to the numbers of flows]
     #[arg(
         long,
@@ -489,8 +491,8 @@ pub struct RouterFraming {
 pub enum GatewayAction {
     /// Run the gateway, until Ctrl-C or a signal ends it
     ///
-    /// When it ends, its connections are reset, and new ones are forwarded as without a
-    /// gateway. With --config, SIGHUP makes it read the file again; present connections
+    /// When it ends, its connections are reset, and new ones are forwarded as if there were
+    /// no gateway. With --config, SIGHUP makes it read the file again; present connections
     /// stay.
     Run(GatewayRun),
     /// Show the state of the gateway
@@ -502,12 +504,12 @@ pub enum GatewayAction {
         #[arg(long)]
         watch: bool,
     },
-    /// End the gateway, and remove what a killed one has left
+    /// End the gateway, and remove what a killed one left behind
     Off {
         /// Socket of the gateway: its option --socket
         #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
         socket: PathBuf,
-        /// Only remove what a killed gateway has left: fail if a gateway is running
+        /// Only remove what a killed gateway left behind; fail if a gateway is running
         #[arg(long)]
         only_left: bool,
     },
@@ -515,7 +517,7 @@ pub enum GatewayAction {
 
 #[derive(Args)]
 pub struct GatewayRun {
-    /// Device on which the hosts are that do not use XCP; may be given several times
+    /// Device to which the hosts without XCP are connected; may be given several times
     #[arg(long, value_name = "DEV", required_unless_present = "config")]
     pub lan: Vec<String>,
     /// Device of the link to use XCP on
@@ -539,10 +541,11 @@ pub struct GatewayRun {
     /// Forward connections to these ports
     #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = value::port)]
     pub exclude_port: Vec<u16>,
-    /// Most connections; further ones are forwarded
+    /// Maximum number of connections; further ones are forwarded, not split
     #[arg(long, value_name = "N", default_value_t = GATEWAY_CONNECTIONS, value_parser = value::connections)]
     pub max_connections: u32,
-    /// Most connections of one source address; further ones are forwarded
+    /// Maximum number of connections from one source address; further ones are forwarded,
+    /// not split
     #[arg(long, value_name = "N", default_value_t = GATEWAY_PER_SOURCE, value_parser = value::connections)]
     pub max_per_source: u32,
     /// Take all this from the table `gateway` of a configuration file
@@ -622,7 +625,7 @@ pub enum LabAction {
     All(LabAll),
     /// Verify published results: run some rows of the results document again
     Verify(LabVerify),
-    /// List the results kept from earlier runs, which are not run again
+    /// List the results of earlier runs, which are used instead of running again
     Cache(LabCache),
     /// Plot the trace of a link, for the field rates_file of experiments
     Trace(LabTrace),
@@ -630,10 +633,10 @@ pub enum LabAction {
     Check(LabCheck),
     /// Count the instructions per packet of the data path in a virtual machine
     Bench(LabBench),
-    /// Run a program of this computer as root in a virtual machine
+    /// Run a program from this computer as root in a virtual machine
     ///
-    /// Its output is printed as it is written, and `xcp` exits with its status. From this
-    /// computer, the machine has only the files given with --file, and tools such as ip,
+    /// Its output is printed as it is written, and `xcp` exits with its status. Apart from
+    /// the program, the machine has only the files given with --file, and tools such as ip,
     /// tc, nsenter, ethtool and sh if they are installed.
     Exec(LabExec),
 }
@@ -661,7 +664,8 @@ pub struct LabRun {
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = value::ip_version)]
     pub ip: Option<u8>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
+    /// image and of the folder of its modules
     #[arg(long, conflicts_with = "native")]
     pub kernel: Option<String>,
     /// Run in network namespaces of this host, in real time; needs root
@@ -740,7 +744,8 @@ pub struct LabCheck {
     /// Processors of the virtual machine (programs) [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub processors: Option<u32>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
+    /// image and of the folder of its modules
     #[arg(long)]
     pub kernel: Option<String>,
     /// Run again even if there is a result from an earlier run
@@ -753,7 +758,8 @@ pub struct LabBench {
     /// Part of the data path to measure [default: all of them]
     #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts", "connections"])]
     pub what: Vec<String>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
+    /// image and of the folder of its modules
     #[arg(long)]
     pub kernel: Option<String>,
     /// Run again even if there is a result from an earlier run
@@ -763,7 +769,8 @@ pub struct LabBench {
 
 #[derive(Args)]
 pub struct LabExec {
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or the path of a kernel image
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
+    /// image and of the folder of its modules
     #[arg(long)]
     pub kernel: Option<String>,
     /// Copy a file into the machine, to the same absolute path, with the libraries

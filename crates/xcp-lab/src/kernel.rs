@@ -321,7 +321,7 @@ fn lock(path: &Path, step: &(dyn Fn(&str) + Sync)) -> Result<File> {
             Err(_) => {}
         }
         if !said {
-            step("waiting for another xcp lab, which fetches the same files");
+            step("waiting for another xcp lab, which is fetching the same files");
             said = true;
         }
         thread::sleep(LOCK_CHECK);

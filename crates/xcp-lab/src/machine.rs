@@ -313,7 +313,7 @@ fn silent(kernel: &Kernel, console: &Path, booted: bool, child: &mut Child) -> E
     }
     let (reason, remedy) = if booted {
         (
-            "the machine stopped before the end",
+            "the virtual machine stopped before the run was complete",
             "report this".to_owned(),
         )
     } else {

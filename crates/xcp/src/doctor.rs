@@ -93,7 +93,7 @@ fn describe(report: &Report, style: &Style) -> String {
 
 fn describe_path(path: &PathReport, style: &Style) -> String {
     let title = format!(
-        "A path of {} and {}: needs windows of {}",
+        "A path of {} and {} needs windows of {}",
         units::rate(path.rate_bps as f64),
         units::milliseconds(path.rtt_ms),
         units::bytes(path.window_bytes)
@@ -118,11 +118,11 @@ fn describe_path(path: &PathReport, style: &Style) -> String {
 fn verdict(report: &Report, style: &Style) -> String {
     let missing = |name: &str| report.features.iter().any(|f| f.name == name && !f.present);
     let datapath = if report.ok {
-        style.good("Hosts and routers work here.")
+        style.good("XCP hosts and routers work on this system.")
     } else if missing("root") {
         style.bad("Run it with sudo: without root, hosts and routers do not work, and most features cannot be probed.")
     } else {
-        style.bad("Hosts and routers do not all work here: see what is MISSING.")
+        style.bad("XCP hosts or routers do not work here: see the lines marked MISSING.")
     };
     let lab = match lab::program() {
         Some(_) => "To check support for experiments: xcp lab doctor",
@@ -165,6 +165,6 @@ mod tests {
              without  tcx links  6.6 and later\n           no router here\n\
              MISSING  tcx links  6.6 and later\n           no router here\n\n"
         ));
-        assert!(text.contains("do not all work"));
+        assert!(text.contains("routers do not work"));
     }
 }

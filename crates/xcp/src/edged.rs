@@ -26,7 +26,7 @@ pub fn act(action: EdgedAction, out: &Out) -> Result<ExitCode, Failure> {
             secret::make(&file)?;
             out.print(&json!({ "file": file, "change": "added" }), |_| {
                 let file = file.display();
-                format!("{file}: a new key; the other edges need the same")
+                format!("{file}: key generated; all other edges need a copy of it")
             })?;
         }
     }

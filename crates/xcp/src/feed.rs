@@ -29,6 +29,8 @@ use xcp_cli::units;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Maximum length of a line with a rate.
 const LINE_BYTES: u64 = 64;
+/// Lines that are read before the value is used, if they arrive faster than they are parsed.
+const BATCH: usize = 1024;
 /// Bad lines that are printed; further ones are only counted.
 const PRINTED_BAD: u64 = 5;
 
@@ -86,7 +88,7 @@ pub fn feed(asked: &RouterFeed, out: &Out) -> Result<ExitCode, Failure> {
         };
         let mut newest = None;
         // of all lines that have arrived, only the newest value is used
-        for line in std::iter::once(first).chain(lines.try_iter()) {
+        for line in std::iter::once(first).chain(lines.try_iter().take(BATCH)) {
             let line = line.map_err(|e| io_failure(asked.from.as_deref(), &e))?;
             match rate(&line) {
                 Ok(Some(bytes_per_s)) => {
@@ -133,14 +135,18 @@ fn open(from: Option<&Path>) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// Sends each line until the source or the receiver ends. Lines that are too long are
-/// cut off.
+/// cut, and end with dots, so that they are no rates.
 fn send_lines(source: &mut dyn BufRead, lines: &SyncSender<io::Result<String>>) {
     loop {
         let mut line = Vec::new();
         let read = source.take(LINE_BYTES).read_until(b'\n', &mut line);
-        let skipped = match (&read, line.last()) {
-            (Ok(_), Some(b'\n')) | (Ok(0), _) | (Err(_), _) => Ok(()),
-            _ => skip_line(source),
+        let is_cut = matches!(read, Ok(1..)) && line.last() != Some(&b'\n');
+        let skipped = match is_cut && line.len() as u64 == LINE_BYTES {
+            true => {
+                line.extend(b"...");
+                skip_line(source)
+            }
+            false => Ok(()),
         };
         let text = read
             .and(skipped)
@@ -217,7 +223,8 @@ mod tests {
         send_lines(&mut &source[..], &sender);
         drop(sender);
         let lines: Vec<String> = lines.into_iter().flatten().collect();
-        assert_eq!(lines[0].len(), LINE_BYTES as usize);
+        assert_eq!(lines[0].len(), LINE_BYTES as usize + 3);
+        assert!(rate(&lines[0]).is_err(), "a part of a number");
         assert_eq!(lines[2..], ["1mbit", "", "2mbit"]);
     }
 }

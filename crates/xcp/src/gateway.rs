@@ -171,6 +171,16 @@ fn raise_descriptors(connections: u32) -> Result<u32, Failure> {
     Ok(possible as u32)
 }
 
+/// Warns if a gateway runs while XCP is switched off for the host.
+pub fn warn_without_host() {
+    if config::running_gateway().is_some() {
+        print_error(
+            "xcp: warning: gateway: its new connections may not use XCP any more\n  help: restart \
+             it: systemctl restart xcp-gateway",
+        );
+    }
+}
+
 fn warn_without_router(wan: &str) {
     let is_router = router::devices().is_ok_and(|all| all.iter().any(|device| device == wan));
     if !is_router {
@@ -200,8 +210,8 @@ fn off(socket: &Path, only_left: bool, out: &Out) -> Result<(), Failure> {
         &json!({ "ended": was_running, "removed": removed }),
         |_| match (was_running, removed) {
             (true, _) => "the gateway is off".into(),
-            (false, true) => "removed what a killed gateway had left".into(),
-            (false, false) => "no gateway is running, and nothing is left of one".to_owned(),
+            (false, true) => "removed what a killed gateway had left behind".into(),
+            (false, false) => "no gateway is running, and there was nothing to remove".to_owned(),
         },
     )
 }
@@ -232,7 +242,7 @@ pub fn reload(wanted: &Gateway) -> Result<(), Failure> {
         if begun.elapsed() > RELOAD_PATIENCE {
             return Err(Failure::new(
                 "gateway",
-                "still has other settings: it does not read this file, or cannot use it",
+                "has not taken over the new settings: it does not read this file, or cannot use it",
                 "systemctl restart xcp-gateway; its journal has the reason",
             ));
         }
@@ -246,10 +256,7 @@ fn end(process: i32, socket: &Path) -> Result<(), Failure> {
     let Some(gateway) = signal(process, Signal::TERM)? else {
         return Ok(());
     };
-    print_wait(&format!(
-        "xcp: waiting for the end of the {}",
-        thing(process)
-    ));
+    print_wait(&format!("xcp: waiting for the {} to end", thing(process)));
     let mut ends = [PollFd::new(gateway.as_fd(), PollFlags::POLLIN)];
     match poll(&mut ends, PATIENCE_MS) {
         Ok(1..) => Ok(()),
@@ -277,7 +284,7 @@ fn show(socket: &Path, again: bool, out: &Out) -> Result<ExitCode, Failure> {
 fn watch_head() -> String {
     format!(
         "{:>11} {:>10} {:>10} {:>10} {:>14} {:>10}",
-        "connections", "accepted", "refused", "reset", "bytes", "forwarded"
+        "connections", "accepted", "failed", "reset", "bytes", "forwarded"
     )
 }
 

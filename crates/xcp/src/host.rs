@@ -13,6 +13,7 @@ use xcp_datapath::host::{
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Fallback, Fallbacks, PeerPolicy, SenderFeature};
 
+use crate::gateway;
 use xcp_cli::cli::{HostAction, HostOn};
 use xcp_cli::failure::Failure;
 use xcp_cli::out::{Out, Style};
@@ -24,6 +25,7 @@ pub fn act(action: HostAction, out: &Out) -> Result<ExitCode, Failure> {
         HostAction::On(asked) => on(&asked, out)?,
         HostAction::Off => {
             host::off()?;
+            gateway::warn_without_host();
             out.print(&json!({ "change": "removed" }), |_| "XCP is off".into())?;
         }
         HostAction::Show { connections: true } => {
@@ -92,7 +94,7 @@ fn turned_on(done: &TurnedOn, options: &Options) -> String {
     let state = match done.change {
         Change::Added => "XCP is on",
         Change::Changed => "XCP is on, changed",
-        Change::Unchanged => "XCP was on already, nothing changed",
+        Change::Unchanged => "XCP was already on, nothing changed",
     };
     let sockets = scope(options.cgroup.as_deref());
     let which = if options.make_default {

@@ -25,7 +25,7 @@ pub fn act(action: RouterAction, out: &Out) -> Result<ExitCode, Failure> {
         RouterAction::Del { device } => {
             router::del(&device)?;
             let value = json!({ "device": device, "change": "removed" });
-            out.print(&value, |_| format!("{device}: no XCP router any more"))?;
+            out.print(&value, |_| format!("{device}: no longer an XCP router"))?;
         }
         RouterAction::Show { device, watch } => return show(device.as_deref(), watch, out),
         RouterAction::Trace(asked) => return trace::act(&asked, out),
@@ -205,7 +205,7 @@ fn add(asked: &RouterAdd, out: &Out) -> Result<(), Failure> {
         let done = match change {
             Change::Added => "is an XCP router now",
             Change::Changed => "changed",
-            Change::Unchanged => "was an XCP router already, nothing changed",
+            Change::Unchanged => "was already an XCP router, nothing changed",
         };
         format!("{device}: {done}, {}", capacity(capacity_bps))
     })

@@ -36,7 +36,11 @@ pub fn act(command: &[OsString]) -> Result<ExitCode, Failure> {
     let signals = Signals::block()?;
     let group = RunGroup::new(lock)?;
     if signals.take_pending() {
-        let failure = Failure::new("xcp run", "interrupted", "nothing was started");
+        let failure = Failure::new(
+            "xcp run",
+            "interrupted before the program was started",
+            "run it again",
+        );
         return Err(failure.interrupted());
     }
     let mut child = start(program, arguments, &group.procs(), &signals)?;

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use xcp_datapath::{cloud, host, require_access, router};
+use xcp_daemon::status_socket::process_of;
+use xcp_datapath::{cloud, host, netns_inode, require_access, router};
 use xcp_edged::status as edge;
 use xcp_gateway::status as gateway;
 
@@ -25,9 +26,9 @@ struct Status {
     host: Option<host::Status>,
     routers: Vec<router::Status>,
     clouds: Vec<cloud::Status>,
-    /// The status of the edge daemon, if it runs.
+    /// The status of the edge daemon, if it runs in this network namespace.
     edge: Option<edge::Status>,
-    /// The status of the gateway, if it runs.
+    /// The status of the gateway, if it runs in this network namespace.
     gateway: Option<gateway::Status>,
 }
 
@@ -37,6 +38,8 @@ enum Part {
     Host,
     Routers,
     Clouds,
+    Edge,
+    Gateway,
 }
 
 pub fn act(out: &Out) -> Result<ExitCode, Failure> {
@@ -47,14 +50,29 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
     }
     status.routers = status.known(Part::Routers, router::list());
     status.clouds = status.known(Part::Clouds, cloud::list());
-    // fails if no daemon runs
-    status.edge = edge::ask(Path::new(edge::SOCKET)).ok();
-    status.gateway = gateway::ask(Path::new(gateway::SOCKET)).ok();
+    let edge = daemon(edge::SOCKET, edge::ask, |edge| edge.netns);
+    status.edge = status.known(Part::Edge, edge);
+    let gateway = daemon(gateway::SOCKET, gateway::ask, |gateway| gateway.netns);
+    status.gateway = status.known(Part::Gateway, gateway);
     out.print(&status, |style| describe(&status, style))?;
     Ok(match status.unreadable.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// The status of a daemon, if it runs in this network namespace.
+fn daemon<T>(
+    socket: &str,
+    ask: impl Fn(&Path) -> xcp_datapath::Result<T>,
+    netns: impl Fn(&T) -> u64,
+) -> xcp_datapath::Result<Option<T>> {
+    let path = Path::new(socket);
+    if process_of(path).is_none() {
+        return Ok(None);
+    }
+    let status = ask(path)?;
+    Ok((netns(&status) == netns_inode()?).then_some(status))
 }
 
 impl Status {
@@ -89,8 +107,11 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("  and {more} more: xcp router show\n");
     }
     let daemon = match &status.edge {
-        Some(edge) => format!("xcp edged is running, {} upstream", edge.clouds.len()),
-        None => "xcp edged is not running".into(),
+        Some(edge) => format!(
+            "xcp edged is running, upstream edges: {}",
+            edge.clouds.len()
+        ),
+        None => status.text(Part::Edge, "xcp edged is not running".into()),
     };
     let clouds = status.text(Part::Clouds, status.clouds.len().to_string());
     text += &format!(
@@ -102,7 +123,7 @@ fn describe(status: &Status, style: &Style) -> String {
             "xcp gateway is running, {} connections",
             gateway.connections
         ),
-        None => "xcp gateway is not running".into(),
+        None => status.text(Part::Gateway, "xcp gateway is not running".into()),
     };
     text + &format!("{}  {gateway}\n", style.bold("gateway"))
 }
@@ -121,7 +142,7 @@ fn host_line(status: &Status) -> String {
     };
     let counters = &host.counters;
     format!(
-        "on ({group}), {how}; connections: {} with XCP, {} fell back",
+        "on ({group}), {how}; connections so far: {} with XCP, {} fell back",
         counters.sockets,
         counters.fallbacks.total()
     )

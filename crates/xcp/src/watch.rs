@@ -42,7 +42,8 @@ pub fn watch<T: Serialize>(
         if !there {
             return Ok(ExitCode::SUCCESS);
         }
-        next += PERIOD;
+        // after a pause, such as Ctrl-Z, missed refreshes are not made up for
+        next = (next + PERIOD).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
         value = read()?;
     }

@@ -29,7 +29,7 @@ pub fn act(out: &Out) -> Result<ExitCode, Failure> {
         let verdict = if report.ok {
             style.good("Experiments can run here, without root.")
         } else {
-            style.bad("Experiments cannot run here: see what is MISSING.")
+            style.bad("Experiments cannot run here: see the lines marked MISSING.")
         };
         let findings = findings::describe(&report.features, style);
         format!("{findings}\n{verdict}\n")
@@ -50,7 +50,7 @@ fn findings() -> Vec<Finding> {
         name: format!("queue discipline {name}"),
         present,
         required: false,
-        detail: "tried in a namespace".into(),
+        detail: "tested in a network namespace".into(),
         cost: "experiments that use it run only in the virtual machine, not with --native".into(),
     };
     let qdiscs: Vec<Finding> = match xcp_lab::native_qdiscs() {
@@ -59,12 +59,12 @@ fn findings() -> Vec<Finding> {
             name: "queue disciplines for --native".into(),
             present: false,
             required: false,
-            detail: "only root can try them".into(),
+            detail: "only root can test them".into(),
             cost: "run: sudo xcp lab doctor".into(),
         }],
     };
     let tools = ["ip", "tc"].map(|name| program(name, "iproute2", None));
-    let without = "kernels cannot be fetched; give an image with --kernel, or";
+    let without = "kernels cannot be fetched; give an image with --kernel, or run:";
     let fetchers = FETCHERS.map(|(name, package)| program(name, package, Some(without)));
     [emulator(), guest()]
         .into_iter()
@@ -89,7 +89,7 @@ fn program(name: &str, package: &str, without: Option<&str>) -> Finding {
 
 /// `without` says what is not possible without the program; None: it is required.
 fn finding(name: &str, found: Option<String>, package: &str, without: Option<&str>) -> Finding {
-    let cost = without.unwrap_or("no virtual machine:");
+    let cost = without.unwrap_or("the virtual machine needs it:");
     Finding {
         name: name.into(),
         present: found.is_some(),
@@ -110,7 +110,7 @@ fn guest() -> Finding {
             Err(error) => error.reason.clone(),
         },
         cost: found.map_or_else(
-            |error| format!("no virtual machine: {}", error.remedy),
+            |error| format!("the virtual machine needs it: {}", error.remedy),
             |_| String::new(),
         ),
     }

@@ -7,12 +7,13 @@ use serde::Serialize;
 use xcp_cli::cli::Apply;
 use xcp_cli::failure::{print_error, Failure};
 use xcp_cli::out::{Out, Style};
+use xcp_datapath::gateway::is_our_router;
 use xcp_datapath::router::Change;
 use xcp_datapath::{host, links, lock_commands, router, DeviceInfo};
 
 use super::difference::{between, Difference};
 use super::file::{File, Table};
-use super::pattern::assign;
+use super::pattern::{self, assign};
 use super::running::{self, Running};
 use super::types::{Gateway, Host, Router};
 use crate::gateway;
@@ -74,6 +75,8 @@ enum Done {
     Failed,
 }
 
+type Outcome = (Done, Option<Failure>);
+
 impl From<Change> for Done {
     fn from(change: Change) -> Self {
         match change {
@@ -114,6 +117,10 @@ struct Item<'a> {
 
 pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
+    let early = match asked.check {
+        true => None,
+        false => make_gateway_give_up_router(&file, asked.ignore_missing)?,
+    };
     let lock = match asked.check {
         true => None,
         false => Some(lock_commands("xcp apply")?),
@@ -124,11 +131,12 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
         true => (step.planned(), None),
         false => step.execute(),
     };
-    let mut outcomes: Vec<(Done, Option<Failure>)> = steps.iter().map(outcome).collect();
+    let mut outcomes: Vec<Outcome> = steps.iter().map(outcome).collect();
     // the gateway changes its router itself, which needs the lock
     drop(lock);
-    if let Some(step) = gateway_step(&file, &running) {
-        outcomes.push(outcome(&step));
+    let late = || gateway_step(&file, &running).map(|step| (outcome(&step), step));
+    if let Some((outcome, step)) = early.or_else(late) {
+        outcomes.push(outcome);
         steps.push(step);
     }
     let failed = outcomes.iter().any(|(done, _)| *done == Done::Failed);
@@ -191,7 +199,13 @@ fn warn_of_daemon(thing: &str, problem: &str, unit: &str, is_wanted: bool) {
 /// file does not fit this system.
 fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step>, Failure> {
     let links = links()?;
-    let assigned = assign(file, &links, ignore_missing)?;
+    let mut assigned = assign(file, &links, ignore_missing)?;
+    // a gateway that the file does not configure keeps its router, unless a table names it
+    let other = running.gateway.as_ref();
+    let other = other.filter(|g| g.capacity.is_some() && file.config.gateway.is_none());
+    assigned.retain(|(device, _, table)| {
+        !(pattern::is_pattern(&table.device) && other.is_some_and(|g| g.wan == *device))
+    });
     let mut steps = Vec::new();
     steps.extend(host_step(file, running, &links, ignore_missing)?);
     for (device, options) in &running.routers {
@@ -257,6 +271,17 @@ fn host_step(
     let wrong =
         |key: &str, reason: String, remedy: &str| file.wrong(Table::Host, key, reason, remedy);
     let mut asked = asked.clone();
+    for device in &mut asked.devices {
+        // an alternative name
+        if let Some(link) = links
+            .iter()
+            .find(|l| pattern::names(l).any(|n| n == device))
+        {
+            device.clone_from(&link.name);
+        }
+    }
+    asked.devices.sort();
+    asked.devices.dedup();
     if ignore_missing {
         asked.devices.retain(|device| is_here(device, links));
         if asked.wire.is_header() && asked.devices.is_empty() {
@@ -269,6 +294,10 @@ fn host_step(
     }
     if let Some(group) = asked.cgroup.as_ref().filter(|path| !path.is_dir()) {
         let reason = format!("no such control group: {}", group.display());
+        if ignore_missing {
+            print_error(&format!("xcp: warning: host: {reason}: nothing changed"));
+            return Ok(None);
+        }
         return Err(wrong("cgroup", reason, "list them with `systemd-cgls`"));
     }
     let options = asked
@@ -291,6 +320,26 @@ fn gateway_step(file: &File, running: &Running) -> Option<Step> {
     })
 }
 
+/// If the running gateway has a router that it does not have with the settings of the file,
+/// makes it read the file. So it removes its router before one of the file takes its place.
+fn make_gateway_give_up_router(
+    file: &File,
+    ignore_missing: bool,
+) -> Result<Option<(Outcome, Step)>, Failure> {
+    let gives_up = match (running::gateway(), &file.config.gateway) {
+        (Some(before), Some(wanted)) => {
+            before.capacity.is_some() && (wanted.capacity.is_none() || wanted.wan != before.wan)
+        }
+        _ => false,
+    };
+    if !gives_up {
+        return Ok(None);
+    }
+    let running = running::read()?;
+    plan(file, &running, ignore_missing)?; // a file that does not fit changes nothing
+    Ok(gateway_step(file, &running).map(|step| (step.execute(), step)))
+}
+
 impl Step {
     /// Returns the expected result.
     fn planned(&self) -> Done {
@@ -305,7 +354,7 @@ impl Step {
     }
 
     /// Executes the step, completely or not at all.
-    fn execute(&self) -> (Done, Option<Failure>) {
+    fn execute(&self) -> Outcome {
         let device = self.subject.device().unwrap_or_default();
         let done = match &self.work {
             Operation::Reload(_) if self.differences.is_empty() => Ok(Done::Unchanged),
@@ -315,7 +364,15 @@ impl Step {
                     Err(e) => (Done::Failed, Some(e)),
                 }
             }
-            Operation::TurnOff => host::off().map(|()| Done::Removed),
+            Operation::TurnOff => host::off().map(|()| {
+                gateway::warn_without_host();
+                Done::Removed
+            }),
+            Operation::Add { .. } if is_our_router(device) => Err(xcp_datapath::Error::new(
+                device,
+                "is a router of the running gateway",
+                "end the gateway (xcp gateway off), or remove this table",
+            )),
             Operation::Remove => router::del(device).map(|()| Done::Removed),
             Operation::TurnOn { options, before } => host::on(options)
                 .map(|on| on.change.into())

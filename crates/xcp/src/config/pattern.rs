@@ -30,7 +30,7 @@ pub fn assign<'a>(
         let known = |assigned: &[(String, Table, &Router)], link: &DeviceInfo| {
             assigned.iter().any(|(name, ..)| *name == link.name)
         };
-        if name.contains(WILD) {
+        if is_pattern(name) {
             let pattern = Pattern::new(name).map_err(|e| {
                 let reason = format!("not a pattern: {}", e.msg);
                 wrong(reason, "write one such as \"eth*\"")
@@ -67,7 +67,13 @@ pub fn assign<'a>(
     Ok(assigned)
 }
 
-fn names(link: &DeviceInfo) -> impl Iterator<Item = &str> {
+/// Whether a name stands for several devices.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(WILD)
+}
+
+/// The name and the alternative names of a device.
+pub fn names(link: &DeviceInfo) -> impl Iterator<Item = &str> {
     let alternative = link.alternative_names.iter().map(String::as_str);
     std::iter::once(link.name.as_str()).chain(alternative)
 }

@@ -198,7 +198,7 @@ pub struct Router {
     )]
     #[schemars(with = "String")]
     pub max_rtt: Duration,
-    /// Percent of the link for XCP when it competes with other traffic. By default, XCP's
+    /// Percentage of the link for XCP when it competes with other traffic. By default, XCP's
     /// share is in proportion to the numbers of flows.
     #[serde(
         default,

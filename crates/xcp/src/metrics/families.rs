@@ -85,7 +85,7 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_capacity",
-        help: "Capacity that is handed out to XCP in the present control interval",
+        help: "Capacity that is handed out to XCP in the current control interval",
         of: Value::Gauge(BYTES_PER_SECOND, |r| r.capacity_Bps.map(|n| n as f64)),
     },
     Family {
@@ -95,8 +95,8 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_input",
-        help: "Traffic that arrived for the link in the last control interval; of XCP's queue only if \
-               there are two",
+        help: "Rate at which traffic arrived for the link in the last control interval; only \
+               XCP's traffic if XCP has its own queue",
         of: Value::Gauge(BYTES_PER_SECOND, |r| Some(r.input_Bps as f64)),
     },
     Family {
@@ -204,7 +204,7 @@ const EDGE: &[Family<cloud::Status>] = &[
     },
     Family {
         name: "xcp_edge_capacity",
-        help: "Capacity of the network without XCP for XCP traffic",
+        help: "Capacity that XCP traffic can use across the network without XCP routers",
         of: Value::Gauge(BYTES_PER_SECOND, |c| Some(c.link_bps as f64 / 8.0)),
     },
     Family {
@@ -227,12 +227,12 @@ const EDGE: &[Family<cloud::Status>] = &[
 const GATEWAY: &[Family<gateway::Status>] = &[
     Family {
         name: "xcp_gateway_connections",
-        help: "Present connections of the gateway",
+        help: "Current number of connections of the gateway",
         of: Value::Gauge(None, |g| Some(g.connections.into())),
     },
     Family {
         name: "xcp_gateway_connections_max",
-        help: "The most connections that the gateway may have",
+        help: "Maximum number of connections of the gateway",
         of: Value::Gauge(None, |g| Some(g.connections_max.into())),
     },
     Family {
@@ -247,7 +247,7 @@ const GATEWAY: &[Family<gateway::Status>] = &[
     },
     Family {
         name: "xcp_gateway_reset",
-        help: "Accepted connections of which one side was reset",
+        help: "Accepted connections of which at least one side was reset",
         of: Value::Counter(|g| g.reset),
     },
     Family {
@@ -257,7 +257,7 @@ const GATEWAY: &[Family<gateway::Status>] = &[
     },
     Family {
         name: "xcp_gateway_rule_repairs",
-        help: "How often the routing rule of the gateway was missing and was added again",
+        help: "Number of times the gateway's routing rule was missing and was added again",
         of: Value::Counter(|g| g.rule_repairs),
     },
     Family {
@@ -272,7 +272,7 @@ const FALLBACKS: &str = "xcp_host_fallbacks";
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), Error> {
         let labels = [[("version", env!("CARGO_PKG_VERSION"))]];
-        let help = "1; the version of xcp is a label";
+        let help = "Always 1; the label gives the version of xcp";
         let mut build =
             encoder.encode_descriptor("xcp_build_info", help, None, MetricType::Gauge)?;
         sample(&mut build, &labels[0], &ConstGauge::new(1))?;

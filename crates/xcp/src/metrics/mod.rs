@@ -42,8 +42,11 @@ pub fn act(asked: &Metrics, out: &Out) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Replaces a file atomically.
+/// Replaces a file atomically. What is no regular file, such as /dev/stdout, is written to.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(path, text);
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(text.as_bytes())?;

@@ -213,14 +213,18 @@ impl Cause {
             }
             Self::Off => "switch it on: xcp host on --default".into(),
             Self::OtherNamespace => {
-                "switch it on for all network namespaces: xcp host on, without --netns".into()
+                "run xcp host on again with the same options, but without --netns".into()
             }
             Self::NotAPeer => {
-                "add its prefix: xcp host on --peers PREFIX, or peers in xcp.toml".into()
+                "run xcp host on again with the same options and a further --peers PREFIX, or \
+                 add it to peers in xcp.toml"
+                    .into()
             }
             Self::Route(_) => "ip route change ... congctl xcp, or without congctl".into(),
             Self::NotDefault(_) | Self::OpenedNotDefault(_) => {
-                "xcp host on --default, or xcp run -- COMMAND for one program".into()
+                "run xcp host on again with the same options and --default; for one program: xcp \
+                 run -- COMMAND"
+                    .into()
             }
             Self::Program(_) => {
                 "configure the program to leave the congestion control to the system, or to choose \
@@ -236,7 +240,7 @@ impl Cause {
                 .into()
             }
             Self::Peer { wire, .. } if wire.is_header() => {
-                "switch XCP on at the peer in the same format, or let the path pass the protocol"
+                "switch XCP on at the peer in the same format, or allow its IP protocol on the path"
                     .into()
             }
             Self::Peer { .. } => {
@@ -266,10 +270,12 @@ impl Cause {
                     .into()
             }
             Self::DeviceStopped => {
-                "configure the device again: xcp host on --wire header --dev DEV".into()
+                "run xcp host on again with the same options, including --wire and --dev, and \
+                 find the program that raises gso_max_segs"
+                    .into()
             }
             Self::NoMemory => {
-                "raise net.core.optmem_max, of which a connection needs some hundred bytes; see \
+                "raise net.core.optmem_max, of which a connection needs several hundred bytes; see \
                  also free(1)"
                     .into()
             }
@@ -288,8 +294,8 @@ impl Cause {
                     .into()
             }
             Self::SackBlocks(_) => {
-                "make room for it: xcp host on --dev DEV, where DEV is the device that sends the \
-                 ACKs"
+                "make room for feedback: run xcp host on again with the same options and --dev \
+                 DEV, the device that sends the ACKs"
                     .into()
             }
         }

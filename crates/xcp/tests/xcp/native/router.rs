@@ -41,7 +41,7 @@ fn a_router_is_added_changed_shown_and_removed() {
     let again = xcp("router add v0 --capacity 10mbit --overhead 18").ok();
     assert_eq!(
         again.out,
-        "v0: was an XCP router already, nothing changed, 10.0 Mb/s\n"
+        "v0: was already an XCP router, nothing changed, 10.0 Mb/s\n"
     );
     let changed = xcp("router add v0 --capacity 2.5gbit").ok();
     assert_eq!(changed.out, "v0: changed, 2.5 Gb/s\n");
@@ -65,7 +65,7 @@ fn a_router_is_added_changed_shown_and_removed() {
 
     assert_eq!(
         xcp("router del v0").ok().out,
-        "v0: no XCP router any more\n"
+        "v0: no longer an XCP router\n"
     );
     assert_eq!(space.tc("qdisc show dev v0"), qdiscs);
     assert_eq!(xcp("router del v0").code, Some(1));
@@ -107,7 +107,7 @@ fn all_options_are_shown() {
     let again = space.xcp(&format!("router add v0 {set}")).ok().out;
     assert_eq!(
         again,
-        "v0: was an XCP router already, nothing changed, auto\n"
+        "v0: was already an XCP router, nothing changed, auto\n"
     );
     let told = space.xcp("router show v0 --json").ok().json();
     for (name, value) in [

@@ -453,7 +453,10 @@ fn distrust_and_full_acks_are_reported_for_connections_that_use_xcp() {
         });
     }
     net.add_routers(LINK_BYTES_PER_S);
-    let _ends = used(&net, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
+    let (mut a, mut b) = used(&net, &SocketSetup::PLAIN, &SocketSetup::PLAIN);
+    // a connection that receives nothing sends no such ACKs
+    assert_eq!(why_json(&net, "c", SERVER)["cause"], Value::Null);
+    transfer(&mut b, &mut a, &pattern(BYTES));
     uses("sack_blocks", &["SACK blocks", "--dev"]);
 }
 

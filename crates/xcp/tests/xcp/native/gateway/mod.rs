@@ -21,7 +21,7 @@ use xcp_gateway::status;
 use xcp_testbed::{can_run, FaultInjector, FaultPlan, TestLock, PATIENCE};
 
 use super::cases::option_space::sign_md5;
-use crate::command::{Ran, SystemState, XCP};
+use crate::command::{xcp, Ran, SystemState, XCP};
 use crate::common::{
     pattern, raw_address, retransmissions, set_option, set_sysctl, test_lock, transfer, wait_until,
     HostOn, SocketSetup, CLIENT, CLIENT6,
@@ -830,6 +830,22 @@ fn apply_changes_a_running_gateway() {
     fs::write(&other, "").unwrap();
     let left = gateways.xcp("r", &format!("apply --json {other}")).ok();
     assert_eq!(left.json()["gateway_differs"], true);
+
+    // a table [[router]] takes the place of the gateway's own router
+    let tables = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\n\
+                  [[router]]\ndevice = \"s\"\ncapacity = \"50mbit\"\n";
+    fs::write(&file, tables).unwrap();
+    assert_eq!(apply("")["routers"][0]["change"], "added");
+    let shown = gateways.xcp("r", "config show --json").ok().json();
+    assert_eq!(shown["gateway"]["capacity"], Value::Null);
+    assert_eq!(shown["router"][0]["capacity"], "50mbit");
+    assert_eq!(apply("")["routers"][0]["change"], "unchanged");
+
+    // status is that of one network namespace
+    let gateway = |status: Ran| status.ok().json()["gateway"]["wan"].clone();
+    assert_eq!(gateway(gateways.xcp("r", "status --json")), "s");
+    assert_eq!(gateway(xcp("status --json")), Value::Null);
+    drop(near);
 }
 
 #[test]
