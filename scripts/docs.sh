@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 MDBOOK=0.4.52
 
-tools linkchecker
+tools cpio linkchecker
 cargo_tool mdbook "$MDBOOK" mdbook
 
 # Pages link to source files, so the book has the whole tree. Links in SUMMARY.md are
