@@ -151,7 +151,10 @@ fn a_partly_enabled_host_is_completed_or_turned_off() {
     ] {
         let result = || {
             space.xcp(to).ok();
-            (space.xcp("host show --json").ok().json(), space.devices())
+            let mut shown = space.xcp("host show --json").ok().json();
+            // other programs of this machine open connections, too
+            shown["counters"].take();
+            (shown, space.devices())
         };
         let wanted = result();
         xcp("host off").ok();
