@@ -370,7 +370,7 @@ impl Step {
             }),
             Operation::Add { .. } if is_our_router(device) => Err(xcp_datapath::Error::new(
                 device,
-                "is a router of the running gateway",
+                "is the router of a gateway",
                 "end the gateway (xcp gateway off), or remove this table",
             )),
             Operation::Remove => router::del(device).map(|()| Done::Removed),
