@@ -233,9 +233,9 @@ pub enum HostAction {
     /// Make `xcp` selectable as a congestion control
     ///
     /// The setting remains after this command ends, until `xcp host off`. Each call sets
-    /// all options: those that are left out return to their defaults. Wire format, devices and peers apply to this
-    /// network namespace. A host next to a network without XCP can be an edge, too:
-    /// xcp edged run.
+    /// all options: those that are left out return to their defaults. Wire format, devices
+    /// and peers apply to this network namespace. A host next to a network without XCP can
+    /// be an edge, too: xcp edged run.
     On(HostOn),
     /// Remove XCP from this host
     ///

@@ -61,7 +61,7 @@ fn run(depmod: &str, root: &Path, options: &[&str], release: &str) -> Result<Str
         .map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::new(
                 format!("modules of Linux {release}"),
-                format!("has no {LIST}, and the program {depmod}, which generates it, is missing"),
+                format!("without {LIST}, and the program {depmod}, which generates it, is missing"),
                 "install it: apt-get install kmod",
             ),
             _ => Error::io(depmod, &e),
@@ -84,7 +84,7 @@ mod tests {
     fn missing_depmod_is_reported_with_its_package() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let e = list_by("no-such-depmod", dir.path(), "6.18.5").expect_err("nothing to run");
-        assert!(e.reason.contains("has no modules.dep"), "{e}");
+        assert!(e.reason.contains("without modules.dep"), "{e}");
         assert!(e.remedy.contains("apt-get install kmod"), "{e:?}");
     }
 

@@ -135,13 +135,13 @@ fn open(from: Option<&Path>) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// Sends each line until the source or the receiver ends. Lines that are too long are
-/// cut, and end with dots, so that they are no rates.
+/// cut, and end with dots, so that they are not taken for rates.
 fn send_lines(source: &mut dyn BufRead, lines: &SyncSender<io::Result<String>>) {
     loop {
         let mut line = Vec::new();
         let read = source.take(LINE_BYTES).read_until(b'\n', &mut line);
-        let is_cut = matches!(read, Ok(1..)) && line.last() != Some(&b'\n');
-        let skipped = match is_cut && line.len() as u64 == LINE_BYTES {
+        let is_cut = line.len() as u64 == LINE_BYTES && !line.ends_with(b"\n");
+        let skipped = match is_cut {
             true => {
                 line.extend(b"...");
                 skip_line(source)

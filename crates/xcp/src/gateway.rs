@@ -173,7 +173,7 @@ fn raise_descriptors(connections: u32) -> Result<u32, Failure> {
 
 /// Warns if a gateway runs while XCP is switched off for the host.
 pub fn warn_without_host() {
-    if config::running_gateway().is_some() {
+    if status::here().is_some() {
         print_error(
             "xcp: warning: gateway: its new connections may not use XCP any more\n  help: restart \
              it: systemctl restart xcp-gateway",

@@ -79,9 +79,6 @@ fn interruptible(e: xcp_lab::Error) -> Failure {
     }
 }
 
-/// How often `xcp lab check qdisc` replaces the queue discipline.
-const CYCLES: u32 = 1000;
-
 fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     if asked.what == "programs" {
         without_effect(asked.cycles, "--cycles", "qdisc")?;
@@ -90,7 +87,7 @@ fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     without_effect(asked.processors, "--processors", "programs")?;
     let progress = Progress::new();
     let options = task_options(asked.kernel.clone(), asked.fresh);
-    let cycles = asked.cycles.unwrap_or(CYCLES);
+    let cycles = asked.cycles.unwrap_or(1000);
     let checks = xcp_lab::check_qdisc(&options, cycles, &|news| progress.on_progress(news))
         .map_err(interruptible)?;
     drop(progress);

@@ -117,13 +117,12 @@ struct Item<'a> {
 
 pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let file = File::read(&asked.file)?;
-    let early = match asked.check {
-        true => None,
-        false => make_gateway_give_up_router(&file, asked.ignore_missing)?,
-    };
-    let lock = match asked.check {
-        true => None,
-        false => Some(lock_commands("xcp apply")?),
+    let (early, lock) = match asked.check {
+        true => (None, None),
+        false => (
+            make_gateway_give_up_router(&file, asked.ignore_missing)?,
+            Some(lock_commands("xcp apply")?),
+        ),
     };
     let running = running::read()?;
     let mut steps = plan(&file, &running, asked.ignore_missing)?;
@@ -272,11 +271,8 @@ fn host_step(
         |key: &str, reason: String, remedy: &str| file.wrong(Table::Host, key, reason, remedy);
     let mut asked = asked.clone();
     for device in &mut asked.devices {
-        // an alternative name
-        if let Some(link) = links
-            .iter()
-            .find(|l| pattern::names(l).any(|n| n == device))
-        {
+        // it may be an alternative name
+        if let Some(link) = pattern::find(links, device) {
             device.clone_from(&link.name);
         }
     }

@@ -42,7 +42,7 @@ pub fn assign<'a>(
             }
             continue;
         }
-        match links.iter().find(|link| names(link).any(|n| n == name)) {
+        match find(links, name) {
             Some(link) if known(&assigned, link) => {
                 let reason = format!("{} already has a table above", link.name);
                 return Err(wrong(reason, "remove one of them"));
@@ -72,8 +72,12 @@ pub fn is_pattern(name: &str) -> bool {
     name.contains(WILD)
 }
 
-/// The name and the alternative names of a device.
-pub fn names(link: &DeviceInfo) -> impl Iterator<Item = &str> {
+/// The device with this name or alternative name.
+pub fn find<'a>(links: &'a [DeviceInfo], name: &str) -> Option<&'a DeviceInfo> {
+    links.iter().find(|link| names(link).any(|n| n == name))
+}
+
+fn names(link: &DeviceInfo) -> impl Iterator<Item = &str> {
     let alternative = link.alternative_names.iter().map(String::as_str);
     std::iter::once(link.name.as_str()).chain(alternative)
 }

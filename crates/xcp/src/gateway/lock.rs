@@ -2,7 +2,7 @@
 //! At most one gateway runs in a network namespace: its routing rule, its router and TCP Fast
 //! Open's setting exist once, and `xcp gateway off` removes them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use xcp_cli::failure::Failure;
 use xcp_daemon::status_socket::{process_of, StatusSocket};
@@ -25,6 +25,6 @@ pub fn take() -> Result<StatusSocket, Failure> {
 }
 
 fn path() -> Result<PathBuf, Failure> {
-    let name = format!("/run/xcp/gateway-{}.sock", xcp_datapath::netns_inode()?);
-    Ok(Path::new(&name).to_owned())
+    let inode = xcp_datapath::netns_inode()?;
+    Ok(format!("/run/xcp/gateway-{inode}.sock").into())
 }

@@ -42,7 +42,7 @@ pub fn act(asked: &Metrics, out: &Out) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Replaces a file atomically. What is no regular file, such as /dev/stdout, is written to.
+/// Replaces a file atomically. Devices, pipes and links, such as /dev/stdout, are written to.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         return std::fs::write(path, text);

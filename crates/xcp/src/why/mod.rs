@@ -275,19 +275,17 @@ impl Here {
         let is_small = |bytes: u32| u64::from(bytes) < tcp.cwnd_bytes;
         let sends = mostly(tcp.sndbuf_limited_us) || is_small(connection.send_buffer_bytes);
         let receives = mostly(tcp.rwnd_limited_us) || is_small(tcp.peer_window_bytes);
-        // counted for the whole host, so it concerns only connections that receive data
         let counters = &self.status.counters;
-        let crowded = match tcp.received_bytes {
-            0 => 0,
-            _ => counters
-                .return_no_room
-                .saturating_sub(counters.sacks_trimmed),
-        };
+        let crowded = counters
+            .return_no_room
+            .saturating_sub(counters.sacks_trimmed);
+        // that is of the whole host, and concerns only connections that receive data
+        let sends_acks = tcp.received_bytes > 0;
         match () {
             () if connection.distrusts_path => Some(Cause::Distrusted),
             () if sends => Some(Cause::SendBuffer),
             () if receives => Some(Cause::ReceiveBuffer),
-            () if crowded > 0 => Some(Cause::SackBlocks(crowded)),
+            () if sends_acks && crowded > 0 => Some(Cause::SackBlocks(crowded)),
             () => None,
         }
     }
