@@ -36,7 +36,7 @@
  * need (docs/design/law.md).
  *
  * Departure, forward XCP packet:
- *   p = min(pos X / sum_x, what remains of pos)
+ *   p = min(pos X / expected_x, what remains of pos)
  *   n = min(neg size / expected, what remains of neg)
  *   delta > p - n:  delta = p - n
  *   else, F >= 0:   p = delta + n; the rest of its share goes to later packets
@@ -44,14 +44,18 @@
  *                   where delta is at least as in G
  *   pos -= p,  neg -= n
  * where expected = input_traffic, in a cut at most min(1, C / y) of it, since
- * no more will arrive. The published law has no second case.
+ * no more will arrive, and expected_x = sum_x. The published law has no second
+ * case.
  *
  * The first interval, before RTTs are known, lasts 200 ms. d can be just as
  * wrong after a pause of the flows, after they have moved to a shorter path, or
  * after packets have waited long at a link that had stalled. So the RTTs are
  * checked several times per interval. An interval more than twice as long as
  * the average RTT of the packets since the last check ends after that RTT,
- * which is the next d.
+ * which is the next d. X is proportional to the RTT. So earlier packets do not
+ * count for expected_x either, or most of pos would remain in the pool:
+ *
+ *   expected_x = min(sum_x, sum_x since that check * d / time since then)
  *
  * Queue, every Tq = max(2 ms, (d - backlog / C) / 2):  Q = min backlog
  *
@@ -182,6 +186,7 @@ struct xcp_router_pool {
 struct xcp_router_state {
 	struct xcp_router_sums last;
 	struct xcp_rtt_sums rtts_from; /* d is the average since then */
+	uint64_t rtts_from_ns; /* time of rtts_from */
 	struct xcp_rtt_sums checked; /* sums at the last check of the RTTs */
 	uint64_t interval_start_ns;
 	uint64_t interval_ns;
@@ -220,6 +225,7 @@ XCP_INLINE void xcp_router_init(struct xcp_router_state *s,
 {
 	__builtin_memset(s, 0, sizeof(*s));
 	s->interval_start_ns = now_ns;
+	s->rtts_from_ns = now_ns;
 	s->checked_ns = now_ns;
 	s->interval_ns = XCP_INITIAL_INTERVAL_NS;
 	s->queue_start_ns = now_ns;
@@ -288,8 +294,8 @@ xcp_router_average_rtt(const struct xcp_router_sums *sums,
 /*
  * Shortens the interval to the average RTT of the packets since the last check,
  * if it is more than twice as long and has lasted that RTT; `sums` are the
- * totals of all CPUs. Then earlier packets do not count for d: if they waited
- * long, they would hide that the path is short again.
+ * totals of all CPUs. Then earlier packets do not count for d and expected_x:
+ * if they waited long, they would hide that the path is short again.
  */
 XCP_INLINE void xcp_router_check_rtts(struct xcp_router_state *s,
 				      const struct xcp_router_params *params,
@@ -298,6 +304,7 @@ XCP_INLINE void xcp_router_check_rtts(struct xcp_router_state *s,
 {
 	struct xcp_rtt_sums before = s->checked;
 	uint64_t elapsed_ns = xcp_excess(now_ns, s->interval_start_ns), rtt_ns;
+	uint64_t before_ns = s->checked_ns;
 
 	s->checked_ns = now_ns;
 	if (sums->sum_x == before.sum_x)
@@ -310,6 +317,7 @@ XCP_INLINE void xcp_router_check_rtts(struct xcp_router_state *s,
 	    rtt_ns > elapsed_ns)
 		return;
 	s->rtts_from = before;
+	s->rtts_from_ns = before_ns;
 	s->interval_ns = rtt_ns;
 }
 
@@ -624,6 +632,22 @@ XCP_INLINE int64_t xcp_router_unseen_grants(const struct xcp_router_state *s,
 	return ahead < least ? least : ahead;
 }
 
+/* Returns expected_x; `sum_x` is that of the interval, and not 0. */
+XCP_INLINE struct xcp_num
+xcp_router_expected_x(const struct xcp_router_state *s,
+		      const struct xcp_router_sums *sums, uint64_t now_ns,
+		      uint64_t sum_x)
+{
+	uint64_t since_ns = xcp_max(xcp_excess(now_ns, s->rtts_from_ns), 1);
+	struct xcp_num x = xcp_num_of(sums->sum_x - s->rtts_from.sum_x);
+
+	if (s->rtts_from_ns == s->interval_start_ns)
+		return xcp_num_of(sum_x);
+	x = xcp_num_div(xcp_num_mul(x, xcp_num_of(s->interval_ns)),
+			xcp_num_of(since_ns));
+	return xcp_num_of(xcp_max(xcp_num_fixed(x, 0, sum_x), 1));
+}
+
 /*
  * Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.
  * Writes the next law and returns true. After an interval without XCP packets
@@ -643,6 +667,8 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	const uint64_t limit = 1ULL << (XCP_POOL_BITS - 1);
 	struct xcp_num y_num, drain_num, sec = xcp_num_of(XCP_NSEC_PER_SEC);
 	struct xcp_num traffic = xcp_num_of(traffic_B);
+	struct xcp_num expected_x =
+		xcp_router_expected_x(s, sums, now_ns, sum_x);
 	int64_t granted_Bps = sums->granted_Bps - s->last.granted_Bps;
 	int64_t ahead;
 	uint64_t d_ticks, top, c, y, coming, drain, up, down, f, shuffle;
@@ -653,6 +679,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 
 	s->last = *sums;
 	s->rtts_from = xcp_router_rtts(sums);
+	s->rtts_from_ns = now_ns;
 	s->checked = s->rtts_from;
 	s->interval_start_ns = now_ns;
 	s->checked_ns = now_ns;
@@ -719,7 +746,7 @@ XCP_INLINE bool xcp_router_interval_end(struct xcp_router_state *s,
 	law->carry_max = 0;
 	if (grow && !(without & XCP_LAW_PASS_ON))
 		law->carry_max = law->pos_pool / XCP_PASSED_ON_PARTS;
-	law->pos = xcp_ratio_make(law->pos_pool, xcp_num_of(sum_x));
+	law->pos = xcp_ratio_make(law->pos_pool, expected_x);
 	if (!grow && y > c && !(without & XCP_LAW_EXPECT))
 		traffic = xcp_num_div(xcp_num_mul(traffic, xcp_num_of(c)),
 				      xcp_num_of(y));

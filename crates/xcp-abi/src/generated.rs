@@ -487,6 +487,8 @@ pub struct xcp_router_state {
     pub last: xcp_router_sums,
     /// d is the average since then
     pub rtts_from: xcp_rtt_sums,
+    /// time of rtts_from
+    pub rtts_from_ns: u64,
     /// sums at the last check of the RTTs
     pub checked: xcp_rtt_sums,
     pub interval_start_ns: u64,

@@ -405,8 +405,8 @@ unsafe extern "C" {
 unsafe extern "C" {
     /** Shortens the interval to the average RTT of the packets since the last check,
  if it is more than twice as long and has lasted that RTT; `sums` are the
- totals of all CPUs. Then earlier packets do not count for d: if they waited
- long, they would hide that the path is short again.*/
+ totals of all CPUs. Then earlier packets do not count for d and expected_x:
+ if they waited long, they would hide that the path is short again.*/
     pub safe fn xcp_router_check_rtts(
         s: &mut xcp_router_state,
         params: &xcp_router_params,
@@ -529,6 +529,15 @@ unsafe extern "C" {
         without: u32,
         granted_Bps: i64,
     ) -> i64;
+}
+unsafe extern "C" {
+    /// Returns expected_x; `sum_x` is that of the interval, and not 0.
+    pub safe fn xcp_router_expected_x(
+        s: &xcp_router_state,
+        sums: &xcp_router_sums,
+        now_ns: u64,
+        sum_x: u64,
+    ) -> xcp_num;
 }
 unsafe extern "C" {
     /** Ends the control interval at `now_ns`; `sums` are the totals of all CPUs.

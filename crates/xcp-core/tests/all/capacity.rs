@@ -574,10 +574,10 @@ fn flows_fill_a_link_that_has_returned() {
     let from_10_to_10: fn(f64) -> f64 = |at_s| outage_Bps(40.0, at_s, 10.0);
     let from_3_to_3: fn(f64) -> f64 = |at_s| outage_Bps(15.0, at_s, 3.0);
     for (name, flows, link_Bps, most) in [
-        ("10 Mb/s", 1, from_10_to_10, 8.0),
-        ("10 Mb/s", 4, from_10_to_10, 8.0),
-        ("3 Mb/s", 1, from_3_to_3, 10.0),
-        ("3 Mb/s, 2 before", 1, stops_Bps, 12.5),
+        ("10 Mb/s", 1, from_10_to_10, 6.3),
+        ("10 Mb/s", 4, from_10_to_10, 6.8),
+        ("3 Mb/s", 1, from_3_to_3, 9.0),
+        ("3 Mb/s, 2 before", 1, stops_Bps, 10.0),
     ] {
         // when the link returns, some flows have sent more of their RTT than others
         let sum: f64 = (0..16)

@@ -609,6 +609,35 @@ fn an_interval_that_ends_early_has_the_least_length() {
     assert!(router.interval_ns() >= 40 * ms);
 }
 
+/// The packets of an RTT get all that is handed out when a stopped link has returned, although
+/// those before them had waited and their X was many times as long.
+#[test]
+fn path_that_has_become_short_gets_the_whole_pool() {
+    let ms = 1_000_000;
+    let ticks = |ms: f64| (ms / 1e3 * TICK) as u64;
+    let mut router = router_10_mbit(ms);
+    let arrive = |router: &mut Router, x_ms: f64, rtt_ms: f64| {
+        router.arrival(1_500);
+        router.arrival_xcp(1, 1_500, ticks(x_ms), ticks(rtt_ms));
+    };
+    arrive(&mut router, 500.0, 1000.0);
+    assert!(router.interval_end(200 * ms));
+    arrive(&mut router, 500.0, 1000.0);
+    let end_ms = (200..1200).step_by(20).find(|at| {
+        arrive(&mut router, 20.0, 100.0);
+        ends_at(&mut router, *at)
+    });
+    assert!(router.interval_end(end_ms.expect("it is too long") * ms));
+    let pool_Bps = router.pos_Bps();
+    let granted: i32 = (0..5)
+        .map(|_| router.departure(1, 1_500, ticks(20.0), ticks(100.0), i32::MAX))
+        .sum();
+    assert!(
+        f64::from(granted) > 0.9 * pool_Bps,
+        "{granted} of {pool_Bps}"
+    );
+}
+
 /// A packet whose X is at least the whole interval takes exactly the whole pool.
 #[test]
 fn a_packet_with_x_above_the_interval_takes_the_whole_pool() {
