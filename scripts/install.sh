@@ -54,12 +54,20 @@ install_all() {
 
 # Ends what the installed units and command do on this system.
 turn_off() {
+	[ -x "$prefix/bin/xcp" ] || return 0
 	unit=$(systemctl show -P FragmentPath xcp.service 2>/dev/null || true)
-	[ "$unit" = "$prefix/$units/xcp.service" ] || return 0
-	into_prefix systemctl --quiet disable --now xcp-metrics xcp-gateway xcp-edged xcp
+	case $unit in
+	"$prefix/$units/xcp.service")
+		as_root systemctl --quiet disable --now xcp-metrics xcp-gateway xcp-edged xcp
+		;;
+	?*)
+		say "XCP is not switched off: the units are those of another copy, $unit"
+		return
+		;;
+	esac
 	for command in "gateway off" "host off" "apply /dev/null"; do
 		# shellcheck disable=SC2086 # two words
-		into_prefix "$prefix/bin/xcp" $command >/dev/null 2>&1 || true
+		(as_root "$prefix/bin/xcp" $command) >/dev/null 2>&1 || true
 	done
 }
 

@@ -11,6 +11,7 @@ CARGO_CYCLONEDX=0.5.9
 
 # Makes Debian packages from an existing build, in a folder, with options of cargo deb.
 debs() {
+	[ $# -gt 0 ] || die "usage: ./x debs FOLDER [OPTION...]"
 	folder=$1
 	shift
 	stage=target/stage

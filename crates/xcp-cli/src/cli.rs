@@ -239,7 +239,8 @@ pub enum HostAction {
     On(HostOn),
     /// Remove XCP from this host
     ///
-    /// Sockets that use XCP keep it until they close.
+    /// Open connections fall back to the default congestion control after 100 ACKs without
+    /// feedback.
     Off,
     /// Show settings and counters
     Show {
@@ -253,7 +254,7 @@ pub enum HostAction {
 /// The option on which hosts and routers must agree.
 #[derive(Args)]
 pub struct Header {
-    /// IP protocol of the wire formats header and header-2004 (the thesis: 200)
+    /// IP protocol of the wire formats header and header-2004; Mosebekk (2005) uses 200
     #[arg(
         long,
         value_name = "NUMBER",
@@ -412,8 +413,7 @@ pub struct RouterAdd {
     /// Do not measure the capacity: use the given one even if the link carries less
     #[arg(long)]
     pub no_measure: bool,
-    /// Use the published control law: do not count what was granted as load before its
-    /// traffic arrives, and always shuffle a tenth of the traffic
+    /// Use the published control law, without the changes that docs/design/law.md lists
     #[arg(long)]
     pub no_anticipate: bool,
     /// Limit for RTTs in headers, so that a false one cannot slow the router down; set
@@ -571,6 +571,8 @@ pub enum EdgedAction {
     /// it notifies the other edges and exits with status 0.
     Run(EdgedRun),
     /// Show the state of the daemon
+    ///
+    /// A probe train is a burst of packets that measures what a network has free.
     Show {
         /// Socket of the daemon: its option --socket
         #[arg(long, value_name = "PATH", default_value = EDGED_SOCKET)]

@@ -2,12 +2,23 @@
 //! Finds programs on the PATH.
 
 use std::env;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
-/// Returns the path of a program: the first file with this name in the folders of PATH.
+/// Returns the path of a program: the first executable file with this name in the folders of
+/// PATH, or else the first file, as in a shell.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
-    env::split_paths(&folders)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
+    let files = || {
+        let paths = env::split_paths(&folders).map(|folder| folder.join(name));
+        paths.filter(|path| path.is_file())
+    };
+    files()
+        .find(|path| is_executable(path))
+        .or_else(|| files().next())
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
 }

@@ -89,7 +89,7 @@ impl Planned {
                     release: rig.release().to_owned(),
                 }
             }
-            None => State::Unchecked,
+            None => State::Unchecked { key },
         })
     }
 
@@ -195,7 +195,7 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     for (planned, state) in planned.iter().zip(&mut states) {
         let rig = &test_machines[planned.case.kernel.as_str()];
         let wanted = planned.quick || !options.quick;
-        if let (State::Unchecked, Ok(rig), true) = (&*state, rig, wanted) {
+        if let (State::Unchecked { .. }, Ok(rig), true) = (&*state, rig, wanted) {
             jobs.push(Job {
                 planned,
                 rig,

@@ -13,7 +13,8 @@ use crate::{interrupt, Error, Result};
 
 /// The default mirror, for machines without a configured Debian mirror.
 const DEBIAN: &str = "http://deb.debian.org/debian";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Verifies the signatures of the archive.
+pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const IMAGE: &str = "linux-image-";
 
 /// The current packages of one suite for one architecture.

@@ -37,8 +37,12 @@ pub enum State {
         /// Release of the kernel.
         release: String,
     },
-    /// It has no result from an earlier run, and was skipped because it is not quick.
-    Unchecked,
+    /// It was not run and has no cached result.
+    Unchecked {
+        /// Key of the row that it would have.
+        #[serde(skip)]
+        key: String,
+    },
 }
 
 /// The figures of a case, with its checks.
@@ -79,7 +83,7 @@ impl State {
         match self {
             Self::Judged(judged) => judged.result.checks.iter().all(|c| c.ok),
             Self::Failed { .. } => false,
-            Self::Written { .. } | Self::Unchecked => true,
+            Self::Written { .. } | Self::Unchecked { .. } => true,
         }
     }
 }
@@ -101,7 +105,7 @@ impl Row {
     pub fn remarks(&self) -> impl Iterator<Item = &CheckResult> {
         let checks = match &self.state {
             State::Judged(judged) => &judged.result.checks[..],
-            State::Failed { .. } | State::Written { .. } | State::Unchecked => &[],
+            State::Failed { .. } | State::Written { .. } | State::Unchecked { .. } => &[],
         };
         checks.iter().filter(|c| c.verdict != Verdict::Ok)
     }

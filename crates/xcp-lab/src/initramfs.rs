@@ -148,9 +148,11 @@ pub fn base(kernel: &Kernel, guest: Guest, more_modules: &[&str]) -> Result<Arch
     Ok(archive)
 }
 
-/// The program that runs experiments in the machine of this computer's architecture.
-pub fn guest_program() -> Result<PathBuf> {
-    find_guest(Guest::Player, Architecture::native())
+/// The programs that run in the machine of this computer's architecture, with their names: for
+/// experiments, and for other tasks.
+pub fn guest_programs() -> [(&'static str, Result<PathBuf>); 2] {
+    let native = Architecture::native();
+    [Guest::Player, Guest::Checks].map(|guest| (guest.name(), find_guest(guest, native)))
 }
 
 fn find_guest(guest: Guest, architecture: &Architecture) -> Result<PathBuf> {

@@ -75,9 +75,10 @@ pub fn find(wanted: Option<&str>, step: &(dyn Fn(&str) + Sync)) -> Result<Kernel
 
 /// The user's cache folder for this project.
 pub fn cache_dir() -> Result<PathBuf> {
-    let base = env::var_os("XDG_CACHE_HOME")
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let base = set("XDG_CACHE_HOME")
         .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")))
         .ok_or_else(|| {
             Error::new(
                 "cache folder",

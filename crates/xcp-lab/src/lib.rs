@@ -40,9 +40,10 @@ mod verifier_report;
 pub mod verify;
 
 pub use architecture::Architecture;
+pub use archive::KEYRING;
 pub use cost_report::{CostReport, Row};
 pub use exec::{exec, ExecOptions};
-pub use initramfs::{guest_program, which as system_program};
+pub use initramfs::{guest_programs, which as system_program};
 pub use limits::Limit;
 pub use link_trace::{made as made_traces, Summary as TraceSummary};
 pub use native::native_qdiscs;

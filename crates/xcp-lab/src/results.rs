@@ -30,7 +30,7 @@ build.
 
 const COLUMNS: [&str; 12] = [
     "experiment",
-    VARIANT,
+    "variant",
     "Linux",
     UTILISATION,
     GOODPUT,
@@ -44,7 +44,6 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Columns that other documents quote.
-pub(crate) const VARIANT: &str = "variant";
 pub(crate) const UTILISATION: &str = "utilisation";
 pub(crate) const GOODPUT: &str = "goodput per flow (Mb/s)";
 pub(crate) const SHARE: &str = "share of goodput";
@@ -62,7 +61,7 @@ const RELEASES: &str = "Kernel releases: ";
 
 /// Suffix of the key of a row that was not updated.
 const STALE: &str = ", stale";
-/// Prefix of a missed check, or of the reason why a case could not be run.
+/// Prefix of a check that fails, or of the reason why a case could not be run.
 const FAILED: &str = "FAILED: ";
 /// Number of a key's digits in the document.
 const KEY_DIGITS: usize = 12;
@@ -137,7 +136,8 @@ pub(crate) fn document(rows: &[Row], before: &str) -> String {
             State::Written { .. } => {
                 lines.extend(before.get(case).map(|written| written.line.clone()));
             }
-            State::Unchecked => lines.push(match before.get(case) {
+            State::Unchecked { key } => lines.push(match before.get(case) {
+                Some(written) if written.has_key(key) => written.line.clone(),
                 Some(written) => stale(written),
                 None => row_without_figures(case, "not run"),
             }),
@@ -261,9 +261,10 @@ fn checks(result: &VariantResult) -> String {
 /// The remark on a check whose verdict is not `Ok`.
 fn remark(check: &CheckResult) -> String {
     let CheckResult { name, measured, .. } = check;
+    let failed = if check.ok { "" } else { FAILED };
     match check.note() {
-        Some(note) => format!("{note}: {name}, measured {measured}"),
-        None => format!("{FAILED}{name}, measured {measured}"),
+        Some(note) => format!("{failed}{note}: {name}, measured {measured}"),
+        None => format!("{failed}{name}, measured {measured}"),
     }
 }
 
@@ -294,6 +295,13 @@ mod tests {
                 ..VariantResult::default()
             },
         }))
+    }
+
+    /// A case that was not run, whose key is another one than that of [`judged`].
+    fn unchecked() -> State {
+        State::Unchecked {
+            key: "f".repeat(16),
+        }
     }
 
     fn rows(states: [(&str, State); 3]) -> Vec<Row> {
@@ -341,19 +349,19 @@ mod tests {
             &rows([
                 ("a", judged(0.5, None)),
                 ("b", judged(0.5, None)),
-                ("c", State::Unchecked),
+                ("c", unchecked()),
             ]),
             "",
         );
         let written = || State::Written {
             release: "6.18.5".into(),
         };
-        let same = rows([("a", written()), ("b", written()), ("c", State::Unchecked)]);
+        let same = rows([("a", written()), ("b", written()), ("c", unchecked())]);
         assert_eq!(document(&same, &first), first);
         let again = rows([
-            ("a", State::Unchecked),
+            ("a", unchecked()),
             ("b", judged(0.75, None)),
-            ("c", State::Unchecked),
+            ("c", unchecked()),
         ]);
         let second = document(&again, &first);
         let keys: Vec<String> = read(&second).into_values().map(|w| w.key).collect();
@@ -361,6 +369,46 @@ mod tests {
         assert!(second.contains("| not run |"), "{second}");
         // it is marked only once
         assert_eq!(document(&again, &second), second);
+    }
+
+    #[test]
+    fn row_of_a_skipped_case_is_not_stale_if_its_key_is_the_same() {
+        let first = document(
+            &rows(["a", "b", "c"].map(|variant| (variant, judged(0.5, None)))),
+            "",
+        );
+        let same = || State::Unchecked {
+            key: "0123456789abcdef".into(),
+        };
+        let skipped = rows([("a", same()), ("b", same()), ("c", unchecked())]);
+        let keys: Vec<String> = read(&document(&skipped, &first))
+            .into_values()
+            .map(|w| w.key)
+            .collect();
+        assert_eq!(
+            keys,
+            ["0123456789ab", "0123456789ab", "0123456789ab, stale"]
+        );
+    }
+
+    #[test]
+    fn row_with_a_known_gap_that_has_closed_does_not_pass() {
+        let closed = CheckResult::new("jain >= 1".into(), 1.0, 1.0, true, Some("x".into()));
+        assert!(!closed.ok);
+        let mut state = judged(0.5, None);
+        if let State::Judged(judged) = &mut state {
+            judged.result.checks = vec![closed];
+        }
+        let text = document(
+            &rows([
+                ("a", judged(0.5, None)),
+                ("b", judged(0.5, Some("x"))),
+                ("c", state),
+            ]),
+            "",
+        );
+        let passes: Vec<bool> = read(&text).values().map(Written::passes).collect();
+        assert_eq!(passes, [true, true, false], "{text}");
     }
 
     #[test]

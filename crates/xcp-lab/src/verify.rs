@@ -50,8 +50,8 @@ struct Current<'a> {
 /// Runs `rows` rows of a document again, selected by the text `draw`.
 ///
 /// # Errors
-/// The document cannot be read or has no rows, a kernel is not available, a machine fails, or
-/// the user interrupts the command.
+/// The document cannot be read or has no row that can be compared, a kernel is not available, a
+/// machine fails, or the user interrupts the command.
 pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Result<Verified> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
@@ -94,6 +94,15 @@ pub fn verify(document: &Path, draw: &str, rows: usize, progress: Tell) -> Resul
     let wait_s = |c: &Current| wait_s(draw, &c.planned.case, c.planned.duration_s());
     current.sort_by(|a, b| wait_s(a).total_cmp(&wait_s(b)));
     current.truncate(rows);
+    if current.is_empty() {
+        let reason = format!(
+            "no row was run again: {} are stale, {} missing, and --rows is {rows}",
+            stale.len(),
+            missing.len()
+        );
+        let remedy = "rows can be compared only with the build that wrote them: use that version";
+        return Err(Error::new(document.display().to_string(), reason, remedy));
+    }
     let proofs = Mutex::new(Vec::new());
     run_parallel(current.into_iter(), |current| {
         let proof = prove(&current, progress);

@@ -96,7 +96,9 @@ fn watch_lines(status: &Status) -> Vec<String> {
     let clouds = status.clouds.iter().map(cloud);
     let unreachable = status.unreachable.iter();
     let unreachable = unreachable.map(|upstream| format!("{upstream:<24} no route"));
-    let lines: Vec<String> = clouds.chain(unreachable).collect();
+    let failure = status.failure.iter();
+    let failure = failure.map(|failure| format!("not in the data path: {failure}"));
+    let lines: Vec<String> = clouds.chain(unreachable).chain(failure).collect();
     match lines.is_empty() {
         true => vec!["no upstream edge".into()],
         false => lines,
@@ -149,7 +151,7 @@ fn describe_cloud(cloud: &CloudStatus, style: &Style) -> String {
             "queueing delay",
             known(cloud.queue_delay_ms.map(units::milliseconds)),
         ),
-        ("trains", cloud.trains.to_string()),
+        ("probe trains", cloud.trains.to_string()),
         ("probes", cloud.probes.to_string()),
         ("ignored", cloud.ignored.sum().to_string()),
     ];

@@ -26,6 +26,7 @@ use xcp_gateway::daemon::{self, Limits, Next, Options};
 use xcp_gateway::status::{self, Status};
 
 use crate::config::{self, Gateway};
+use crate::device::is_same_device;
 use crate::watch;
 use xcp_cli::cli::{GatewayAction, GatewayRun};
 use xcp_cli::failure::{print_error, print_wait, Failure};
@@ -37,8 +38,11 @@ const WAN_CONTROL: &str = "xcp";
 const DESCRIPTORS: u64 = 6;
 /// File descriptors of everything else.
 const OTHER_DESCRIPTORS: u64 = 256;
-/// How many intercepted SYNs may have no accepted connection: in a handshake, or sent again.
+/// How many intercepted SYNs may be in a handshake, without a warning.
 const IN_HANDSHAKE: u64 = 100;
+/// How many SYNs of one connection are no reason for a warning. They are sent again, and port
+/// scanners complete no handshake.
+const SYNS_PER_CONNECTION: u64 = 2;
 /// How long `xcp gateway off` waits for a gateway to end.
 const PATIENCE_MS: u16 = 10_000;
 /// How long `xcp apply` waits until a gateway has the new settings.
@@ -114,9 +118,14 @@ fn run(asked: &GatewayRun) -> Result<(), Failure> {
     let gateway = read()?;
     let commands = RunGroup::lock()?;
     // from here on a signal ends the gateway in order, so that it removes what it has added
-    interrupt::watch_on_terminal();
     let hangup = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, hangup.clone()).map_err(|e| Failure::io("SIGHUP", &e))?;
+    if asked.config.is_some() {
+        interrupt::watch_on_terminal();
+        signal_hook::flag::register(SIGHUP, hangup.clone())
+            .map_err(|e| Failure::io("SIGHUP", &e))?;
+    } else {
+        interrupt::watch();
+    }
     let options_at_start = options(&gateway)?;
     let _only = lock::take()?;
     let group = RunGroup::without_default(commands)?;
@@ -182,7 +191,7 @@ pub fn warn_without_host() {
 }
 
 fn warn_without_router(wan: &str) {
-    let is_router = router::devices().is_ok_and(|all| all.iter().any(|device| device == wan));
+    let is_router = router::devices().is_ok_and(|all| all.iter().any(|d| is_same_device(d, wan)));
     if !is_router {
         print_error(&format!(
             "xcp: warning: {wan}: no XCP router, so connections fall back to the default congestion \
@@ -303,8 +312,8 @@ fn watch_line(status: &Status) -> String {
 fn describe(status: &Status, style: &Style) -> String {
     let n = &status.packets;
     let mut text = format!(
-        "{}\n  connections  {} of at most {}, {} of one source\n  \
-         accepted     {}: {} not connected, {} reset, {} from another port\n  \
+        "{}\n  connections  {} (at most {}, and {} from one source)\n  \
+         accepted     {}: {} not connected, {} reset, {} with another source port\n  \
          bytes        {}\n",
         style.bold(&format!("{} - {}", status.lan.join(", "), status.wan)),
         status.connections,
@@ -336,16 +345,18 @@ fn describe(status: &Status, style: &Style) -> String {
             reasons.join(", ")
         ),
     };
-    text += &format!("  other        {} packets\n", n.other_packets);
+    text += &format!(
+        "  not split    {} packets that are not TCP, or are fragments\n",
+        n.other_packets
+    );
     for failure in &status.failures {
         text += &format!("  warning      {failure}\n");
     }
-    if n.intercepted > status.accepted + IN_HANDSHAKE {
+    if n.intercepted > IN_HANDSHAKE + SYNS_PER_CONNECTION * status.accepted {
         text += &format!(
-            "  warning      {} of {} intercepted connections did not reach the proxy: does the \
-             firewall accept them in its INPUT chain?\n",
-            n.intercepted - status.accepted,
-            n.intercepted
+            "  warning      only {} of {} intercepted SYNs became a connection to the proxy: does \
+             the firewall accept them in its INPUT chain?\n",
+            status.accepted, n.intercepted
         );
     }
     text

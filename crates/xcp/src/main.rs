@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic when writing fails
 
 mod config;
+mod device;
 mod doctor;
 mod edged;
 mod feed;

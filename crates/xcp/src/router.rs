@@ -10,6 +10,7 @@ use xcp_datapath::router::{
 };
 use xcp_datapath::{cloud, LawTerm, Warning};
 
+use crate::device::is_same_device;
 use crate::{feed, trace, watch};
 use xcp_cli::capacity::Capacity;
 use xcp_cli::cli::{RouterAction, RouterAdd};
@@ -75,7 +76,7 @@ struct One {
 impl One {
     fn read(device: &str) -> xcp_datapath::Result<Self> {
         let mut clouds = cloud::list()?;
-        clouds.retain(|cloud| cloud.device == device);
+        clouds.retain(|cloud| is_same_device(&cloud.device, device));
         let router = match router::options(device)? {
             None if !clouds.is_empty() => None,
             _ => Some(router::show(device)?),
@@ -395,7 +396,7 @@ fn describe_cloud(cloud: &cloud::Status, style: &Style) -> String {
         ("queueing delay", units::milliseconds(cloud.queue_delay_ms)),
         ("free bandwidth", free(cloud.free_bps)),
         ("standard error", free(cloud.error_bps)),
-        ("last train", age(cloud.free_age_ms)),
+        ("probe train", age(cloud.free_age_ms)),
         ("capacity for XCP", rate(cloud.link_bps)),
         ("input rate", rate(cloud.input_rate_bps)),
         ("average RTT", units::milliseconds(cloud.average_rtt_ms)),
@@ -608,7 +609,7 @@ pub mod tests {
         for line in [
             "\n\ncloud 192.0.2.1 -> eth1\n  state             suspended: no recent probe\n",
             "\n  last probe        12000.0 ms\n  queueing delay    3.5 ms\n",
-            "\n  free bandwidth    47.6 Mb/s\n  standard error    6.1 Mb/s\n  last train        2104.4 ms\n",
+            "\n  free bandwidth    47.6 Mb/s\n  standard error    6.1 Mb/s\n  probe train       2104.4 ms\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

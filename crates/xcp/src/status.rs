@@ -107,10 +107,19 @@ fn describe(status: &Status, style: &Style) -> String {
         text += &format!("  and {more} more: xcp router show\n");
     }
     let daemon = match &status.edge {
-        Some(edge) => format!(
-            "xcp edged is running, upstream edges: {}",
-            edge.clouds.len()
-        ),
+        Some(edge) => {
+            let mut text = format!(
+                "xcp edged is running, upstream edges: {}",
+                edge.clouds.len()
+            );
+            if !edge.unreachable.is_empty() {
+                text += &format!(", without a route: {}", edge.unreachable.len());
+            }
+            if edge.failure.is_some() {
+                text += ", not in the data path (see xcp edged show)";
+            }
+            text
+        }
         None => status.text(Part::Edge, "xcp edged is not running".into()),
     };
     let clouds = status.text(Part::Clouds, status.clouds.len().to_string());

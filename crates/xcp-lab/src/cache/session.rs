@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
 
     fn warn_once(&self, e: &Error) {
         if !self.said.swap(true, Ordering::Relaxed) {
-            (self.say)(&format!("results are not kept: {e}; {}", e.remedy));
+            (self.say)(&format!("results are not cached: {e}; {}", e.remedy));
         }
     }
 }

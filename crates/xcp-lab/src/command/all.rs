@@ -65,10 +65,10 @@ fn numbers(all: &All) -> String {
     let kept = number(|s| matches!(s, State::Judged(judged) if judged.kept));
     let run = number(|s| matches!(s, State::Judged(judged) if !judged.kept));
     let written = number(|s| matches!(s, State::Written { .. }));
-    let unchecked = number(|s| matches!(s, State::Unchecked));
+    let unchecked = number(|s| matches!(s, State::Unchecked { .. }));
     let failed = all.rows.iter().filter(|r| !r.ok()).count();
     let mut text = format!(
-        "{}: {run} run, {kept} kept from earlier runs, {failed} failed\n",
+        "{}: {run} run, {kept} cached, {failed} failed\n",
         count(all.rows.len(), "case")
     );
     if written > 0 {
@@ -168,7 +168,7 @@ mod tests {
                     reason: "no kernel".into(),
                 },
             ),
-            ("long", State::Unchecked),
+            ("long", State::Unchecked { key: "0".into() }),
         ];
         let rows = states.map(|(variant, state)| Row {
             case: case(variant),
@@ -187,7 +187,7 @@ mod tests {
                 "FAILED  sharing  missed  6.18  jain >= 0.99  measured 0.5",
                 "FAILED  sharing  broken  6.18  no kernel",
                 "",
-                "5 cases: 2 run, 1 kept from earlier runs, 2 failed",
+                "5 cases: 2 run, 1 cached, 2 failed",
                 "1 not checked: not quick and no result from an earlier run; `xcp lab all` runs \
                  them (`./x experiments` in a checkout)",
             ]

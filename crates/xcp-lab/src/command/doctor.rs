@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-or-later
 //! `xcp lab doctor`: checks whether experiments can run here.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -66,10 +67,15 @@ fn findings() -> Vec<Finding> {
     let tools = ["ip", "tc"].map(|name| program(name, "iproute2", None));
     let without = "kernels cannot be fetched; give an image with --kernel, or run:";
     let fetchers = FETCHERS.map(|(name, package)| program(name, package, Some(without)));
-    [emulator(), guest()]
-        .into_iter()
+    let keyring = Path::new(xcp_lab::KEYRING).is_file();
+    let keyring = keyring.then(|| xcp_lab::KEYRING.to_owned());
+    let package = "debian-archive-keyring";
+    let keyring = finding("keys of Debian's archive", keyring, package, Some(without));
+    std::iter::once(emulator())
+        .chain(xcp_lab::guest_programs().map(guest))
         .chain(tools)
         .chain(fetchers)
+        .chain([keyring])
         .chain(qdiscs)
         .collect()
 }
@@ -99,10 +105,9 @@ fn finding(name: &str, found: Option<String>, package: &str, without: Option<&st
     }
 }
 
-fn guest() -> Finding {
-    let found = xcp_lab::guest_program();
+fn guest((name, found): (&str, xcp_lab::Result<PathBuf>)) -> Finding {
     Finding {
-        name: "xcp-guest".into(),
+        name: name.into(),
         present: found.is_ok(),
         required: true,
         detail: match &found {

@@ -52,7 +52,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Finds a program as a shell does.
+/// Finds a program: a path, or a name on the PATH.
 fn find(name: &str) -> io::Result<PathBuf> {
     let path = match name.contains('/') {
         true => Some(PathBuf::from(name)),

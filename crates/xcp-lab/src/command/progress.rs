@@ -138,11 +138,12 @@ fn in_place_of(drawn: usize, line: &str, variants: &[Variant]) -> String {
 
 /// Lists the variants that are not run again. Called before the others run.
 fn kept(names: &[&str], of: usize) -> String {
-    let lines: String = names.iter().map(|name| format!("{name}: kept\n")).collect();
+    let lines: String = names
+        .iter()
+        .map(|name| format!("{name}: cached\n"))
+        .collect();
     let count = names.len();
-    format!(
-        "{lines}xcp: {count} of {of} variants kept from an earlier run (--fresh runs them again)\n"
-    )
+    format!("{lines}xcp: {count} of {of} variants cached (--fresh runs them again)\n")
 }
 
 fn plain(name: &str, before: Option<u32>, percent: u32) -> String {
@@ -174,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn kept_variants_are_listed() {
+    fn cached_variants_are_listed() {
         assert_eq!(
             kept(&["xcp", "bbr"], 3),
-            "xcp: kept\nbbr: kept\n\
-             xcp: 2 of 3 variants kept from an earlier run (--fresh runs them again)\n"
+            "xcp: cached\nbbr: cached\n\
+             xcp: 2 of 3 variants cached (--fresh runs them again)\n"
         );
     }
 

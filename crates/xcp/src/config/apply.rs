@@ -16,6 +16,7 @@ use super::file::{File, Table};
 use super::pattern::{self, assign};
 use super::running::{self, Running};
 use super::types::{Gateway, Host, Router};
+use crate::device::is_same_device;
 use crate::gateway;
 
 /// The exit code if a part could not be changed. For xcp.service this is a success: it stays
@@ -73,6 +74,9 @@ enum Done {
     Removed,
     Unchanged,
     Failed,
+    /// Failed, and the earlier settings could not be restored.
+    #[serde(rename = "failed")]
+    NotRestored,
 }
 
 type Outcome = (Done, Option<Failure>);
@@ -127,7 +131,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
     let running = running::read()?;
     let mut steps = plan(&file, &running, asked.ignore_missing)?;
     let outcome = |step: &Step| match asked.check {
-        true => (step.planned(), None),
+        true => step.planned(),
         false => step.execute(),
     };
     let mut outcomes: Vec<Outcome> = steps.iter().map(outcome).collect();
@@ -138,7 +142,7 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
         outcomes.push(outcome);
         steps.push(step);
     }
-    let failed = outcomes.iter().any(|(done, _)| *done == Done::Failed);
+    let failed = outcomes.iter().any(|(_, error)| error.is_some());
     let mut report = Report {
         file: file.name(),
         check: asked.check,
@@ -164,14 +168,16 @@ pub fn apply(asked: &Apply, out: &Out) -> Result<ExitCode, Failure> {
             Subject::Gateway => report.gateway = Some(item),
         }
     }
-    if report.edge_differs && !out.is_json() {
+    // the units start this command before the daemons, and stop the daemons before this one
+    let is_expected = |daemon_runs: bool| asked.ignore_missing && !daemon_runs;
+    if report.edge_differs && !is_expected(running.edge.is_some()) && !out.is_json() {
         let problem = match file.config.edge {
             Some(_) => "does not run with the settings of the file",
             None => "runs, but the file has no table [edge]",
         };
         warn_of_daemon("edge", problem, "xcp-edged", file.config.edge.is_some());
     }
-    if report.gateway_differs && !out.is_json() {
+    if report.gateway_differs && !is_expected(running.gateway.is_some()) && !out.is_json() {
         let problem = match file.config.gateway {
             Some(_) => "does not run, but the file has a table [gateway]",
             None => "runs, but the file has no table [gateway]",
@@ -199,11 +205,12 @@ fn warn_of_daemon(thing: &str, problem: &str, unit: &str, is_wanted: bool) {
 fn plan(file: &File, running: &Running, ignore_missing: bool) -> Result<Vec<Step>, Failure> {
     let links = links()?;
     let mut assigned = assign(file, &links, ignore_missing)?;
-    // a gateway that the file does not configure keeps its router, unless a table names it
+    // patterns do not select the router of a gateway that the file does not configure
     let other = running.gateway.as_ref();
     let other = other.filter(|g| g.capacity.is_some() && file.config.gateway.is_none());
     assigned.retain(|(device, _, table)| {
-        !(pattern::is_pattern(&table.device) && other.is_some_and(|g| g.wan == *device))
+        !(pattern::is_pattern(&table.device)
+            && other.is_some_and(|g| is_same_device(&g.wan, device)))
     });
     let mut steps = Vec::new();
     steps.extend(host_step(file, running, &links, ignore_missing)?);
@@ -337,20 +344,40 @@ fn make_gateway_give_up_router(
 }
 
 impl Step {
-    /// Returns the expected result.
-    fn planned(&self) -> Done {
-        match &self.work {
+    /// Returns the expected outcome.
+    fn planned(&self) -> Outcome {
+        if let Some(error) = self.refused() {
+            return (Done::Failed, Some(error.into()));
+        }
+        let done = match &self.work {
             Operation::TurnOff | Operation::Remove => Done::Removed,
             Operation::TurnOn { before: None, .. } | Operation::Add { fresh: true, .. } => {
                 Done::Added
             }
             _ if self.differences.is_empty() => Done::Unchanged,
             _ => Done::Changed,
-        }
+        };
+        (done, None)
+    }
+
+    /// Returns why the step cannot be executed, if that is known before.
+    fn refused(&self) -> Option<xcp_datapath::Error> {
+        let device = self.subject.device()?;
+        let is_add = matches!(self.work, Operation::Add { .. });
+        (is_add && is_our_router(device)).then(|| {
+            xcp_datapath::Error::new(
+                device,
+                "is the router of a gateway",
+                "end the gateway (xcp gateway off), or remove this table",
+            )
+        })
     }
 
     /// Executes the step, completely or not at all.
     fn execute(&self) -> Outcome {
+        if let Some(error) = self.refused() {
+            return (Done::Failed, Some(error.into()));
+        }
         let device = self.subject.device().unwrap_or_default();
         let done = match &self.work {
             Operation::Reload(_) if self.differences.is_empty() => Ok(Done::Unchanged),
@@ -364,33 +391,40 @@ impl Step {
                 gateway::warn_without_host();
                 Done::Removed
             }),
-            Operation::Add { .. } if is_our_router(device) => Err(xcp_datapath::Error::new(
-                device,
-                "is the router of a gateway",
-                "end the gateway (xcp gateway off), or remove this table",
-            )),
             Operation::Remove => router::del(device).map(|()| Done::Removed),
-            Operation::TurnOn { options, before } => host::on(options)
-                .map(|on| on.change.into())
-                .inspect_err(|_| {
-                    if let Some(before) = before {
-                        let _ = host::on(before);
-                    }
-                }),
+            Operation::TurnOn { options, before } => {
+                let on = |options| host::on(options).map(|on| on.change);
+                return or_restore(on(options), before.as_ref().map(|before| || on(before)));
+            }
             Operation::Add {
                 options, before, ..
-            } => router::add(device, *options)
-                .map(Done::from)
-                .inspect_err(|_| {
-                    if let Some(before) = before {
-                        let _ = router::add(device, *before);
-                    }
-                }),
+            } => {
+                let add = |options| router::add(device, options);
+                return or_restore(add(*options), before.map(|before| move || add(before)));
+            }
         };
         match done {
             Ok(done) => (done, None),
             Err(e) => (Done::Failed, Some(e.into())),
         }
+    }
+}
+
+/// The outcome of a change; after an error the earlier settings, if any, are restored.
+fn or_restore(
+    changed: xcp_datapath::Result<Change>,
+    restore: Option<impl FnOnce() -> xcp_datapath::Result<Change>>,
+) -> Outcome {
+    let mut error = match changed {
+        Ok(change) => return (change.into(), None),
+        Err(error) => error,
+    };
+    match restore.map(|restore| restore()) {
+        Some(Err(second)) => {
+            error.reason += &format!("; its earlier settings could not be restored: {second}");
+            (Done::NotRestored, Some(error.into()))
+        }
+        Some(Ok(_)) | None => (Done::Failed, Some(error.into())),
     }
 }
 
@@ -414,6 +448,7 @@ fn describe(report: &Report, diff: bool, style: &Style) -> String {
             Done::Changed => (style.weak("~"), "changed"),
             Done::Removed => (style.bad("-"), "removed"),
             Done::Failed => (style.bad("!"), "failed, not changed"),
+            Done::NotRestored => (style.bad("!"), "failed, partly changed"),
         };
         let would = if report.check { "to be " } else { "" };
         text += &format!("{mark} {what}: {would}{word}\n");

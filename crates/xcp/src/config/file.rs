@@ -42,7 +42,7 @@ impl File {
                 io::ErrorKind::NotFound => Failure::new(
                     &name,
                     "no such file",
-                    "write one: `xcp config show` prints the configuration in force",
+                    "write one: `xcp config show` prints the running configuration",
                 ),
                 _ => failure,
             }
@@ -188,6 +188,10 @@ mod tests {
             (
                 "[host]\nsocket_protocol = 6\n",
                 "f:2:19: assigned to another protocol",
+            ),
+            (
+                "[host]\nsocket_protocol = true\n",
+                "f:2:19: expected \"off\" or a protocol number",
             ),
             ("[gateway]\nlan = []\nwan = \"a\"\n", "f:2:7: empty"),
             (

@@ -17,6 +17,8 @@ use xcp_datapath::router::{self, Cells, Framing, LawTerms, Limits, Queueing};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{wire, Prefix, SenderFeature, Wire};
 
+use crate::device::is_same_device;
+
 /// The state of XCP on a system. xcp apply removes everything that is not in the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -184,8 +186,8 @@ pub struct Router {
     /// default is true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub measure: bool,
-    /// Count what the router has granted as load before its traffic arrives; false: use
-    /// the published control law. The default is true.
+    /// Use this project's control law; false: the published one, without the changes that
+    /// docs/design/law.md lists. The default is true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub anticipate: bool,
     /// Limit for RTTs in headers, such as "500ms"; the default is 1s. Set it above the
@@ -337,7 +339,7 @@ impl Router {
             (Some(_), _) if !self.qdisc => {
                 return Err(Conflict::new(
                     "qdisc",
-                    "must not be false with shape, which needs XCP's queue discipline",
+                    "must not be false with shape, which replaces the queue discipline",
                     "remove one of them",
                 ))
             }
@@ -409,7 +411,8 @@ impl Router {
 impl Host {
     /// The reason why a gateway could not work with this table, if there is one.
     pub fn conflict_with(&self, gateway: &Gateway) -> Option<Conflict> {
-        (self.wire.is_header() && self.devices.contains(&gateway.wan)).then(|| {
+        let carries_headers = self.devices.iter().any(|d| is_same_device(d, &gateway.wan));
+        (self.wire.is_header() && carries_headers).then(|| {
             let reason = format!(
                 "must not be {} on the WAN device of the gateway, {}: it cannot split connections that have a header between IP and TCP",
                 self.wire, gateway.wan
@@ -609,7 +612,7 @@ fn ip_proto<'de, D: Deserializer<'de>>(d: D) -> Result<IpProto, D::Error> {
 
 /// The type of the field socket_protocol in the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected \"off\" or a protocol number")]
 enum NumberOrText {
     Number(u64),
     Text(String),

@@ -26,6 +26,8 @@ use table::Table;
 
 /// Time between two refreshes of the list of routers and of the devices' queues.
 const ROUTERS_EVERY: Duration = Duration::from_secs(1);
+/// How often a wait for a key looks for signals.
+const SIGNAL_CHECK: Duration = Duration::from_millis(200);
 /// After a refresh of the list of connections, the next one waits this many times as long
 /// as it took, so that reading a long list uses at most 0.5 % of a processor.
 const CONNECTIONS_REST: u32 = 200;
@@ -75,8 +77,6 @@ fn run(
                 Pressed::Stay => continue,
             },
             Ok(None) => {}
-            // a signal; if the terminal has gone, drawing fails
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(Failure::io("terminal", &e)),
         }
         let now = begun.elapsed();
@@ -89,10 +89,14 @@ fn run(
     }
 }
 
-/// Waits for a key. Returns None after another event or a timeout.
+/// Waits for a key. Returns None after another event, a signal or a timeout.
 fn key(most: Duration) -> io::Result<Option<KeyEvent>> {
-    if !event::poll(most)? {
-        return Ok(None);
+    let begun = Instant::now();
+    // crossterm 0.29 goes on waiting after a signal
+    while !event::poll(SIGNAL_CHECK.min(most.saturating_sub(begun.elapsed())))? {
+        if interrupt::requested() || begun.elapsed() >= most {
+            return Ok(None);
+        }
     }
     Ok(match event::read()? {
         Event::Key(key) if key.kind == KeyEventKind::Press => Some(key),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use xcp_datapath::{Fallback, Warning, Wire};
 
-/// A cause. The causes are checked in this order.
+/// A cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Missing features that hosts need: name and consequence.
@@ -220,7 +220,9 @@ impl Cause {
                  add it to peers in xcp.toml"
                     .into()
             }
-            Self::Route(_) => "ip route change ... congctl xcp, or without congctl".into(),
+            Self::Route(_) => {
+                "change the route: ip route change ... congctl xcp, or leave out congctl".into()
+            }
             Self::NotDefault(_) | Self::OpenedNotDefault(_) => {
                 "run xcp host on again with the same options and --default; for one program: xcp \
                  run -- COMMAND"

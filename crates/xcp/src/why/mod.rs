@@ -81,10 +81,14 @@ impl Target {
         };
         let inner = asked.strip_prefix('[').and_then(|a| a.strip_suffix(']'));
         if let Ok(address) = inner.unwrap_or(asked).parse::<IpAddr>() {
-            return Ok(of(vec![address], None));
+            return Ok(of(vec![address.to_canonical()], None));
         }
         if let Ok(address) = asked.parse::<SocketAddr>() {
-            return Ok(of(vec![address.ip()], Some(address.port())));
+            return Ok(of(vec![address.ip().to_canonical()], Some(address.port())));
+        }
+        if asked.contains('%') {
+            let reason = "link-local addresses are not supported";
+            return Err(Failure::new(asked, reason, "give another address").bad_usage());
         }
         let (name, port) = match asked.rsplit_once(':') {
             Some((name, port)) => {
@@ -100,7 +104,7 @@ impl Target {
             let reason = format!("the name has no address: {e}");
             Failure::new(name, reason, "check the name, or give an address")
         })?;
-        Ok(of(found.map(|a| a.ip()).collect(), port))
+        Ok(of(found.map(|a| a.ip().to_canonical()).collect(), port))
     }
 
     fn is(&self, peer: SocketAddr) -> bool {
@@ -320,4 +324,31 @@ fn where_removed(peer: SocketAddr, wire: Wire) -> Cause {
         }
     }
     Cause::Peer { wire, last: after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_addresses_or_names_with_or_without_a_port() {
+        let resolved = |asked: &str| -> Result<_, String> {
+            let target = Target::resolve(asked).map_err(|e| e.to_string())?;
+            Ok((target.addresses, target.port))
+        };
+        let v4 = |port| Ok((vec!["192.0.2.1".parse().expect("valid")], port));
+        assert_eq!(resolved("192.0.2.1"), v4(None));
+        assert_eq!(resolved("192.0.2.1:80"), v4(Some(80)));
+        // as `ss` prints IPv4 addresses of IPv6 sockets
+        assert_eq!(resolved("[::ffff:192.0.2.1]:80"), v4(Some(80)));
+        assert_eq!(resolved("::ffff:192.0.2.1"), v4(None));
+        let v6 = vec!["2001:db8::1".parse().expect("valid")];
+        assert_eq!(resolved("[2001:db8::1]:443"), Ok((v6, Some(443))));
+        let refused = |asked| resolved(asked).expect_err("refused");
+        assert_eq!(
+            refused("fe80::1%eth0"),
+            "fe80::1%eth0: link-local addresses are not supported"
+        );
+        assert_eq!(refused("a:x"), "a:x: not a port number after the colon");
+    }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::command::{Ran, XCP};
 use crate::place::{two_second_run, Lab};
 
-const ALL_KEPT: &str = "xcp: 2 of 2 variants kept from an earlier run (--fresh runs them again)\n";
+const ALL_KEPT: &str = "xcp: 2 of 2 variants cached (--fresh runs them again)\n";
 
 fn two_variants() -> String {
     two_second_run() + "[[variant]]\nname = \"cubic\"\ncontrol = \"cubic\"\n"
@@ -83,19 +83,19 @@ fn kept_results_equal_those_of_a_run_byte_for_byte() {
 
     let first = cached_lab.run(&args);
     assert_eq!(first.code, Some(0), "{first:?}");
-    assert!(booted(&first) && !first.err.contains("kept"), "{first:?}");
+    assert!(booted(&first) && !first.err.contains("cached"), "{first:?}");
     let first_report = report(lab);
     assert!(first_report.len() >= 5, "CSV, pcap and HTML");
     assert_eq!(cached_lab.entries().len(), 2);
 
     let second = cached_lab.run(&args);
-    let said = format!("xcp: kept\ncubic: kept\n{ALL_KEPT}");
+    let said = format!("xcp: cached\ncubic: cached\n{ALL_KEPT}");
     assert_eq!((second.code, second.err), (Some(0), said));
     assert!(second.out == first.out, "{}\n{}", second.out, first.out);
     assert!(report(lab) == first_report);
 
     let fresh = cached_lab.run(&with("--fresh"));
-    assert!(booted(&fresh) && !fresh.err.contains("kept"), "{fresh:?}");
+    assert!(booted(&fresh) && !fresh.err.contains("cached"), "{fresh:?}");
     assert!(fresh.out == first.out, "{}\n{}", fresh.out, first.out);
     assert!(report(lab) == first_report);
     assert_eq!(cached_lab.entries().len(), 2);
@@ -109,7 +109,7 @@ fn kept_results_equal_those_of_a_run_byte_for_byte() {
     let repaired = cached_lab.run(&args);
     assert!(booted(&repaired), "{repaired:?}");
     assert!(
-        repaired.err.contains("1 of 2 variants kept"),
+        repaired.err.contains("1 of 2 variants cached"),
         "{repaired:?}"
     );
     assert!(repaired.out == first.out, "{}\n{}", repaired.out, first.out);
@@ -162,7 +162,7 @@ fn a_run_continues_if_results_cannot_be_kept() {
     let ran = cached_lab.run(&[&cached_lab.lab.file("x.toml", &plain("plain"))]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
-        ran.err.matches("results are not kept").count(),
+        ran.err.matches("results are not cached").count(),
         1,
         "{ran:?}"
     );
@@ -175,7 +175,7 @@ fn a_run_continues_if_results_cannot_be_kept() {
     let ran = Ran::of(command.env("XCP_CACHE_MB", "0"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
-        ran.err.matches("results are not kept").count(),
+        ran.err.matches("results are not cached").count(),
         1,
         "{ran:?}"
     );

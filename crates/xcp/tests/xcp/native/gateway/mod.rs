@@ -647,6 +647,18 @@ fn a_signal_during_the_start_leaves_nothing_behind() {
     }
 }
 
+/// Without a file to read again, the signal means that the terminal was closed.
+#[test]
+fn a_gateway_without_a_file_ends_with_its_terminal() {
+    let Some(gateways) = Gateways::new("a_gateway_without_a_file_ends_with_its_terminal") else {
+        return;
+    };
+    let mut near = gateways.start(NEAR, CAPACITY);
+    near.signal(libc::SIGHUP);
+    assert!(near.child.wait().unwrap().success());
+    assert_eq!(gateways.off("r").ok().json()["removed"], false);
+}
+
 #[test]
 fn headers_on_the_wan_side_are_refused() {
     let Some(gateways) = Gateways::new("headers_on_the_wan_side_are_refused") else {
@@ -679,7 +691,10 @@ fn headers_on_the_wan_side_are_refused() {
         gateways.xcp("r", &on)
     };
     on("c").ok();
-    on("s").failed(
+    gateways
+        .net
+        .tool("r", "ip link property add dev s altname uplink");
+    on("uplink").failed(
         1,
         "xcp: s: is the WAN device of a gateway, which cannot use wire format header\n  \
          help: use the wire format option, or end the gateway: xcp gateway off\n",
@@ -830,6 +845,16 @@ fn apply_changes_a_running_gateway() {
     fs::write(&other, "").unwrap();
     let left = gateways.xcp("r", &format!("apply --json {other}")).ok();
     assert_eq!(left.json()["gateway_differs"], true);
+
+    // a router of a gateway that the file does not configure cannot be changed
+    fs::write(&other, "[[router]]\ndevice = \"s\"\ncapacity = \"1mbit\"\n").unwrap();
+    for check in ["", "--check"] {
+        let refused = gateways.xcp("r", &format!("apply --json {check} {other}"));
+        assert_eq!(refused.code, Some(3), "{refused:?}");
+        let router = &refused.json()["routers"][0];
+        assert_eq!(router["change"], "failed");
+        assert_eq!(router["error"]["reason"], "is the router of a gateway");
+    }
 
     // a table [[router]] takes the place of the gateway's own router
     let tables = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\n\
