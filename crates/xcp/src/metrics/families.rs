@@ -131,12 +131,12 @@ const ROUTER: &[Family<Reading>] = &[
     },
     Family {
         name: "xcp_router_xcp_packets",
-        help: "Packets with an XCP header",
+        help: "Packets with a forward header",
         of: Value::Counter(|r| r.xcp_packets),
     },
     Family {
         name: "xcp_router_other_packets",
-        help: "Packets without an XCP header",
+        help: "Packets without a forward header",
         of: Value::Counter(|r| r.other_packets),
     },
     Family {
@@ -219,7 +219,7 @@ const EDGE: &[Family<cloud::Status>] = &[
     },
     Family {
         name: "xcp_edge_xcp_packets",
-        help: "Packets with an XCP header that passed the virtual router",
+        help: "Packets to which the virtual router granted a delta",
         of: Value::Counter(|c| c.xcp_packets),
     },
 ];
