@@ -666,12 +666,10 @@ pub struct LabRun {
     /// Internet protocol version, 4 or 6
     #[arg(long, value_name = "VERSION", value_parser = value::ip_version)]
     pub ip: Option<u8>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
-    /// image and of the folder of its modules
-    #[arg(long, conflicts_with = "native")]
-    pub kernel: Option<String>,
+    #[command(flatten)]
+    pub kernel: KernelOption,
     /// Run in network namespaces of this host, in real time; needs root
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kernel")]
     pub native: bool,
     /// Run variants again that have a result from an earlier run
     #[arg(long)]
@@ -746,13 +744,20 @@ pub struct LabCheck {
     /// Processors of the virtual machine (programs) [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub processors: Option<u32>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
-    /// image and of the folder of its modules
-    #[arg(long)]
-    pub kernel: Option<String>,
+    #[command(flatten)]
+    pub kernel: KernelOption,
     /// Run again even if there is a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
+}
+
+/// The kernel of the virtual machine.
+#[derive(Args)]
+pub struct KernelOption {
+    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
+    /// image and of the folder of its modules
+    #[arg(id = "kernel", long = "kernel", value_name = "KERNEL")]
+    pub name: Option<String>,
 }
 
 #[derive(Args)]
@@ -760,10 +765,8 @@ pub struct LabBench {
     /// Part of the data path to measure [default: all of them]
     #[arg(value_name = "WHAT", value_parser = ["router", "qdisc", "hosts", "connections"])]
     pub what: Vec<String>,
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
-    /// image and of the folder of its modules
-    #[arg(long)]
-    pub kernel: Option<String>,
+    #[command(flatten)]
+    pub kernel: KernelOption,
     /// Run again even if there is a result from an earlier run
     #[arg(long)]
     pub fresh: bool,
@@ -771,10 +774,8 @@ pub struct LabBench {
 
 #[derive(Args)]
 pub struct LabExec {
-    /// Kernel: 6.12, 6.18, newest, 6.18-arm64, or IMAGE[:MODULES], the paths of a kernel
-    /// image and of the folder of its modules
-    #[arg(long)]
-    pub kernel: Option<String>,
+    #[command(flatten)]
+    pub kernel: KernelOption,
     /// Copy a file into the machine, to the same absolute path, with the libraries
     /// that it needs; may be given several times
     #[arg(long = "file", value_name = "PATH")]

@@ -28,15 +28,7 @@ impl Out {
         value: &T,
         text: impl FnOnce(&Style) -> String,
     ) -> Result<(), Failure> {
-        let mut page = if self.json {
-            serde_json::to_string_pretty(value).map_err(|e| Failure::output(&e.into()))?
-        } else {
-            text(&Style(self.colour))
-        };
-        if !page.ends_with('\n') {
-            page.push('\n');
-        }
-        self.raw(page.as_bytes())
+        self.raw(&self.page(|| serde_json::to_string_pretty(value), text)?)
     }
 
     /// Prints one of many values: `value` as a line of JSON, or the text that `text`
@@ -46,15 +38,23 @@ impl Out {
         value: &T,
         text: impl FnOnce(&Style) -> String,
     ) -> Result<bool, Failure> {
-        let mut page = if self.json {
-            serde_json::to_string(value).map_err(|e| Failure::output(&e.into()))?
-        } else {
-            text(&Style(self.colour))
+        write(&self.page(|| serde_json::to_string(value), text)?)
+    }
+
+    /// Returns JSON or text, which ends with a line feed.
+    fn page(
+        &self,
+        json: impl FnOnce() -> serde_json::Result<String>,
+        text: impl FnOnce(&Style) -> String,
+    ) -> Result<Vec<u8>, Failure> {
+        let mut page = match self.json {
+            true => json().map_err(|e| Failure::output(&e.into()))?,
+            false => text(&Style(self.colour)),
         };
         if !page.ends_with('\n') {
             page.push('\n');
         }
-        write(page.as_bytes())
+        Ok(page.into_bytes())
     }
 
     /// Prints bytes unchanged. A closed pipe is not a failure.

@@ -39,11 +39,14 @@ pub struct Options {
 }
 
 /// The results of all experiments.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct All {
     pub rows: Vec<Row>,
     /// No row has failed.
     pub ok: bool,
+    /// Why the figures of other documents could not be updated.
+    #[serde(skip)]
+    pub figures: Option<Error>,
 }
 
 /// A case that can be run.
@@ -169,8 +172,8 @@ struct Job<'a> {
 /// the document was written with the cases that have ended.
 ///
 /// # Errors
-/// An experiment is invalid, a document cannot be read or written, a quoted figure does not
-/// exist, or the user interrupts the command. Failures of cases are in their rows.
+/// An experiment is invalid, a document cannot be read or written, or the user interrupts the
+/// command. Failures of cases are in their rows.
 pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     interrupt::watch();
     let say = |step: &str| progress(Progress::Step(step));
@@ -220,14 +223,14 @@ pub fn run_all(options: &Options, progress: Tell) -> Result<All> {
     if interrupt::requested() {
         return Err(interrupt::error());
     }
-    if let Some((path, text)) = &document {
-        for changed in figures::fill(path, text)? {
-            say(&format!("{}: figures changed", changed.display()));
-        }
+    let figures = document.map_or(Ok(Vec::new()), |(path, text)| figures::fill(path, &text));
+    for changed in figures.iter().flatten() {
+        say(&format!("{}: figures changed", changed.display()));
     }
     Ok(All {
         ok: rows.iter().all(Row::ok),
         rows,
+        figures: figures.err(),
     })
 }
 

@@ -2,20 +2,20 @@
 //! The result of a run of an experiment: the object that `xcp lab run --json` prints, and
 //! its table.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use xcp_datapath::Wire;
 
 pub use xcp_player::result::*;
 
 /// The result of one run of an experiment with all its variants.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RunResult {
     pub experiment: String,
     pub seed: u64,
     /// Wire format and Internet protocol version, if given for the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ip: Option<u8>,
     /// Release of the kernel that ran it.
     pub kernel: String,
@@ -26,12 +26,12 @@ pub struct RunResult {
     #[serde(skip)]
     pub varies: bool,
     /// The captured packets, if a capture was requested.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureFile>,
 }
 
 /// A pcap file in the folder of the report.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CaptureFile {
     pub file: String,
     pub packets: u64,

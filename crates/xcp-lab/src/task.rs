@@ -89,10 +89,7 @@ fn run(
     let release = rig.release().to_owned();
     let machine = rig.equipment(Guest::Checks)?;
     if let Some(answers) = machine.kept.find(setup, task)? {
-        progress(Progress::Kept {
-            names: &[name],
-            of: 1,
-        });
+        say(&format!("{name}: cached (--fresh runs it again)"));
         return Ok((release, answers));
     }
     say(&format!("booting Linux {release}"));

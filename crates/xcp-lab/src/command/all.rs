@@ -24,7 +24,10 @@ pub fn act(asked: LabAll, out: &Out) -> Result<ExitCode, Failure> {
     let all = all::run_all(&options, &|news| progress.on_progress(news)).map_err(interruptible)?;
     drop(progress);
     out.print(&all, |style| describe(&all, style))?;
-    Ok(judged(all.ok))
+    match all.figures {
+        Some(error) => Err(error.into()),
+        None => Ok(judged(all.ok)),
+    }
 }
 
 /// Prints failures and remarks, then the totals.
@@ -177,6 +180,7 @@ mod tests {
         let all = All {
             rows: rows.to_vec(),
             ok: false,
+            figures: None,
         };
         let text = describe(&all, &Style(false));
         let lines: Vec<&str> = text.lines().collect();

@@ -21,7 +21,7 @@ pub fn act(asked: LabExec) -> Result<ExitCode, Failure> {
     let mut command = asked.command.into_iter();
     let name = command.next().unwrap_or_default();
     let options = ExecOptions {
-        kernel: asked.kernel,
+        kernel: asked.kernel.name,
         program: find(&name).map_err(|e| Failure::not_started(OsStr::new(&name), &e))?,
         arguments: command.collect(),
         files: asked.files,

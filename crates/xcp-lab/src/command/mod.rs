@@ -46,7 +46,7 @@ fn run(asked: LabRun, out: &Out) -> Result<ExitCode, Failure> {
         variants: asked.variants,
         wire: asked.wire,
         ip: asked.ip,
-        kernel: asked.kernel,
+        kernel: asked.kernel.name,
         native: asked.native,
         fresh: asked.fresh,
         points: asked.points,
@@ -86,7 +86,7 @@ fn check(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     }
     without_effect(asked.processors, "--processors", "programs")?;
     let progress = Progress::new();
-    let options = task_options(asked.kernel.clone(), asked.fresh);
+    let options = task_options(asked.kernel.name.clone(), asked.fresh);
     let cycles = asked.cycles.unwrap_or(1000);
     let checks = xcp_lab::check_qdisc(&options, cycles, &|news| progress.on_progress(news))
         .map_err(interruptible)?;
@@ -126,7 +126,7 @@ fn judged(ok: bool) -> ExitCode {
 
 fn check_programs(asked: &LabCheck, out: &Out) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
-    let options = task_options(asked.kernel.clone(), asked.fresh);
+    let options = task_options(asked.kernel.name.clone(), asked.fresh);
     let processors = asked.processors.unwrap_or(1);
     let on_progress = |news: xcp_lab::Progress| progress.on_progress(news);
     let report =
@@ -160,7 +160,7 @@ fn bench(asked: &LabBench, out: &Out) -> Result<ExitCode, Failure> {
     let mut reports = Vec::new();
     for subject in Subject::ALL.into_iter().filter(chosen) {
         let progress = Progress::new();
-        let options = task_options(asked.kernel.clone(), asked.fresh);
+        let options = task_options(asked.kernel.name.clone(), asked.fresh);
         let report = xcp_lab::bench(subject, &options, &|news| progress.on_progress(news));
         reports.push(report.map_err(interruptible)?);
     }
