@@ -860,6 +860,7 @@ fn apply_changes_a_running_gateway() {
     let tables = "[gateway]\nlan = [\"c\"]\nwan = \"s\"\n\
                   [[router]]\ndevice = \"s\"\ncapacity = \"50mbit\"\n";
     fs::write(&file, tables).unwrap();
+    assert_eq!(apply("--check")["routers"][0]["change"], "added");
     assert_eq!(apply("")["routers"][0]["change"], "added");
     let shown = gateways.xcp("r", "config show --json").ok().json();
     assert_eq!(shown["gateway"]["capacity"], Value::Null);
