@@ -2,6 +2,7 @@
 //! Finds programs on the PATH.
 
 use std::env;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,12 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         paths.filter(|path| path.is_file())
     };
     files()
-        .find(|path| is_executable(path))
+        .find(|path| matches!(is_executable(path), Ok(true)))
         .or_else(|| files().next())
 }
 
-fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
+/// Whether a path is a file that someone may execute.
+pub fn is_executable(path: &Path) -> io::Result<bool> {
+    let file = path.metadata()?;
+    Ok(file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

@@ -7,3 +7,8 @@ use nix::net::if_::if_nametoindex;
 pub fn is_same_device(one: &str, other: &str) -> bool {
     one == other || if_nametoindex(one).is_ok_and(|index| if_nametoindex(other) == Ok(index))
 }
+
+/// Whether one of these names names the device.
+pub fn contains(names: &[String], device: &str) -> bool {
+    names.iter().any(|name| is_same_device(name, device))
+}

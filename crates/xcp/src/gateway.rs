@@ -26,8 +26,7 @@ use xcp_gateway::daemon::{self, Limits, Next, Options};
 use xcp_gateway::status::{self, Status};
 
 use crate::config::{self, Gateway};
-use crate::device::is_same_device;
-use crate::watch;
+use crate::{device, watch};
 use xcp_cli::cli::{GatewayAction, GatewayRun};
 use xcp_cli::failure::{print_error, print_wait, Failure};
 use xcp_cli::out::{Out, Style};
@@ -191,7 +190,7 @@ pub fn warn_without_host() {
 }
 
 fn warn_without_router(wan: &str) {
-    let is_router = router::devices().is_ok_and(|all| all.iter().any(|d| is_same_device(d, wan)));
+    let is_router = router::devices().is_ok_and(|routers| device::contains(&routers, wan));
     if !is_router {
         print_error(&format!(
             "xcp: warning: {wan}: no XCP router, so connections fall back to the default congestion \

@@ -13,8 +13,7 @@ use xcp_datapath::host::{
 use xcp_datapath::socket::Outcome;
 use xcp_datapath::{Fallback, Fallbacks, PeerPolicy, SenderFeature};
 
-use crate::device::is_same_device;
-use crate::gateway;
+use crate::{device, gateway};
 use xcp_cli::cli::{HostAction, HostOn};
 use xcp_cli::failure::Failure;
 use xcp_cli::out::{Out, Style};
@@ -79,21 +78,14 @@ fn on(asked: &HostOn, out: &Out) -> Result<(), Failure> {
 /// Fails if headers would be on the WAN device of a running gateway.
 fn refuse_gateway(asked: &HostOn) -> Result<(), Failure> {
     match xcp_gateway::status::here() {
-        Some(gateway)
-            if asked
-                .devices
-                .iter()
-                .any(|d| is_same_device(d, &gateway.wan)) =>
-        {
-            Err(Failure::new(
-                gateway.wan,
-                format!(
-                    "is the WAN device of a gateway, which cannot use wire format {}",
-                    asked.wire
-                ),
-                "use the wire format option, or end the gateway: xcp gateway off",
-            ))
-        }
+        Some(gateway) if device::contains(&asked.devices, &gateway.wan) => Err(Failure::new(
+            gateway.wan,
+            format!(
+                "is the WAN device of a gateway, which cannot use wire format {}",
+                asked.wire
+            ),
+            "use the wire format option, or end the gateway: xcp gateway off",
+        )),
         _ => Ok(()),
     }
 }

@@ -2,10 +2,8 @@
 //! `xcp lab exec`: runs a program of this computer in a virtual machine.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use xcp_lab::{ExecOptions, Stream};
@@ -59,14 +57,9 @@ fn find(name: &str) -> io::Result<PathBuf> {
         false => programs::on_path(name),
     };
     let path = path.ok_or(io::ErrorKind::NotFound)?;
-    if is_executable(&path)? {
+    if programs::is_executable(&path)? {
         Ok(path)
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
     }
-}
-
-fn is_executable(path: &Path) -> io::Result<bool> {
-    let file = fs::metadata(path)?;
-    Ok(file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

@@ -17,7 +17,7 @@ use xcp_datapath::router::{self, Cells, Framing, LawTerms, Limits, Queueing};
 use xcp_datapath::socket::Wanted;
 use xcp_datapath::{wire, Prefix, SenderFeature, Wire};
 
-use crate::device::is_same_device;
+use crate::device;
 
 /// The state of XCP on a system. xcp apply removes everything that is not in the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -411,8 +411,7 @@ impl Router {
 impl Host {
     /// The reason why a gateway could not work with this table, if there is one.
     pub fn conflict_with(&self, gateway: &Gateway) -> Option<Conflict> {
-        let carries_headers = self.devices.iter().any(|d| is_same_device(d, &gateway.wan));
-        (self.wire.is_header() && carries_headers).then(|| {
+        (self.wire.is_header() && device::contains(&self.devices, &gateway.wan)).then(|| {
             let reason = format!(
                 "must not be {} on the WAN device of the gateway, {}: it cannot split connections that have a header between IP and TCP",
                 self.wire, gateway.wan
