@@ -655,6 +655,7 @@ fn a_gateway_without_a_file_ends_with_its_terminal() {
     };
     let mut near = gateways.start(NEAR, CAPACITY);
     near.signal(libc::SIGHUP);
+    wait_until("its end", || near.child.try_wait().unwrap().is_some());
     assert!(near.child.wait().unwrap().success());
     assert_eq!(gateways.off("r").ok().json()["removed"], false);
 }
